@@ -1,0 +1,73 @@
+# Every target does its own set-up: a virtual environment in .venv, installed from constraints.txt.
+# `make` alone lists the targets.
+
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$name && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+ONLY ?=
+
+# pip reads the lock from its environment, so that it also governs the isolated builds (pyspark is a source
+# distribution); pip 25.3 and later want the second name for those.
+PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/constraints.txt \
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench soak format lock java clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.installed ## a generated trade stream and a dozen queries, live in the terminal
+	@sh tools/ensure_java.sh || echo 'The demonstration itself runs without Java.'
+	@$(BIN)/panewise demo
+
+test: $(VENV)/.installed-dev java ## all tests and the examples in the documentation
+	$(BIN)/python -m pytest $(if $(ONLY),-k '$(ONLY)')
+
+check: $(VENV)/.installed-dev ## ruff, mypy --strict and the layers of the packages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed-bench java ## the benchmarks; ONLY=name runs one
+	$(BIN)/python -m bench $(ONLY)
+
+soak: $(VENV)/.installed-bench java ## the long versions of the tests, with their figures
+	$(BIN)/python -m pytest --soak $(if $(ONLY),-k '$(ONLY)')
+
+format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(VENV)/.made ## renew constraints.txt from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --universal --upgrade --all-extras --python-version 3.11 --no-emit-package panewise \
+		--custom-compile-command 'make lock' --quiet --output-file constraints.txt pyproject.toml
+
+java: ## look for Java 17 or 21; on a Debian with root, install it
+	@sh tools/ensure_java.sh
+
+clean: ## remove the virtual environment and everything made
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Stamps: a second run does nothing until pyproject.toml or the lock changes.
+$(VENV)/.made:
+	@sh tools/ensure_python.sh '$(PYTHON)'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml constraints.txt $(VENV)/.made
+	$(PIP) install --quiet --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.made
+	$(PIP) install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-bench: pyproject.toml constraints.txt $(VENV)/.made
+	$(PIP) install --quiet --editable '.[dev,bench]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev

@@ -1,0 +1,59 @@
+"""panewise: many sliding-window queries at once, in this process or on Spark.
+
+Public names load on first use, so that `import panewise` stays far below a second and imports no Spark, no Numba
+and no Arrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from panewise.errors import (
+        BindError,
+        CatalogError,
+        ConnectorError,
+        DataError,
+        NotHeldError,
+        PanewiseError,
+        ParseError,
+        PlanError,
+        QueryError,
+        QueryFailed,
+        SnapshotError,
+    )
+    from panewise.runtime.engine import Engine
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BindError",
+    "CatalogError",
+    "ConnectorError",
+    "DataError",
+    "Engine",
+    "NotHeldError",
+    "PanewiseError",
+    "ParseError",
+    "PlanError",
+    "QueryError",
+    "QueryFailed",
+    "SnapshotError",
+    "__version__",
+]
+
+# Where the names live that are not errors.
+_HOMES = {"Engine": "panewise.runtime.engine"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'panewise' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_HOMES.get(name, "panewise.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,229 @@
+"""Aggregate functions: what they take, what they return, and the states that they are lowered from.
+
+`AggregateFunction.bound(types)` gives, for argument types, a list of parts (a state and the arguments it reads) and a
+`lower` that turns the parts' fields, NumPy arrays with one element per answer, into values and a mask of NULLs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from panewise.aggregates import states
+from panewise.aggregates.states import Feed, StateKind
+from panewise.errors import BindError
+from panewise.schema import BIGINT, BOOLEAN, DOUBLE, DataType
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Fields = list[NDArray[np.generic]]  # the int64 fields, then the float64 fields, of one part
+    Lowered = tuple[NDArray[np.generic], NDArray[np.bool_] | None]  # values; where they are NULL
+    Lower = Callable[[list[Fields]], Lowered]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A state over some of the aggregate's arguments, by position."""
+
+    kind: StateKind
+    arguments: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BoundAggregate:
+    """An aggregate function for given argument types. `encoding` is how `lower` hands its values over."""
+
+    name: str
+    result_type: DataType
+    parts: tuple[Part, ...]
+    lower: Lower
+    encoding: Feed = Feed.FLOAT
+
+
+@dataclass(frozen=True)
+class AggregateFunction:
+    """A name and what it becomes for argument types."""
+
+    name: str
+    arity: tuple[int, int]
+    bind: Callable[[tuple[DataType, ...]], BoundAggregate | None]
+    takes: str  # in words, for messages
+
+    def bound(self, types: tuple[DataType, ...]) -> BoundAggregate:
+        least, most = self.arity
+        if not least <= len(types) <= most:
+            expected = str(least) if least == most else f"{least} to {most}"
+            raise BindError(f"{self.name} takes {expected} argument(s), not {len(types)}")
+        result = self.bind(types)
+        if result is None:
+            given = ", ".join(map(str, types))
+            raise BindError(f"{self.name} takes {self.takes}, not {given}")
+        return result
+
+    def result_type(self, types: tuple[DataType, ...]) -> DataType:
+        return self.bound(types).result_type
+
+
+def feed_of(type_: DataType) -> Feed:
+    """How values of a type enter a state."""
+    if type_.fractional:
+        return Feed.FLOAT
+    return Feed.CODE if type_.name == "STRING" else Feed.INTEGER
+
+
+def _lowering(name: str) -> Lower:
+    """A function of `lowering.py`, loaded when first called so that importing this module stays light."""
+
+    def lower(parts: list[Fields]) -> Lowered:
+        from panewise.aggregates import lowering
+
+        result: Lowered = getattr(lowering, name)(parts)
+        return result
+
+    return lower
+
+
+def _count(types: tuple[DataType, ...]) -> BoundAggregate:
+    part = Part(states.COUNT, (0,) if types else ())
+    return BoundAggregate("COUNT", BIGINT, (part,), _lowering("count"), Feed.INTEGER)
+
+
+def _sum_part(type_: DataType) -> Part:
+    return Part(states.SUM_FLOAT if type_.fractional else states.SUM_INTEGER, (0,))
+
+
+def _sum(types: tuple[DataType, ...]) -> BoundAggregate | None:
+    (type_,) = types
+    if not type_.numeric:
+        return None
+    parts = (_sum_part(type_), Part(states.COUNT, (0,)))
+    if type_.fractional:
+        return BoundAggregate("SUM", DOUBLE, parts, _lowering("sum_float"))
+    if type_.name == "DECIMAL":
+        result = DataType("DECIMAL", 18, type_.scale)
+        return BoundAggregate("SUM", result, parts, _lowering("sum_decimal"), Feed.INTEGER)
+    return BoundAggregate("SUM", BIGINT, parts, _lowering("sum_integer"), Feed.INTEGER)
+
+
+def _avg(types: tuple[DataType, ...]) -> BoundAggregate | None:
+    (type_,) = types
+    if not type_.numeric:
+        return None
+    parts = (_sum_part(type_), Part(states.COUNT, (0,)))
+    if type_.name == "DECIMAL":
+        scale = 10.0**type_.scale
+        scaled = _lowering("avg_integer")
+
+        def lower(fields: list[Fields]) -> Lowered:
+            values, nulls = scaled(fields)
+            return values / scale, nulls  # type: ignore[operator]
+
+        return BoundAggregate("AVG", DOUBLE, parts, lower)
+    return BoundAggregate("AVG", DOUBLE, parts, _lowering("avg_float" if type_.fractional else "avg_integer"))
+
+
+def _extreme(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
+    kinds = states.MINIMUM if name == "MIN" else states.MAXIMUM
+
+    def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
+        feed = feed_of(types[0])
+        parts = (Part(kinds[feed], (0,)), Part(states.COUNT, (0,)))
+        return BoundAggregate(name, types[0], parts, _lowering("extreme"), feed)
+
+    return bind
+
+
+def _boolean(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
+    kinds = states.MINIMUM if name == "BOOL_AND" else states.MAXIMUM
+
+    def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
+        if types[0] != BOOLEAN:
+            return None
+        parts = (Part(kinds[Feed.INTEGER], (0,)), Part(states.COUNT, (0,)))
+        return BoundAggregate(name, BOOLEAN, parts, _lowering("extreme"), Feed.INTEGER)
+
+    return bind
+
+
+def _moments(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
+    def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
+        if not types[0].numeric:
+            return None
+        return BoundAggregate(name, DOUBLE, (Part(states.MOMENTS, (0,)),), _lowering(name.lower()))
+
+    return bind
+
+
+def _geomean(types: tuple[DataType, ...]) -> BoundAggregate | None:
+    if not types[0].numeric:
+        return None
+    parts = (Part(states.SUM_LOGARITHM, (0,)), Part(states.COUNT, (0,)))
+    return BoundAggregate("GEOMEAN", DOUBLE, parts, _lowering("geomean"))
+
+
+def _end(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
+    kind = states.earliest if name == "FIRST" else states.latest
+    lower = {
+        Feed.FLOAT: _lowering("end_float"),
+        Feed.INTEGER: _lowering("end_integer"),
+        Feed.CODE: _lowering("end_integer"),
+    }
+
+    def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
+        feed = feed_of(types[0])
+        return BoundAggregate(name, types[0], (Part(kind(feed), (0,)),), lower[feed], feed)
+
+    return bind
+
+
+def _arg(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
+    def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
+        value, key = map(feed_of, types)
+        part = Part(states.arg_extreme(name == "ARG_MAX", value, key), (0, 1))
+        lower = _lowering("arg_float" if value is Feed.FLOAT else "arg_integer")
+        return BoundAggregate(name, types[0], (part,), lower, value)
+
+    return bind
+
+
+_NUMBER = "a number"
+_ANYTHING = "any type"
+
+BUILT_IN: dict[str, AggregateFunction] = {
+    function.name: function
+    for function in (
+        AggregateFunction("COUNT", (0, 1), _count, _ANYTHING),
+        AggregateFunction("SUM", (1, 1), _sum, _NUMBER),
+        AggregateFunction("AVG", (1, 1), _avg, _NUMBER),
+        AggregateFunction("MIN", (1, 1), _extreme("MIN"), _ANYTHING),
+        AggregateFunction("MAX", (1, 1), _extreme("MAX"), _ANYTHING),
+        AggregateFunction("VAR_POP", (1, 1), _moments("VAR_POP"), _NUMBER),
+        AggregateFunction("VAR_SAMP", (1, 1), _moments("VAR_SAMP"), _NUMBER),
+        AggregateFunction("STDDEV_POP", (1, 1), _moments("STDDEV_POP"), _NUMBER),
+        AggregateFunction("STDDEV_SAMP", (1, 1), _moments("STDDEV_SAMP"), _NUMBER),
+        AggregateFunction("FIRST", (1, 1), _end("FIRST"), _ANYTHING),
+        AggregateFunction("LAST", (1, 1), _end("LAST"), _ANYTHING),
+        AggregateFunction("ARG_MIN", (2, 2), _arg("ARG_MIN"), _ANYTHING),
+        AggregateFunction("ARG_MAX", (2, 2), _arg("ARG_MAX"), _ANYTHING),
+        AggregateFunction("BOOL_AND", (1, 1), _boolean("BOOL_AND"), "a BOOLEAN"),
+        AggregateFunction("BOOL_OR", (1, 1), _boolean("BOOL_OR"), "a BOOLEAN"),
+        AggregateFunction("GEOMEAN", (1, 1), _geomean, _NUMBER),
+    )
+}
+
+# What people type for the same thing.
+ALIASES = {
+    "MEAN": "AVG",
+    "VARIANCE": "VAR_SAMP",
+    "VAR": "VAR_SAMP",
+    "STDDEV": "STDDEV_SAMP",
+    "EVERY": "BOOL_AND",
+    "ANY_TRUE": "BOOL_OR",
+    "FIRST_VALUE": "FIRST",
+    "LAST_VALUE": "LAST",
+    "MIN_BY": "ARG_MIN",
+    "MAX_BY": "ARG_MAX",
+}

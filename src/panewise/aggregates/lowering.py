@@ -1,0 +1,134 @@
+"""Lowering: from a state's fields to SQL values, vectorised over answers.
+
+Each function takes the fields of the aggregate's parts, in the order that `functions.py` declares them, and returns the
+values and where they are NULL (None: nowhere). Integer answers that leave BIGINT raise QueryFailed: an overflow is an
+error, not a wrap, and it is judged on the answer, never on a running prefix.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.errors import QueryFailed
+
+Fields = list[NDArray[np.generic]]
+Lowered = tuple[NDArray[np.generic], NDArray[np.bool_] | None]
+_TWO_32 = 4294967296
+
+
+def _empty(count: NDArray[np.generic]) -> NDArray[np.bool_] | None:
+    mask: NDArray[np.bool_] = count == 0
+    return mask if mask.any() else None
+
+
+def count(parts: list[Fields]) -> Lowered:
+    return parts[0][0], None
+
+
+def _whole(high: NDArray[np.generic], low: NDArray[np.generic], limit: int, what: str) -> NDArray[np.int64]:
+    high_, low_ = high.astype(np.int64), low.astype(np.int64)
+    carry = low_ >> 32
+    high_ = high_ + carry
+    low_ = low_ & (_TWO_32 - 1)
+    if high_.size and (high_.max() >= 2**31 or high_.min() < -(2**31)):
+        raise QueryFailed(f"an answer of SUM is outside {what}")
+    total: NDArray[np.int64] = (high_ << 32) + low_
+    if limit < 2**63 and total.size and (total.max() > limit or total.min() < -limit):
+        raise QueryFailed(f"an answer of SUM is outside {what}")
+    return total
+
+
+def sum_integer(parts: list[Fields]) -> Lowered:
+    (high, low), (rows,) = parts
+    return _whole(high, low, 2**63, "BIGINT"), _empty(rows)
+
+
+def sum_decimal(parts: list[Fields]) -> Lowered:
+    (high, low), (rows,) = parts
+    return _whole(high, low, 10**18 - 1, "DECIMAL of 18 digits"), _empty(rows)
+
+
+def _float_total(total: NDArray[np.generic], residue: NDArray[np.generic]) -> NDArray[np.float64]:
+    # Past an infinity or NaN the residue means nothing.
+    return np.where(np.isfinite(total), total + residue, total)  # type: ignore[operator]
+
+
+def sum_float(parts: list[Fields]) -> Lowered:
+    (total, residue), (rows,) = parts
+    return _float_total(total, residue), _empty(rows)
+
+
+def avg_float(parts: list[Fields]) -> Lowered:
+    (total, residue), (rows,) = parts
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _float_total(total, residue) / rows, _empty(rows)  # type: ignore[operator]
+
+
+def avg_integer(parts: list[Fields]) -> Lowered:
+    (high, low), (rows,) = parts
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (high.astype(np.float64) * _TWO_32 + low.astype(np.float64)) / rows, _empty(rows)  # type: ignore[operator]
+
+
+def extreme(parts: list[Fields]) -> Lowered:
+    (value,), (rows,) = parts
+    return value, _empty(rows)
+
+
+def geomean(parts: list[Fields]) -> Lowered:
+    mean, nulls = avg_float(parts)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.exp(mean), nulls
+
+
+def _variance(parts: list[Fields], lost: int) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
+    rows, _, squares = parts[0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return squares / (rows - lost), _empty(np.maximum(rows - lost, 0))  # type: ignore[operator]
+
+
+def var_pop(parts: list[Fields]) -> Lowered:
+    return _variance(parts, 0)
+
+
+def var_samp(parts: list[Fields]) -> Lowered:
+    return _variance(parts, 1)
+
+
+def stddev_pop(parts: list[Fields]) -> Lowered:
+    variance, nulls = _variance(parts, 0)
+    return np.sqrt(variance), nulls
+
+
+def stddev_samp(parts: list[Fields]) -> Lowered:
+    variance, nulls = _variance(parts, 1)
+    with np.errstate(invalid="ignore"):
+        return np.sqrt(variance), nulls
+
+
+def _end_nulls(timestamp: NDArray[np.generic]) -> NDArray[np.bool_] | None:
+    # No row has either sentinel as its timestamp: both lie outside the instants that a row may have.
+    missing = (timestamp == np.int64(2**63 - 1)) | (timestamp == np.int64(-(2**63)))
+    return missing if missing.any() else None
+
+
+def end_integer(parts: list[Fields]) -> Lowered:
+    timestamp, _, value = parts[0]
+    return value, _end_nulls(timestamp)
+
+
+def end_float(parts: list[Fields]) -> Lowered:
+    timestamp, _, value = parts[0]
+    return np.ascontiguousarray(value).view(np.float64), _end_nulls(timestamp)
+
+
+def arg_integer(parts: list[Fields]) -> Lowered:
+    present = parts[0][3]
+    missing: NDArray[np.bool_] = present != 1
+    return parts[0][2], missing if missing.any() else None
+
+
+def arg_float(parts: list[Fields]) -> Lowered:
+    values, nulls = arg_integer(parts)
+    return np.ascontiguousarray(values).view(np.float64), nulls

@@ -1,0 +1,179 @@
+"""A matrix of states of one kind: its fields by slot, and the verbs on them.
+
+`Encoded` is an argument's column as the compiled loops want it: int64 or float64 values and one validity byte a row (no
+bytes where nothing is NULL).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from panewise.aggregates import kernels
+from panewise.aggregates.states import SUM_LOGARITHM, Feed, Operation, StateKind
+from panewise.aggregates.string_pool import StringPool
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+NO_BYTES: NDArray[np.uint8] = np.empty(0, np.uint8)
+NO_INTS: Ints = np.empty(0, np.int64)
+NO_FLOATS: Floats = np.empty(0, np.float64)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A column for the loops: `values` is int64 or float64 (empty for presence alone), `valid` empty if none is NULL."""
+
+    values: NDArray[Any]
+    valid: NDArray[np.uint8]
+
+    def take(self, rows: NDArray[Any]) -> Encoded:
+        return Encoded(
+            self.values[rows] if len(self.values) else self.values, self.valid[rows] if len(self.valid) else self.valid
+        )
+
+
+NO_ARGUMENT = Encoded(NO_INTS, NO_BYTES)
+
+
+def validity(column: pa.Array) -> NDArray[np.uint8]:
+    if column.null_count == 0:
+        return NO_BYTES
+    result: NDArray[np.uint8] = pc.is_valid(column).cast(pa.uint8()).to_numpy()
+    return result
+
+
+def encoded(column: pa.Array, feed: Feed, pool: StringPool | None = None) -> Encoded:
+    """An Arrow column as the loops want it. Zero-copy for int64, timestamps and float64 without NULLs."""
+    valid = validity(column)
+    if feed is Feed.PRESENCE:
+        return Encoded(NO_INTS, valid)
+    if feed is Feed.CODE:
+        assert pool is not None
+        return Encoded(pool.intern(column), valid)
+    if feed is Feed.FLOAT:
+        return Encoded(_numbers(column.cast(pa.float64()), np.float64), valid)
+    return Encoded(integers(column), valid)
+
+
+def integers(column: pa.Array) -> Ints:
+    """Int64 values of a BOOLEAN, INT, BIGINT, DATE, TIMESTAMP or DECIMAL column; DECIMAL gives its unscaled digits."""
+    if pa.types.is_decimal(column.type):
+        words = np.frombuffer(column.buffers()[1], np.int64)
+        return np.ascontiguousarray(words[2 * column.offset : 2 * (column.offset + len(column)) : 2])
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    return _numbers(column.cast(pa.int64()), np.int64)
+
+
+def _numbers(column: pa.Array, type_: Any) -> NDArray[Any]:
+    data = column.buffers()[1]
+    if data is None:
+        return np.zeros(len(column), type_)
+    return np.frombuffer(data, type_)[column.offset : column.offset + len(column)]
+
+
+class StateMatrix:
+    """The states of one kind in a number of slots, all at the identity at first."""
+
+    def __init__(self, kind: StateKind, slots: int) -> None:
+        self.kind = kind
+        self.ints, self.floats = identity(kind, slots)
+
+    @property
+    def slots(self) -> int:
+        return int(max(self.ints.shape[1], self.floats.shape[1]))
+
+    @property
+    def bytes_held(self) -> int:
+        return self.ints.nbytes + self.floats.nbytes
+
+    def fold(self, slots: Ints, arguments: list[Encoded], times: Ints, arrivals: Ints, ranks: Ints) -> None:
+        """Row i, with these arguments, enters slot `slots[i]`."""
+        operation = int(self.kind.operation)
+        first = arguments[0] if arguments else NO_ARGUMENT
+        match self.kind.operation:
+            case Operation.ADD if len(self.kind.int_identity) == 1:
+                kernels.fold_count(slots, first.valid, self.ints)
+            case Operation.ADD:
+                kernels.fold_sum_integer(slots, first.values, first.valid, self.ints)
+            case Operation.SUM_FLOAT:
+                values = logarithms(first.values) if self.kind == SUM_LOGARITHM else first.values
+                kernels.fold_sum_float(slots, values, first.valid, self.floats)
+            case Operation.MIN_INT | Operation.MAX_INT:
+                kernels.fold_extreme_integer(operation, slots, first.values, first.valid, self.ints)
+            case Operation.MIN_FLOAT | Operation.MAX_FLOAT:
+                kernels.fold_extreme_float(operation, slots, first.values, first.valid, self.floats)
+            case Operation.MIN_STRING | Operation.MAX_STRING:
+                kernels.fold_extreme_string(operation, slots, first.values, first.valid, self.ints, ranks)
+            case Operation.MOMENTS:
+                kernels.fold_moments(slots, first.values, first.valid, self.ints, self.floats)
+            case Operation.EARLIEST | Operation.LATEST:
+                kernels.fold_end(operation, slots, times, arrivals, first.values.view(np.int64), first.valid, self.ints)
+            case _:
+                self._fold_arg(operation, slots, arguments, times, arrivals, ranks)
+
+    def _fold_arg(
+        self, operation: int, slots: Ints, arguments: list[Encoded], times: Ints, arrivals: Ints, ranks: Ints
+    ) -> None:
+        value, key = arguments
+        float_key = self.kind.feeds[1] is Feed.FLOAT
+        kernels.fold_arg(
+            operation,
+            slots,
+            times,
+            arrivals,
+            value.values.view(np.int64),
+            value.valid,
+            NO_INTS if float_key else key.values,
+            key.values if float_key else NO_FLOATS,
+            key.valid,
+            self.ints,
+            self.floats,
+            ranks,
+        )
+
+    def combine(self, into: int, other: StateMatrix, source: int, count: int, ranks: Ints) -> None:
+        """`count` states from slot `into` on take in those of `other` from slot `source` on, which are newer."""
+        self.kernels.combine_run(
+            int(self.kind.operation), self.ints, self.floats, into, other.ints, other.floats, source, count, ranks
+        )
+
+    @property
+    def kernels(self) -> Any:
+        return kernels
+
+    def reset(self, slots: Any) -> None:
+        """The identity again, in these slots (an index array or a slice)."""
+        for field, whole in enumerate(self.kind.int_identity):
+            self.ints[field, slots] = whole
+        for field, real in enumerate(self.kind.float_identity):
+            self.floats[field, slots] = real
+
+    def fields(self) -> list[NDArray[Any]]:
+        """The int64 fields, then the float64 ones: what `lower` takes."""
+        return [*self.ints, *self.floats]
+
+
+def identity(kind: StateKind, slots: int) -> tuple[Ints, Floats]:
+    ints = np.empty((kind.int_fields, slots), np.int64)
+    floats = np.empty((kind.float_fields, slots), np.float64)
+    for field, whole in enumerate(kind.int_identity):
+        ints[field] = whole
+    for field, real in enumerate(kind.float_identity):
+        floats[field] = real
+    return ints, floats
+
+
+def logarithms(values: Floats) -> Floats:
+    """Natural logarithms, -inf for 0 and NaN below: GEOMEAN's lift."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result: Floats = np.log(values)
+    return result

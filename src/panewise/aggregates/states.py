@@ -1,0 +1,132 @@
+"""States: the few mergeable summaries that all built-in aggregates are lowered from.
+
+A state is a number of int64 and float64 fields per slot; `Operation` says how two states combine. Aggregates that need
+the same state of the same argument share it: AVG is SUM and COUNT, all of VAR and STDDEV are one. States know nothing
+of slots, slices or synopses; `kernels.py` holds the compiled loops over arrays of them.
+
+| operation  | int64 fields              | float64 fields | exact because                                    |
+| ---------- | ------------------------- | -------------- | ------------------------------------------------ |
+| ADD        | count, or high and low    | -              | integers; low 32 bits apart, so no sum overflows |
+| SUM_FLOAT  | -                         | sum, residue   | Knuth's two-sum keeps what rounding drops        |
+| MIN / MAX  | value or pool code        | or value       | they select                                      |
+| MOMENTS    | count                     | mean, M2       | Welford, merged by Chan                          |
+| EARLIEST.. | timestamp, arrival, value | -              | they select                                      |
+| ARG_...    | the same, has value, key  | or key         | they select                                      |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from panewise.aggregates.algebra import Algebra, Kind
+
+
+class Operation(IntEnum):
+    """How two states combine; the compiled loops branch on it once per run of slots."""
+
+    ADD = 0
+    SUM_FLOAT = 1
+    MIN_INT = 2
+    MAX_INT = 3
+    MIN_FLOAT = 4
+    MAX_FLOAT = 5
+    MIN_STRING = 6
+    MAX_STRING = 7
+    MOMENTS = 8
+    EARLIEST = 9
+    LATEST = 10
+    ARG_MIN_INT = 11
+    ARG_MAX_INT = 12
+    ARG_MIN_FLOAT = 13
+    ARG_MAX_FLOAT = 14
+    ARG_MIN_STRING = 15
+    ARG_MAX_STRING = 16
+    USER = 17
+
+
+class Feed(IntEnum):
+    """What a state reads of its argument: nothing but presence, or its values in one of three encodings."""
+
+    PRESENCE = 0
+    INTEGER = 1
+    FLOAT = 2
+    CODE = 3  # a STRING's code in the state's string pool
+
+
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+INFINITY = float("inf")
+NOT_A_NUMBER = float("nan")
+
+_SUM = Algebra(Kind.DISTRIBUTIVE, invertible=True)
+_FLOAT_SUM = Algebra(Kind.DISTRIBUTIVE)  # floats do not subtract exactly
+_EXTREME = Algebra(Kind.DISTRIBUTIVE, selective=True)
+_MOMENTS = Algebra(Kind.ALGEBRAIC)
+
+
+@dataclass(frozen=True)
+class StateKind:
+    """One kind of state: the identity of each field, int64 fields first, and what it reads of each argument."""
+
+    name: str
+    operation: Operation
+    int_identity: tuple[int, ...]
+    float_identity: tuple[float, ...]
+    feeds: tuple[Feed, ...]
+    algebra: Algebra
+
+    @property
+    def int_fields(self) -> int:
+        return len(self.int_identity)
+
+    @property
+    def float_fields(self) -> int:
+        return len(self.float_identity)
+
+
+COUNT = StateKind("count", Operation.ADD, (0,), (), (Feed.PRESENCE,), _SUM)
+SUM_INTEGER = StateKind("sum_integer", Operation.ADD, (0, 0), (), (Feed.INTEGER,), _SUM)
+SUM_FLOAT = StateKind("sum_float", Operation.SUM_FLOAT, (), (0.0, 0.0), (Feed.FLOAT,), _FLOAT_SUM)
+SUM_LOGARITHM = StateKind("sum_logarithm", Operation.SUM_FLOAT, (), (0.0, 0.0), (Feed.FLOAT,), _FLOAT_SUM)
+MOMENTS = StateKind("moments", Operation.MOMENTS, (0,), (0.0, 0.0), (Feed.FLOAT,), _MOMENTS)
+
+MINIMUM = {
+    Feed.INTEGER: StateKind("min_integer", Operation.MIN_INT, (INT64_MAX,), (), (Feed.INTEGER,), _EXTREME),
+    Feed.FLOAT: StateKind("min_float", Operation.MIN_FLOAT, (), (NOT_A_NUMBER,), (Feed.FLOAT,), _EXTREME),
+    Feed.CODE: StateKind("min_string", Operation.MIN_STRING, (-1,), (), (Feed.CODE,), _EXTREME),
+}
+MAXIMUM = {
+    Feed.INTEGER: StateKind("max_integer", Operation.MAX_INT, (INT64_MIN,), (), (Feed.INTEGER,), _EXTREME),
+    Feed.FLOAT: StateKind("max_float", Operation.MAX_FLOAT, (), (-INFINITY,), (Feed.FLOAT,), _EXTREME),
+    Feed.CODE: StateKind("max_string", Operation.MAX_STRING, (-1,), (), (Feed.CODE,), _EXTREME),
+}
+
+
+def earliest(feed: Feed) -> StateKind:
+    """The value of the earliest row by (timestamp, arrival)."""
+    return StateKind("earliest", Operation.EARLIEST, (INT64_MAX, INT64_MAX, 0), (), (feed,), _EXTREME)
+
+
+def latest(feed: Feed) -> StateKind:
+    """The value of the latest row by (timestamp, arrival)."""
+    return StateKind("latest", Operation.LATEST, (INT64_MIN, INT64_MIN, 0), (), (feed,), _EXTREME)
+
+
+def arg_extreme(maximum: bool, value: Feed, key: Feed) -> StateKind:
+    """The value where the key is least (greatest), of the earliest such row.
+
+    int64 fields: timestamp, arrival, value, whether there is a value (-1: no row yet), and the key unless it is a float.
+    """
+    operation = {
+        (False, Feed.INTEGER): Operation.ARG_MIN_INT,
+        (True, Feed.INTEGER): Operation.ARG_MAX_INT,
+        (False, Feed.FLOAT): Operation.ARG_MIN_FLOAT,
+        (True, Feed.FLOAT): Operation.ARG_MAX_FLOAT,
+        (False, Feed.CODE): Operation.ARG_MIN_STRING,
+        (True, Feed.CODE): Operation.ARG_MAX_STRING,
+    }[maximum, key]
+    ints = (0, 0, 0, -1) if key is Feed.FLOAT else (0, 0, 0, -1, 0)
+    floats = (0.0,) if key is Feed.FLOAT else ()
+    name = "arg_max" if maximum else "arg_min"
+    return StateKind(name, operation, ints, floats, (value, key), _EXTREME)

@@ -1,0 +1,123 @@
+"""What exists, by name: streams, tables, queries and sinks. Every change is all or nothing.
+
+One namespace for all four kinds, case-insensitive. A definition that others read cannot be dropped. `copy` and
+`restore` let a caller undo a change that failed further down (a plan that has no operator, say).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from panewise.errors import CatalogError, did_you_mean
+from panewise.schema import Schema
+
+OptionValue = object
+Options = tuple[tuple[str, OptionValue], ...]
+
+
+@dataclass(frozen=True)
+class StreamDefinition:
+    name: str
+    schema: Schema
+    timestamp: str
+    delay_us: int
+    options: Options = ()
+    kind: str = "stream"
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    name: str
+    schema: Schema
+    primary_key: tuple[str, ...]
+    retroactive: bool
+    options: Options = ()
+    kind: str = "table"
+
+
+@dataclass(frozen=True)
+class QueryDefinition:
+    """A registered query; as an input of other queries it is a stream with the event time `timestamp`."""
+
+    name: str
+    schema: Schema  # of its results, window columns included
+    timestamp: str
+    text: str  # CREATE QUERY ..., canonical
+    inputs: tuple[str, ...]
+    options: Options = ()
+    status: str = "RUNNING"  # or SUSPENDED, FAILED
+    reason: str = ""
+    kind: str = "query"
+
+
+@dataclass(frozen=True)
+class SinkDefinition:
+    name: str
+    source: str
+    options: Options = ()
+    kind: str = "sink"
+
+
+Definition = StreamDefinition | TableDefinition | QueryDefinition | SinkDefinition
+
+
+class Catalog:
+    """The definitions, in the order of their creation."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, Definition] = {}
+
+    def __iter__(self) -> Iterator[Definition]:
+        return iter(self._definitions.values())
+
+    def of_kind(self, kind: str) -> list[Definition]:
+        return [definition for definition in self if definition.kind == kind]
+
+    def find(self, name: str) -> Definition | None:
+        return self._definitions.get(name.lower())
+
+    def get(self, name: str, *kinds: str) -> Definition:
+        """The definition of that name, of one of the kinds where any are given."""
+        found = self.find(name)
+        expected = " or ".join(kinds) if kinds else "definition"
+        if found is None:
+            known = [d.name for d in self if not kinds or d.kind in kinds]
+            raise CatalogError(f"there is no {expected} '{name}'", hint=did_you_mean(name, known))
+        if kinds and found.kind not in kinds:
+            raise CatalogError(f"'{found.name}' is a {found.kind}, not a {expected}")
+        return found
+
+    def add(self, definition: Definition) -> None:
+        existing = self.find(definition.name)
+        if existing is not None:
+            raise CatalogError(f"there is already a {existing.kind} '{existing.name}'", hint="drop it first")
+        self._definitions[definition.name.lower()] = definition
+
+    def change(self, name: str, **fields: object) -> None:
+        definition = self.get(name)
+        self._definitions[name.lower()] = replace(definition, **fields)  # type: ignore[arg-type]
+
+    def readers(self, name: str) -> list[Definition]:
+        """Queries and sinks that read the definition of that name."""
+        key = name.lower()
+        return [
+            d
+            for d in self
+            if (isinstance(d, QueryDefinition) and key in map(str.lower, d.inputs))
+            or (isinstance(d, SinkDefinition) and d.source.lower() == key)
+        ]
+
+    def drop(self, name: str, kind: str) -> Definition:
+        definition = self.get(name, kind)
+        readers = self.readers(name)
+        if readers:
+            names = ", ".join(f"{d.kind} {d.name}" for d in readers)
+            raise CatalogError(f"{kind} '{definition.name}' is still read by {names}", hint="drop them first")
+        return self._definitions.pop(name.lower())
+
+    def copy(self) -> dict[str, Definition]:
+        return dict(self._definitions)
+
+    def restore(self, copy: dict[str, Definition]) -> None:
+        self._definitions = dict(copy)

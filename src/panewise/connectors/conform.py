@@ -1,0 +1,130 @@
+"""A batch as a file holds it, to a stream's columns and types, without judging single rows.
+
+Columns are found by name in any case and ordered as declared. A column whose values do not all convert is handed on
+unconverted: whether one bad row fails its batch or is set aside is the stream's `on_bad_row`, and the engine's to say.
+What is judged here is what no row can repair: a column that is not there at all. Cost: one pass per column that is
+not already of its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from panewise.errors import ConnectorError, did_you_mean
+from panewise.schema import DATE, TIMESTAMP, DataType, Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Values of the option `epoch`: what a number in a TIMESTAMP column counts since 1970.
+EPOCH_UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+
+
+def matching_names(found: Iterable[str], schema: Schema, place: str) -> list[str]:
+    """For each column of the schema, its name in the file; ConnectorError where there is none."""
+    spelled = {name.lower(): name for name in reversed(list(found))}
+    names = []
+    for column in schema:
+        name = spelled.get(column.name.lower())
+        if name is None:
+            raise ConnectorError(
+                f"{place} has no column '{column.name}'", hint=did_you_mean(column.name, spelled.values())
+            )
+        names.append(name)
+    return names
+
+
+def conform(batch: pa.RecordBatch, schema: Schema, place: str, epoch: str | None = None) -> pa.RecordBatch:
+    """The batch with the schema's columns, each converted where all its values convert."""
+    import pyarrow as pa
+
+    names = matching_names(batch.schema.names, schema, place)
+    arrays = [
+        converted(batch.column(batch.schema.get_field_index(name)), column.type, epoch)
+        for name, column in zip(names, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=list(schema.names))
+
+
+def converted(values: pa.Array, wanted: DataType, epoch: str | None = None) -> pa.Array:
+    """The values in the wanted type, or unchanged where one of them does not convert."""
+    import pyarrow as pa
+
+    target = wanted.to_arrow()
+    if values.type == target:
+        return values
+    if pa.types.is_dictionary(values.type) and values.type.value_type == target:
+        return values  # the engine reads dictionaries as they are, and faster
+    if not _related(values.type, wanted):
+        return values
+    try:
+        if wanted == TIMESTAMP:
+            return _instants(values, epoch)
+        if wanted.name == "DECIMAL" and pa.types.is_integer(values.type):
+            # Arrow wants room for every value of the integer's type, and only then looks at those that are there.
+            return values.cast(pa.decimal128(38, wanted.scale)).cast(target)
+        return values.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return values
+
+
+def _related(found: pa.DataType, wanted: DataType) -> bool:
+    """Whether values of a type may stand for another: texts are read, numbers stay numbers, nothing becomes a text."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(found):
+        return _related(found.value_type, wanted)
+    if types.is_null(found) or types.is_string(found) or types.is_large_string(found) or types.is_string_view(found):
+        return True
+    if types.is_integer(found) or types.is_floating(found) or types.is_decimal(found):
+        return wanted.numeric or wanted == TIMESTAMP
+    if types.is_date(found) or types.is_timestamp(found):
+        return wanted in (DATE, TIMESTAMP)
+    return False
+
+
+def _instants(values: pa.Array, epoch: str | None) -> pa.Array:
+    """Texts, dates, numbers and timestamps of any unit as UTC microseconds; finer parts are floored."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    types = pa.types
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if types.is_string(values.type) or types.is_large_string(values.type) or types.is_string_view(values.type):
+        values = _parsed(values) if epoch is None else _counted(values.cast(pa.float64()), epoch)
+    elif types.is_integer(values.type) or types.is_floating(values.type):
+        if epoch is None:
+            return values  # a number alone does not say what it counts
+        values = _counted(values, epoch)
+    if types.is_timestamp(values.type) and values.type.unit == "ns":
+        values = pc.floor_temporal(values, unit="microsecond")
+    return values.cast(TIMESTAMP.to_arrow())
+
+
+def _parsed(values: pa.Array) -> pa.Array:
+    """ISO texts; without a zone they are UTC."""
+    import pyarrow as pa
+
+    for unit in ("us", "ns"):
+        for zone in (None, "UTC"):
+            try:
+                return values.cast(pa.timestamp(unit, tz=zone))
+            except pa.ArrowInvalid:
+                continue
+    raise pa.ArrowInvalid("not all texts are instants")
+
+
+def _counted(values: pa.Array, epoch: str) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    unit = EPOCH_UNITS[epoch]
+    if pa.types.is_floating(values.type):
+        per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[unit]
+        # Rounded, not floored: 0.1 s as a double lies a little beside 100,000 us.
+        values = pc.round(pc.multiply(values.cast(pa.float64()), 1_000_000 / per_second)).cast(pa.int64())
+        unit = "us"
+    return values.cast(pa.int64()).cast(pa.timestamp(unit))

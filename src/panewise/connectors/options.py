@@ -1,0 +1,146 @@
+"""The options of streams and sinks: one place that knows their names, types and defaults.
+
+A connector lists its options as `Option` values; `read_options` checks what a statement wrote against them and gives
+every option a value. A wrong name is refused with the nearest known one, a wrong value with what was expected. The
+options of the stream itself (`late`, `idle`, ...) stand beside every connector's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+
+from panewise.catalog import Options
+from panewise.errors import BindError, ConnectorError, did_you_mean
+from panewise.temporal import duration_us, instant_us
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+
+
+@dataclass(frozen=True)
+class Option:
+    """A name, how its value is read, and the value where it is not written (REQUIRED: it must be)."""
+
+    name: str
+    read: Callable[[object], object]
+    default: object = REQUIRED
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a text in quotes")
+    return value
+
+
+def whole_number(least: int = 0) -> Callable[[object], int]:
+    """A reader of integers from `least` on."""
+
+    def read(value: object) -> int:
+        if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"a whole number of at least {least}")
+        return value
+
+    return read
+
+
+def positive_number(value: object) -> float:
+    try:
+        number = float(value) if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool) else 0.0
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ValueError("a number greater than 0")
+    return number
+
+
+def boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise ValueError("TRUE or FALSE")
+
+
+def duration(value: object) -> int:
+    try:
+        return duration_us(text(value))
+    except (BindError, ValueError):
+        raise ValueError("a duration such as '5 seconds'") from None
+
+
+def instant(value: object) -> int:
+    try:
+        if isinstance(value, str | datetime):
+            return instant_us(value)
+        if isinstance(value, date):
+            return instant_us(datetime(value.year, value.month, value.day))
+    except BindError:
+        pass
+    raise ValueError("an instant such as '2026-01-31 12:00:00'")
+
+
+def one_of(*choices: str) -> Callable[[object], str]:
+    """A reader of one of a few words, in any case."""
+
+    def read(value: object) -> str:
+        if isinstance(value, str) and value.lower() in choices:
+            return value.lower()
+        raise ValueError(" or ".join(f"'{choice}'" for choice in choices))
+
+    return read
+
+
+def single_character(value: object) -> str:
+    if isinstance(value, str) and value == "\\t":
+        return "\t"
+    if isinstance(value, str) and len(value) == 1:
+        return value
+    raise ValueError("a single character (a tab is '\\t')")
+
+
+CONNECTOR = Option("connector", text, None)
+
+# What every stream knows, whatever connector fills it.
+STREAM_OPTIONS = (
+    CONNECTOR,
+    Option("late", one_of("drop", "keep"), "drop"),
+    Option("idle", duration, None),
+    Option("on_bad_row", one_of("fail", "skip"), "fail"),
+    Option("retain", duration, None),
+)
+
+
+def read_options(owner: str, written: Options, known: Iterable[Option]) -> dict[str, object]:
+    """Every known option with its value, by name; `owner` begins the messages, such as "stream 'trades'"."""
+    options: Mapping[str, Option] = {option.name: option for option in known}
+    values: dict[str, object] = {}
+    for name, value in written:
+        option = options.get(name.lower())
+        if option is None:
+            raise ConnectorError(f"{owner} has no option '{name}'", hint=did_you_mean(name, options))
+        try:
+            values[option.name] = option.read(value)
+        except ValueError as expected:
+            raise ConnectorError(f"option '{option.name}' of {owner} is {value!r}, expected {expected}") from None
+    for option in options.values():
+        if option.name in values:
+            continue
+        if option.default is REQUIRED:
+            raise ConnectorError(f"{owner} needs the option '{option.name}'")
+        values[option.name] = option.default
+    return values
+
+
+def written_option(written: Options, name: str) -> object:
+    """The value as it was written, or None."""
+    return next((value for key, value in written if key.lower() == name), None)

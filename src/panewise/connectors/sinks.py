@@ -1,0 +1,174 @@
+"""Sinks that write a query's results: parquet, json (one object per line) and console.
+
+`write` takes a table of new results, `close` ends the sink. A parquet folder gets one part file per write, under its
+final name only when it is complete, so that a reader never sees half a file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol
+
+from panewise.catalog import SinkDefinition
+from panewise.connectors.options import CONNECTOR, Option, one_of, read_options, text, whole_number
+from panewise.errors import ConnectorError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+
+class Sink(Protocol):
+    """Takes results in order."""
+
+    def write(self, table: pa.Table) -> None: ...
+
+    def close(self) -> None: ...
+
+
+# What happens to results of an earlier run at the same place.
+EXISTING = Option("existing", one_of("append", "replace", "fail"), "append")
+
+
+class ParquetSink:
+    """A folder with a part file per write or, where the path ends in `.parquet`, one file, complete on `close`."""
+
+    options = (CONNECTOR, Option("path", text), EXISTING)
+
+    def __init__(self, sink: SinkDefinition) -> None:
+        values = read_options(f"sink '{sink.name}'", sink.options, self.options)
+        self._path = Path(str(values["path"]))
+        self._single = self._path.suffix == ".parquet"
+        self._writer: pq.ParquetWriter | None = None
+        if self._single:
+            if values["existing"] == "fail" and self._path.exists():
+                raise _exists(self._path, sink)
+            _make_folder(self._path.parent, sink)
+            return
+        _make_folder(self._path, sink)
+        parts = sorted(self._path.glob("part-*.parquet"))
+        if parts and values["existing"] == "fail":
+            raise _exists(self._path, sink)
+        if values["existing"] == "replace":
+            for part in parts:
+                part.unlink()
+            parts = []
+        self._next = 1 + max((_part_number(part) for part in parts), default=-1)
+
+    def write(self, table: pa.Table) -> None:
+        import pyarrow.parquet as pq
+
+        if self._single:
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(_unfinished(self._path), table.schema)
+            self._writer.write_table(table)
+            return
+        if table.num_rows == 0:
+            return
+        part = self._path / f"part-{self._next:05d}.parquet"
+        pq.write_table(table, _unfinished(part))
+        _unfinished(part).replace(part)
+        self._next += 1
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            _unfinished(self._path).replace(self._path)
+            self._writer = None
+
+
+class JsonSink:
+    """One object per line. Instants are ISO texts in UTC; NaN and infinities, which JSON lacks, are texts."""
+
+    options = (CONNECTOR, Option("path", text), EXISTING)
+
+    def __init__(self, sink: SinkDefinition) -> None:
+        values = read_options(f"sink '{sink.name}'", sink.options, self.options)
+        path = Path(str(values["path"]))
+        if values["existing"] == "fail" and path.exists():
+            raise _exists(path, sink)
+        _make_folder(path.parent, sink)
+        try:
+            self._file: IO[str] = path.open("w" if values["existing"] == "replace" else "a", encoding="utf-8")
+        except OSError as error:
+            raise ConnectorError(f"'{path}' of sink '{sink.name}' cannot be written: {error}") from error
+
+    def write(self, table: pa.Table) -> None:
+        self._file.writelines(json_lines(table))
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class ConsoleSink:
+    """A table in the terminal per write, at most `rows` rows of it, the youngest."""
+
+    options = (CONNECTOR, Option("rows", whole_number(1), 20))
+
+    def __init__(self, sink: SinkDefinition, print_table: Callable[[str, pa.Table, int], None]) -> None:
+        values = read_options(f"sink '{sink.name}'", sink.options, self.options)
+        self._title = sink.source
+        self._rows = values["rows"]
+        self._print = print_table
+
+    def write(self, table: pa.Table) -> None:
+        if table.num_rows:
+            assert isinstance(self._rows, int)
+            self._print(self._title, table, self._rows)
+
+    def close(self) -> None:
+        pass
+
+
+def json_lines(table: pa.Table) -> Iterator[str]:
+    """Each row as a line with a JSON object.
+
+    >>> import pyarrow as pa
+    >>> list(json_lines(pa.table({"n": [1], "mean": [math.inf]})))
+    ['{"n": 1, "mean": "Infinity"}\\n']
+    """
+    keys = [json.dumps(name, ensure_ascii=False) for name in table.column_names]
+    columns = [[_json_text(value) for value in column.to_pylist()] for column in table.columns]
+    for values in zip(*columns, strict=True):
+        yield "{" + ", ".join(f"{key}: {value}" for key, value in zip(keys, values, strict=True)) + "}\n"
+
+
+def _json_text(value: object) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, datetime):
+        return f'"{value.replace(tzinfo=None).isoformat()}Z"'
+    if isinstance(value, date):
+        return f'"{value.isoformat()}"'
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _make_folder(folder: Path, sink: SinkDefinition) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConnectorError(f"'{folder}' of sink '{sink.name}' cannot be made: {error}") from error
+
+
+def _unfinished(path: Path) -> Path:
+    # Readers, ours and Spark's, pass over names that begin with a dot.
+    return path.with_name(f".{path.name}.unfinished")
+
+
+def _part_number(part: Path) -> int:
+    digits = part.stem.removeprefix("part-")
+    return int(digits) if digits.isdigit() else -1
+
+
+def _exists(path: Path, sink: SinkDefinition) -> ConnectorError:
+    return ConnectorError(
+        f"'{path}' of sink '{sink.name}' exists already", hint="existing = 'append' or 'replace' would go on"
+    )

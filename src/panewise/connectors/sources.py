@@ -1,0 +1,236 @@
+"""Sources that read files: parquet, csv and json (one object per line).
+
+A source yields batches of at most BATCH_ROWS rows in the order of its files, each with the columns of its stream.
+A text that is no row at all (a broken line of JSON, a csv line with a field too many) raises, with its file; where
+the stream skips bad rows it is yielded as a row whose event time is that text, so that the engine counts it and sets
+it aside like every other bad row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol
+
+from panewise.catalog import StreamDefinition
+from panewise.connectors.conform import EPOCH_UNITS, conform, matching_names
+from panewise.connectors.files import files_of
+from panewise.connectors.options import STREAM_OPTIONS, Option, one_of, read_options, single_character, text
+from panewise.errors import ConnectorError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 65_536
+_BLOCK_BYTES = 8 << 20
+
+Row = dict[str, object]
+Rows = list[Row]
+
+
+class Source(Protocol):
+    """Yields a stream's rows: Arrow batches, or lists of rows where a batch holds values of wrong types."""
+
+    rows_total: int | None
+
+    def batches(self) -> Iterator[pa.RecordBatch | Rows]: ...
+
+
+FILE_OPTIONS = (Option("path", text), Option("epoch", one_of(*EPOCH_UNITS), None))
+
+
+class ParquetSource:
+    """Reads only the declared columns; knows its number of rows beforehand."""
+
+    options = (*STREAM_OPTIONS, *FILE_OPTIONS)
+
+    def __init__(self, stream: StreamDefinition) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        values = read_options(f"stream '{stream.name}'", stream.options, self.options)
+        self._schema = stream.schema
+        self._epoch = _optional_text(values["epoch"])
+        self._files = files_of(str(values["path"]), (".parquet",), f"stream '{stream.name}'")
+        self.rows_total: int | None = 0
+        for file in self._files:
+            try:
+                with pq.ParquetFile(file) as parquet:
+                    self.rows_total += parquet.metadata.num_rows
+                    matching_names(parquet.schema_arrow.names, self._schema, f"'{file}'")
+            except (pa.ArrowInvalid, OSError) as error:
+                raise _unreadable(file, error) from error
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        for file in self._files:
+            try:
+                with pq.ParquetFile(file) as parquet:
+                    columns = matching_names(parquet.schema_arrow.names, self._schema, f"'{file}'")
+                    for batch in parquet.iter_batches(batch_size=BATCH_ROWS, columns=columns):
+                        yield conform(batch, self._schema, f"'{file}'", self._epoch)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise _unreadable(file, error) from error
+
+
+class CsvSource:
+    """Files with a header line; an unquoted `null` text (empty unless told) is NULL. Compressed files are read too."""
+
+    options = (*STREAM_OPTIONS, *FILE_OPTIONS, Option("delimiter", single_character, ","), Option("null", text, ""))
+
+    def __init__(self, stream: StreamDefinition) -> None:
+        values = read_options(f"stream '{stream.name}'", stream.options, self.options)
+        self._schema = stream.schema
+        self._timestamp = stream.timestamp
+        self._epoch = _optional_text(values["epoch"])
+        self._skip = values["on_bad_row"] == "skip"
+        self._delimiter = str(values["delimiter"])
+        self._null = str(values["null"])
+        self._files = files_of(str(values["path"]), (".csv", ".tsv", ".txt"), f"stream '{stream.name}'")
+        self.rows_total: int | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch | Rows]:
+        for file in self._files:
+            yield from self._read(file)
+
+    def _read(self, file: Path) -> Iterator[pa.RecordBatch | Rows]:
+        import pyarrow as pa
+        import pyarrow.csv as csv
+
+        broken: list[str] = []
+
+        def broken_line(line: csv.InvalidRow) -> str:
+            broken.append(str(line.text))
+            return "skip" if self._skip else "error"
+
+        parse = csv.ParseOptions(delimiter=self._delimiter, invalid_row_handler=broken_line)
+        try:
+            columns = matching_names(_csv_header(file, self._delimiter), self._schema, f"'{file}'")
+            # Every column as text, so that a value that does not convert reaches the engine as it stands.
+            convert = csv.ConvertOptions(
+                include_columns=columns,
+                column_types=dict.fromkeys(columns, pa.string()),
+                null_values=[self._null],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            )
+            read = csv.ReadOptions(block_size=_BLOCK_BYTES)
+            with csv.open_csv(file, read_options=read, parse_options=parse, convert_options=convert) as reader:
+                for block in reader:
+                    for start in range(0, block.num_rows, BATCH_ROWS):
+                        yield conform(block.slice(start, BATCH_ROWS), self._schema, f"'{file}'", self._epoch)
+            if broken:
+                yield _broken_rows(broken, self._timestamp, self._schema.names)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _unreadable(file, error) from error
+
+
+def _csv_header(file: Path, delimiter: str) -> list[str]:
+    import pyarrow.csv as csv
+
+    parse = csv.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda line: "skip")
+    with csv.open_csv(file, read_options=csv.ReadOptions(block_size=1 << 20), parse_options=parse) as reader:
+        return list(reader.schema.names)
+
+
+class JsonSource:
+    """One object per line; a missing key is NULL. Compressed files are read too."""
+
+    options = (*STREAM_OPTIONS, *FILE_OPTIONS)
+
+    def __init__(self, stream: StreamDefinition) -> None:
+        values = read_options(f"stream '{stream.name}'", stream.options, self.options)
+        self._schema = stream.schema
+        self._timestamp = stream.timestamp
+        self._epoch = _optional_text(values["epoch"])
+        self._skip = values["on_bad_row"] == "skip"
+        endings = (".json", ".jsonl", ".ndjson")
+        self._files = files_of(str(values["path"]), endings, f"stream '{stream.name}'")
+        self.rows_total: int | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch | Rows]:
+        import pyarrow as pa
+
+        for file in self._files:
+            try:
+                with pa.input_stream(file, compression="detect") as stream:
+                    yield from self._read(file, stream)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise _unreadable(file, error) from error
+
+    def _read(self, file: Path, stream: IO[bytes]) -> Iterator[pa.RecordBatch | Rows]:
+        line_first = 1
+        for block in _whole_lines(stream):
+            lines = block.splitlines()
+            for start in range(0, len(lines), BATCH_ROWS):
+                rows, broken = self._parsed(file, lines[start : start + BATCH_ROWS], line_first + start)
+                if line_first + start == 1 and rows:
+                    keys = dict.fromkeys(key for row in rows for key in row)
+                    matching_names(keys, self._schema, f"'{file}'")
+                if rows:
+                    yield self._batch(file, rows)
+                if broken:
+                    yield _broken_rows(broken, self._timestamp, self._schema.names)
+            line_first += len(lines)
+
+    def _parsed(self, file: Path, lines: list[bytes], line_first: int) -> tuple[Rows, list[str]]:
+        rows: Rows = []
+        broken: list[str] = []
+        for number, line in enumerate(lines, line_first):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise ValueError("not an object")
+                rows.append(row)
+            except ValueError as error:
+                shown = line.decode("utf-8", "replace")
+                if not self._skip:
+                    raise ConnectorError(
+                        f"line {number} of '{file}' is not a JSON object: {shown[:80]}", hint=str(error)
+                    ) from None
+                broken.append(shown)
+        return rows, broken
+
+    def _batch(self, file: Path, rows: Rows) -> pa.RecordBatch | Rows:
+        """One Arrow batch; where a column mixes types, the rows themselves, for the engine to judge one by one."""
+        import pyarrow as pa
+
+        spelled = {key.lower(): key for row in rows for key in row}
+        keys = [spelled.get(name.lower(), name) for name in self._schema.names]
+        try:
+            arrays = [pa.array([row.get(key) for row in rows]) for key in keys]
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            return [dict(zip(self._schema.names, map(row.get, keys), strict=True)) for row in rows]
+        batch = pa.RecordBatch.from_arrays(arrays, names=list(self._schema.names))
+        return conform(batch, self._schema, f"'{file}'", self._epoch)
+
+
+def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """The stream's bytes in blocks that end where a line ends."""
+    rest = b""
+    while block := stream.read(_BLOCK_BYTES):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+            rest = block[end:]
+        else:
+            rest += block
+    if rest:
+        yield rest
+
+
+def _broken_rows(texts: list[str], timestamp: str, names: tuple[str, ...]) -> Rows:
+    return [{name: (shown if name == timestamp else None) for name in names} for shown in texts]
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _unreadable(file: Path, error: Exception) -> ConnectorError:
+    return ConnectorError(f"'{file}' cannot be read: {error}")

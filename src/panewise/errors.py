@@ -1,0 +1,135 @@
+"""What can go wrong, one class per stage.
+
+A user's mistake raises one of these and changes nothing; a mistake of ours fails an assertion. An error about a
+statement carries the place in its text and prints it underlined, with what was expected and what exists.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of a statement's text: zero-based offsets, `end` exclusive."""
+
+    start: int
+    end: int
+
+
+class PanewiseError(Exception):
+    """The base of every error that panewise raises on purpose."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
+
+
+class QueryError(PanewiseError):
+    """Something is wrong with a statement; `text` and `span` say where, one-based `line` and `column` too."""
+
+    def __init__(
+        self, message: str, *, text: str | None = None, span: Span | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.text = text
+        self.span = span
+
+    def located(self, text: str) -> QueryError:
+        """The same error with its statement's text, where it was raised without."""
+        if self.text is None:
+            self.text = text
+        return self
+
+    @property
+    def line(self) -> int | None:
+        if self.text is None or self.span is None:
+            return None
+        return self.text.count("\n", 0, self.span.start) + 1
+
+    @property
+    def column(self) -> int | None:
+        if self.text is None or self.span is None:
+            return None
+        return self.span.start - (self.text.rfind("\n", 0, self.span.start) + 1) + 1
+
+    def __str__(self) -> str:
+        if self.text is None or self.span is None:
+            return super().__str__()
+        assert self.line is not None and self.column is not None
+        source = self.text.split("\n")[self.line - 1]
+        width = max(1, min(self.span.end - self.span.start, len(source) - self.column + 1))
+        shown, column = _shortened(source, self.column)
+        number = str(self.line)
+        margin = " " * len(number)
+        lines = [
+            f"{self.message} (line {self.line}, column {self.column})",
+            f" {number} | {shown}",
+            f" {margin} | {' ' * (column - 1)}{'^' * min(width, max(1, len(shown) - column + 1))}",
+        ]
+        if self.hint is not None:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class ParseError(QueryError):
+    """The text is not a statement of the language."""
+
+
+class BindError(QueryError):
+    """A name, a type or a window parameter does not fit the catalog."""
+
+
+class PlanError(QueryError):
+    """The statement is valid, but panewise has no operator for it (yet)."""
+
+
+class CatalogError(PanewiseError):
+    """A name is taken, missing or still in use."""
+
+
+class DataError(PanewiseError):
+    """A row or batch does not fit its stream."""
+
+
+class QueryFailed(PanewiseError):
+    """A running query met data that it cannot answer for, such as an overflow; it is marked FAILED."""
+
+
+class NotHeldError(PanewiseError):
+    """An answer was asked for an instant or a key that is not held."""
+
+
+class ConnectorError(PanewiseError):
+    """A source or a sink is misconfigured or cannot be reached."""
+
+
+class SnapshotError(PanewiseError):
+    """A snapshot is damaged or belongs to other statements."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint that names what exists: the nearest names first, otherwise a few of them."""
+    names = sorted(set(known))
+    if not names:
+        return "there are none yet"
+    near = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.6)
+    if near:
+        return "did you mean " + " or ".join(n for n in names if n.lower() in near) + "?"
+    shown = ", ".join(names[:8])
+    return f"there is {shown}" + (", ..." if len(names) > 8 else "")
+
+
+def _shortened(line: str, column: int, width: int = 120) -> tuple[str, int]:
+    """A long line cut to the part around the column, with the column moved accordingly."""
+    if len(line) <= width:
+        return line, column
+    start = max(0, column - 1 - width // 2)
+    prefix = "..." if start else ""
+    return prefix + line[start : start + width], column - start + len(prefix)

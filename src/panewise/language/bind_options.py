@@ -1,0 +1,102 @@
+"""Options of WITH and SET: names, values, and which may stand where.
+
+With a `connector`, options that are not known here are its own and pass through unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from panewise.errors import did_you_mean
+from panewise.language.binding import Binding
+from panewise.language.expressions import Value
+from panewise.language.nodes import Option
+from panewise.language.statements import Options
+from panewise.temporal import duration_us
+
+_CONNECTED = ("connector", "path")
+KNOWN: dict[str, tuple[str, ...]] = {
+    "stream": (*_CONNECTED, "late", "idle", "on_bad_row", "retain", "shedding"),
+    "table": _CONNECTED,
+    "query": ("mode", "technique", "refresh", "sharing"),
+    "sink": _CONNECTED,
+}
+ALTERABLE = ("late", "idle", "on_bad_row", "retain", "shedding")
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "late": ("drop", "keep"),
+    "on_bad_row": ("fail", "skip"),
+    "mode": ("push", "lookup"),
+}
+_DURATIONS = ("idle", "retain")
+_TEXTS = ("connector", "path", "technique", "refresh")
+
+
+def bind_options(found: Iterable[Option] | None, kind: str, binding: Binding) -> Options:
+    """The options of a definition of that kind, names in lower case, in the order given."""
+    options = list(found or [])
+    named = {_name(option): option for option in options}
+    passed = "connector" in named and kind != "query"
+    return _checked(options, KNOWN[kind], passed, f"a {kind}", binding)
+
+
+def bind_alteration(found: Iterable[Option], binding: Binding) -> Options:
+    """The options that ALTER STREAM ... SET changes."""
+    options = list(found)
+    for option in options:
+        if _name(option) in _CONNECTED:
+            message = f"'{_name(option)}' of a stream cannot be altered"
+            raise binding.error(message, option, "drop the stream and create it again")
+    return _checked(options, ALTERABLE, False, "ALTER STREAM", binding)
+
+
+def _checked(options: list[Option], known: tuple[str, ...], passed: bool, where: str, binding: Binding) -> Options:
+    checked: dict[str, Value] = {}
+    for option in options:
+        name = _name(option)
+        if name in checked:
+            raise binding.error(f"the option '{name}' stands here twice", option)
+        if name not in known and not passed:
+            raise binding.error(f"{where} has no option '{name}'", option.this, did_you_mean(name, known))
+        checked[name] = _value(option, name if name in known else None, binding)
+    return tuple(checked.items())
+
+
+def _name(option: Option) -> str:
+    name: str = option.this.name
+    return name.lower()
+
+
+def _value(option: Option, known: str | None, binding: Binding) -> Value:
+    node = option.expression
+    value = _literal(node, binding)
+    if known in _CHOICES and value not in _CHOICES[known]:
+        choices = " or ".join(f"'{choice}'" for choice in _CHOICES[known])
+        raise binding.error(f"'{known}' takes {choices}", node)
+    if known in _DURATIONS:
+        if not isinstance(value, str):
+            raise binding.error(f"'{known}' takes a duration in quotes", node, "write '30 seconds', for example")
+        with binding.at(node):
+            duration_us(value)
+    if known in _TEXTS and not isinstance(value, str):
+        raise binding.error(f"'{known}' takes a text in quotes", node)
+    return value
+
+
+def _literal(node: exp.Expr, binding: Binding) -> Value:
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    negative = isinstance(node, exp.Neg)
+    literal = node.this if negative else node
+    text: str = literal.this
+    if literal.is_string:
+        return text
+    try:
+        if text.isdigit() and len(text) > 100:
+            raise ValueError(text)
+        number: int | float = int(text) if text.isdigit() else float(text)
+    except ValueError:
+        raise binding.error("this is not a number", node) from None
+    return -number if negative else number

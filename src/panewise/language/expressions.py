@@ -1,0 +1,131 @@
+"""Typed expressions: what the binder makes of the scalar parts of a statement.
+
+Immutable, hashable, and equal when they mean the same: names are spelled as declared, operators have one canonical
+function name each (`functions.py` lists them), types are resolved and every implicit conversion is an explicit Cast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+
+from panewise.schema import BOOLEAN, DataType
+
+Value = bool | int | float | str | Decimal | date | datetime | None
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A value per row, with a type."""
+
+    type: DataType
+
+    def children(self) -> tuple[Expression, ...]:
+        return ()
+
+    def walk(self) -> Iterator[Expression]:
+        yield self
+        for child in self.children():
+            yield from child.walk()
+
+    def columns(self) -> tuple[ColumnRef, ...]:
+        """The distinct columns that it reads, in order of appearance."""
+        return tuple(dict.fromkeys(node for node in self.walk() if isinstance(node, ColumnRef)))
+
+    def aggregates(self) -> tuple[AggregateCall, ...]:
+        return tuple(dict.fromkeys(node for node in self.walk() if isinstance(node, AggregateCall)))
+
+
+@dataclass(frozen=True)
+class ColumnRef(Expression):
+    """A column of an input; `source` is the input's alias where there are several."""
+
+    name: str
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Literal(Expression):
+    """A constant, or NULL of a type. TIMESTAMP and DATE values are microseconds and days since the epoch."""
+
+    value: Value
+
+    def __post_init__(self) -> None:
+        # 1, 1.0 and True are equal in Python; the type field keeps such literals apart.
+        assert self.type is not None
+
+
+@dataclass(frozen=True)
+class Call(Expression):
+    """A scalar function or operator by its canonical name."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+
+@dataclass(frozen=True)
+class Case(Expression):
+    """CASE WHEN condition THEN value ... ELSE default END."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return (*(part for branch in self.branches for part in branch), self.default)
+
+
+@dataclass(frozen=True)
+class Cast(Expression):
+    """A conversion under TRY rules: what does not fit becomes NULL."""
+
+    operand: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+
+@dataclass(frozen=True)
+class AggregateCall(Expression):
+    """An aggregate over the rows of a group; never inside another one once bound. COUNT(*) has no arguments."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    distinct: bool = False
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+
+def rewritten(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
+    """The expression with `change` applied top-down; where it returns None the children are visited instead."""
+    changed = change(expression)
+    if changed is not None:
+        return changed
+    match expression:
+        case Call() | AggregateCall():
+            return replace(expression, arguments=tuple(rewritten(a, change) for a in expression.arguments))
+        case Cast():
+            return replace(expression, operand=rewritten(expression.operand, change))
+        case Case():
+            return replace(
+                expression,
+                branches=tuple((rewritten(c, change), rewritten(v, change)) for c, v in expression.branches),
+                default=rewritten(expression.default, change),
+            )
+        case _:
+            return expression
+
+
+def conjunction(parts: list[Expression]) -> Expression | None:
+    """All of them, joined by AND; None for none."""
+    if not parts:
+        return None
+    result = parts[0]
+    for part in parts[1:]:
+        result = Call(BOOLEAN, "and", (result, part))
+    return result

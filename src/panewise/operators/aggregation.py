@@ -1,0 +1,164 @@
+"""What a query aggregates: keys, the states behind its aggregates, and what it makes of an answer.
+
+`Aggregation` is the description that every aggregating operator works from. Its items and HAVING read an *answer batch*
+with one row per answered group: columns `key_0, key_1, ...` and `aggregate_0, aggregate_1, ...`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from panewise.aggregates.decoding import decoded
+from panewise.aggregates.functions import BoundAggregate
+from panewise.aggregates.matrix import NO_ARGUMENT, NO_INTS, Encoded, encoded
+from panewise.aggregates.states import COUNT, Feed, Operation, StateKind
+from panewise.aggregates.string_pool import StringPool
+from panewise.language.expressions import Expression
+from panewise.language.statements import SelectItem
+from panewise.plan.blocks import Block
+from panewise.plan.evaluate import compiled
+
+Ints = NDArray[np.int64]
+Fields = list[NDArray[Any]]
+Pools = dict[Expression, StringPool]
+
+
+@dataclass(frozen=True)
+class StateKey:
+    """A state over argument expressions; equal keys are one state, whoever asks for it."""
+
+    kind: StateKind
+    arguments: tuple[Expression, ...]
+
+    def __post_init__(self) -> None:
+        # Keys index every dictionary of a tree: hashing the whole expression each time would cost more than the work.
+        object.__setattr__(self, "_hash", hash((self.kind, self.arguments)))
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined,no-any-return]
+
+    @cached_property
+    def ranked(self) -> Expression | None:
+        """The argument whose strings are compared, where the state needs their order."""
+        match self.kind.operation:
+            case Operation.MIN_STRING | Operation.MAX_STRING:
+                return self.arguments[0]
+            case Operation.ARG_MIN_STRING | Operation.ARG_MAX_STRING:
+                return self.arguments[1]
+            case _:
+                return None
+
+
+ROW_COUNT = StateKey(COUNT, ())
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """`arguments[i]` are the row expressions that `aggregates[i]` reads."""
+
+    keys: tuple[Expression, ...]
+    aggregates: tuple[BoundAggregate, ...]
+    arguments: tuple[tuple[Expression, ...], ...]
+    items: tuple[SelectItem, ...]
+    having: Expression | None
+
+    @cached_property
+    def states(self) -> tuple[StateKey, ...]:
+        """The distinct states that it needs; the count of rows, which says which groups exist, comes first."""
+        found = {ROW_COUNT: None}
+        for parts in self.parts:
+            found.update(dict.fromkeys(parts))
+        return tuple(found)
+
+    @cached_property
+    def parts(self) -> tuple[tuple[StateKey, ...], ...]:
+        """Per aggregate, the states that it is lowered from."""
+        return tuple(
+            tuple(StateKey(part.kind, tuple(arguments[a] for a in part.arguments)) for part in bound.parts)
+            for bound, arguments in zip(self.aggregates, self.arguments, strict=True)
+        )
+
+    @cached_property
+    def item_columns(self) -> list[Any]:
+        return [compiled(item.expression) for item in self.items]
+
+    @cached_property
+    def having_column(self) -> Any:
+        return compiled(self.having) if self.having is not None else None
+
+    @cached_property
+    def item_schema(self) -> pa.Schema:
+        return pa.schema([(item.name, item.expression.type.to_arrow()) for item in self.items])
+
+    def answer_batch(self, keys: list[pa.Array], fields: dict[StateKey, Fields], pools: Pools) -> pa.RecordBatch:
+        """The key and aggregate columns of some answers, from their keys and their states' fields."""
+        columns: list[pa.Array] = list(keys)
+        names = [f"key_{i}" for i in range(len(keys))]
+        for i, bound in enumerate(self.aggregates):
+            values, nulls = bound.lower([fields[key] for key in self.parts[i]])
+            pool = pools.get(self.arguments[i][0]) if self.arguments[i] else None
+            columns.append(decoded(values, nulls, bound.encoding, bound.result_type, pool))
+            names.append(f"aggregate_{i}")
+        if not columns:
+            # SELECT 1 ... GROUP BY nothing: the row count alone says how many rows there are.
+            columns, names = [pa.nulls(len(fields[ROW_COUNT][0]))], ["nothing"]
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+    def passing(self, answers: pa.RecordBatch) -> NDArray[np.bool_] | None:
+        """Which answers HAVING keeps; None for all."""
+        if self.having_column is None:
+            return None
+        kept = self.having_column(answers)
+        result: NDArray[np.bool_] = pc.fill_null(kept, False).to_numpy(zero_copy_only=False)
+        return result
+
+    def selected(self, answers: pa.RecordBatch) -> list[pa.Array]:
+        """The items' columns."""
+        return [column(answers) for column in self.item_columns]
+
+
+def encoded_arguments(
+    states: tuple[StateKey, ...], batch: pa.RecordBatch, pools: Pools
+) -> dict[tuple[Expression, Feed], Encoded]:
+    """Every argument that the states read, evaluated and encoded once per feed."""
+    columns: dict[Expression, pa.Array] = {}
+    result: dict[tuple[Expression, Feed], Encoded] = {}
+    for key in states:
+        for argument, feed in zip(key.arguments, key.kind.feeds, strict=False):
+            if (argument, feed) in result:
+                continue
+            if argument not in columns:
+                columns[argument] = compiled(argument)(batch)
+            pool = pools.setdefault(argument, StringPool()) if feed is Feed.CODE else None
+            result[argument, feed] = encoded(columns[argument], feed, pool)
+    return result
+
+
+def arguments_of(key: StateKey, columns: dict[tuple[Expression, Feed], Encoded]) -> list[Encoded]:
+    if not key.arguments:
+        return [NO_ARGUMENT]
+    return [columns[a, feed] for a, feed in zip(key.arguments, key.kind.feeds, strict=True)]
+
+
+def ranks_of(key: StateKey, pools: Pools) -> Ints:
+    ranked = key.ranked
+    return NO_INTS if ranked is None or ranked not in pools else pools[ranked].ranks()
+
+
+def aggregation_of(block: Block) -> Aggregation:
+    """What a block aggregates."""
+    assert block.aggregate is not None
+    return Aggregation(
+        block.aggregate.keys,
+        tuple(a.bound for a in block.aggregate.aggregates),
+        tuple(a.arguments for a in block.aggregate.aggregates),
+        block.items,
+        block.having,
+    )

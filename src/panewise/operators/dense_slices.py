@@ -1,0 +1,237 @@
+"""Slices in which every group has a place: the store of trees with few groups.
+
+Open slices are rooms of a state matrix; closed ones go, in time order, into one synopsis per state: the running synopsis
+where the state can be taken away exactly, the interval synopsis otherwise. One vectorised call answers all due windows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.aggregates.matrix import Encoded, StateMatrix
+from panewise.aggregates.states import Feed
+from panewise.aggregates.user import UserStateKind, combine_of, matrix_of
+from panewise.language.expressions import Expression
+from panewise.operators.aggregation import Pools, StateKey, arguments_of, ranks_of
+from panewise.slicing.open_slices import OpenSlices
+from panewise.slicing.pairs import Cadence
+from panewise.synopses.contract import Synopsis
+from panewise.synopses.interval import IntervalSynopsis
+from panewise.synopses.running import RunningSynopsis
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Arguments = dict[tuple[Expression, Feed], Encoded]
+
+
+def synopsis_of(key: StateKey, width: int) -> Synopsis:
+    """The technique that a state is kept by."""
+    if key.kind.algebra.invertible and not key.kind.float_fields:
+        return RunningSynopsis(key.kind, width)
+    return IntervalSynopsis(key.kind, width, combine_of(key.kind))
+
+
+class DenseSlices:
+    """`width` groups in every slice, open or closed."""
+
+    def __init__(self, width: int, pools: Pools) -> None:
+        self.width = width
+        self.pools = pools
+        self.open = OpenSlices(width)
+        self.matrices: dict[StateKey, StateMatrix] = {}
+        self.synopses: dict[StateKey, Synopsis] = {}
+        # What windows without a beginning need of evicted slices; None while there are no such windows.
+        self.base: dict[StateKey, StateMatrix] | None = None
+        # The closed slices held: number `first + i` spans starts[i] to ends[i].
+        self.first = 0
+        self.starts: Ints = np.empty(0, np.int64)
+        self.ends: Ints = np.empty(0, np.int64)
+
+    @property
+    def after(self) -> int:
+        return self.first + len(self.starts)
+
+    @property
+    def bytes_held(self) -> int:
+        states = sum(m.bytes_held for m in self.matrices.values()) + sum(s.bytes_held for s in self.synopses.values())
+        return self.open.bytes_held + states
+
+    def cut_from(self, point: int, cadences: list[Cadence]) -> None:
+        self.open.cut_from(point, cadences)
+        if not any(cadence.range is None for cadence in cadences):
+            self.base = None
+        elif self.base is None:
+            self.base = {key: matrix_of(key.kind, self.width) for key in self.matrices}
+
+    def add_state(self, key: StateKey) -> None:
+        """A state that slices hold from now on; those that exist have its identity."""
+        self.matrices[key] = matrix_of(key.kind, self.open.slots)
+        synopsis = synopsis_of(key, self.width)
+        empty = matrix_of(key.kind, len(self.starts) * self.width)
+        synopsis.first = self.first
+        synopsis.after = self.first
+        synopsis.insert(
+            empty.ints.reshape(key.kind.int_fields, len(self.starts), self.width),
+            empty.floats.reshape(key.kind.float_fields, len(self.starts), self.width),
+            ranks_of(key, self.pools),
+        )
+        self.synopses[key] = synopsis
+        if self.base is not None:
+            self.base[key] = matrix_of(key.kind, self.width)
+
+    def drop_state(self, key: StateKey) -> None:
+        del self.matrices[key], self.synopses[key]
+        if self.base is not None:
+            del self.base[key]
+
+    def order_states(self, order: list[StateKey]) -> None:
+        """The same states in another order, before a snapshot is restored."""
+        self.matrices = {key: self.matrices[key] for key in order}
+        self.synopses = {key: self.synopses[key] for key in order}
+        if self.base is not None:
+            self.base = {key: self.base[key] for key in order}
+
+    def fold(
+        self, points: Ints, groups: Ints, arguments: Arguments, times: Ints, arrivals: Ints
+    ) -> list[tuple[StateKey, Exception]]:
+        """Rows enter their slices; returns the states of users whose functions raised, with what they raised."""
+        slots = self.open.assign(points, groups)
+        failed: list[tuple[StateKey, Exception]] = []
+        for key, matrix in self.matrices.items():
+            if matrix.slots < self.open.slots:
+                self._resize(matrix, self.open.slots)
+            try:
+                matrix.fold(slots, arguments_of(key, arguments), times, arrivals, ranks_of(key, self.pools))
+            except Exception as problem:
+                if not isinstance(key.kind, UserStateKind):
+                    raise
+                failed.append((key, problem))
+        return failed
+
+    @staticmethod
+    def _resize(matrix: StateMatrix, slots: int) -> None:
+        larger = matrix_of(matrix.kind, slots)
+        larger.ints[:, : matrix.ints.shape[1]] = matrix.ints
+        larger.floats[:, : matrix.floats.shape[1]] = matrix.floats
+        matrix.ints, matrix.floats = larger.ints, larger.floats
+
+    def widen(self, width: int) -> None:
+        """Room for more groups in every slice."""
+        self._regroup(np.arange(self.width, dtype=np.int64), width)
+
+    def regroup(self, kept: Ints, width: int) -> None:
+        """Keeps these groups, renumbered in this order."""
+        self._regroup(kept, width)
+
+    def _regroup(self, kept: Ints, width: int) -> None:
+        old = self.width
+        self.width = self.open.width = width
+        for key, matrix in self.matrices.items():
+            wider = matrix_of(key.kind, self.open.slots)
+            for new, held in ((wider.ints, matrix.ints), (wider.floats, matrix.floats)):
+                rooms, fields = held.shape[1] // old, len(held)
+                source, target = held.reshape(fields, rooms, old), new.reshape(fields, new.shape[1] // width, width)
+                target[:, :rooms, : len(kept)] = source[:, :, kept]
+            matrix.ints, matrix.floats = wider.ints, wider.floats
+        for key, matrix in (self.base or {}).items():
+            wider = matrix_of(key.kind, width)
+            wider.ints[:, : len(kept)] = matrix.ints[:, kept]
+            wider.floats[:, : len(kept)] = matrix.floats[:, kept]
+            matrix.ints, matrix.floats = wider.ints, wider.floats
+        for synopsis in self.synopses.values():
+            if len(kept) == old:
+                synopsis.widen(width)
+            else:
+                synopsis.regroup(kept, width)
+
+    def close(self, watermark: int) -> None:
+        """Slices that end at the watermark or before leave the rooms for the synopses."""
+        count = self.open.closable(watermark)
+        if not count:
+            return
+        rooms = self.open.rooms[:count].copy()
+        for key, matrix in self.matrices.items():
+            shape = self.open.slots // self.width, self.width
+            ints = matrix.ints.reshape(key.kind.int_fields, *shape)
+            floats = matrix.floats.reshape(key.kind.float_fields, *shape)
+            self.synopses[key].insert(ints[:, rooms], floats[:, rooms], ranks_of(key, self.pools))
+            for field, whole in enumerate(key.kind.int_identity):
+                ints[field, rooms] = whole
+            for field, real in enumerate(key.kind.float_identity):
+                floats[field, rooms] = real
+        self.starts = np.concatenate([self.starts, self.open.starts[:count]])
+        self.ends = np.concatenate([self.ends, self.open.ends[:count]])
+        self.open.close(count)
+        self.open.forget_epochs(watermark)
+
+    def evict(self, before: int) -> None:
+        """Forgets the slices numbered below `before`."""
+        gone = before - self.first
+        if gone > 0:
+            for key, matrix in (self.base or {}).items():
+                leaving = np.array([self.first]), np.array([before])
+                ints, floats = self.synopses[key].answer(*leaving, ranks_of(key, self.pools))
+                self._absorb(key, matrix, ints[:, 0], floats[:, 0])
+            self.starts, self.ends = self.starts[gone:], self.ends[gone:]
+            self.first = before
+            for synopsis in self.synopses.values():
+                synopsis.evict(before)
+
+    def _absorb(self, key: StateKey, matrix: StateMatrix, ints: Ints, floats: Floats) -> None:
+        newer = matrix_of(key.kind, 0)
+        newer.ints, newer.floats = np.ascontiguousarray(ints), np.ascontiguousarray(floats)
+        matrix.combine(0, newer, 0, self.width, ranks_of(key, self.pools))
+
+    def answers(self, keys: list[StateKey], starts: Ints, ends: Ints) -> dict[StateKey, tuple[Ints, Floats]]:
+        """The states of windows of slice numbers, shape (fields, windows, width); start -1 is the beginning of all."""
+        held = np.maximum(starts, self.first)
+        result = {}
+        for key in keys:
+            ints, floats = self.synopses[key].answer(held, ends, ranks_of(key, self.pools))
+            if self.base is not None:
+                for window in np.flatnonzero(starts < 0):
+                    whole = matrix_of(key.kind, 0)
+                    whole.ints, whole.floats = self.base[key].ints.copy(), self.base[key].floats.copy()
+                    self._absorb(key, whole, ints[:, window], floats[:, window])
+                    ints[:, window], floats[:, window] = whole.ints, whole.floats
+            result[key] = ints, floats
+        return result
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "width": self.width,
+            "open": self.open.snapshot(),
+            "first": self.first,
+            "starts": self.starts,
+            "ends": self.ends,
+            "ints": [matrix.ints.reshape(-1) for matrix in self.matrices.values()],
+            "floats": [matrix.floats.reshape(-1) for matrix in self.matrices.values()],
+            "synopses": [synopsis.snapshot() for synopsis in self.synopses.values()],
+            "base": [[m.ints.reshape(-1), m.floats.reshape(-1)] for m in (self.base or {}).values()],
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """The states must have been added already, in the order of the snapshot."""
+        self.width = snapshot["width"]
+        self.open.restore(snapshot["open"])
+        self.first, self.starts, self.ends = snapshot["first"], snapshot["starts"], snapshot["ends"]
+        for i, (key, matrix) in enumerate(self.matrices.items()):
+            matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields)
+            matrix.floats = state_matrix(snapshot["floats"][i], key.kind.float_fields)
+            synopsis = self.synopses[key]
+            if isinstance(synopsis, IntervalSynopsis):
+                synopsis.restore(snapshot["synopses"][i], ranks_of(key, self.pools))
+            else:
+                synopsis.restore(snapshot["synopses"][i])
+        if self.base is not None:
+            for key, (ints, floats) in zip(self.base, snapshot["base"], strict=True):
+                self.base[key].ints = state_matrix(ints, key.kind.int_fields)
+                self.base[key].floats = state_matrix(floats, key.kind.float_fields)
+
+
+def state_matrix(flat: NDArray[Any], fields: int) -> NDArray[Any]:
+    """A flat copy of a state matrix in its shape again."""
+    return flat.reshape(fields, len(flat) // fields if fields else 0).copy()

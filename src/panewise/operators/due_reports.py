@@ -1,0 +1,50 @@
+"""Which reports are due: the instants whose windows hold rows, without walking through gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.slicing.pairs import Cadence
+
+Ints = NDArray[np.int64]
+EARLIEST = -(2**62)  # before every row, and far enough from the end of int64 to subtract from
+
+
+@dataclass(frozen=True)
+class EmptyReports:
+    """Reports of an ungrouped query over empty windows: `count` of them from `first` on, `slide` apart."""
+
+    first: int
+    count: int
+    slide: int
+
+
+def due_reports(cadence: Cadence, starts: Ints, ends: Ints, after: int, upto: int) -> Ints:
+    """The reports e with after < e <= upto whose window holds one of the slices, ascending.
+
+    The slices come in time order, and none straddles an end of a window. Cost: O(slices + reports).
+
+    >>> due_reports(Cadence(10, 5), np.array([0, 40]), np.array([5, 45]), -1, 100).tolist()
+    [5, 10, 45, 50]
+    """
+    if not len(starts) or upto <= after:
+        return np.empty(0, np.int64)
+    after = max(after, EARLIEST)
+    slide, shift = cadence.slide, cadence.offset - cadence.align
+    first = -(-(ends + shift) // slide)
+    last = np.full(len(starts), (upto - cadence.align) // slide)
+    if cadence.range is not None:
+        last = np.minimum(last, (starts + (cadence.range + shift)) // slide)
+    first = np.maximum(first, (after - cadence.align) // slide + 1)
+    # The reports of a slice that the slices before it have had already are not counted again.
+    reached = np.maximum.accumulate(last)
+    first[1:] = np.maximum(first[1:], reached[:-1] + 1)
+    counts = np.maximum(last - first + 1, 0)
+    total = int(counts.sum())
+    before = np.cumsum(counts) - counts
+    numbers = np.repeat(first - before, counts) + np.arange(total)
+    result: Ints = numbers * slide + cadence.align
+    return result

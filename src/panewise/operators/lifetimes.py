@@ -1,0 +1,160 @@
+"""Lifetimes: the instants at which each row enters and leaves a continuous window.
+
+A row is in the window at instant t when `birth <= t < death`. All rows of one instant apply together, so a row that is
+born and dies at the same instant never shows. What is not known yet is FOREVER.
+
+    [RANGE r OFFSET o]   born at ts + o, dies at ts + o + r          [UNBOUNDED]: never dies
+    [ROWS n OFFSET m]    born when the m-th row after it arrives, dies when the (m + n)-th does; of the stream's rows
+                         before WHERE, or of its partition's
+
+        row      1    2,3    4     5                   [ROWS 2 OFFSET 1]
+        ts       10   20     30    50
+        row 1         |======)                         [20, 30): born with row 2, dies with row 4
+        row 2         |============)                   [20, 50): born with row 3, dies with row 5
+        row 3                |============..           [30, ?)
+
+A query that comes in mid-stream has not seen what came before; its rows are held back until the window is whole: a time
+window's until `held_from + range + offset - 1`, a count window's until n + m rows (of the partition) have come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.operators.partition_tail import PartitionTail
+from panewise.operators.rows import Rows
+from panewise.schema import Schema
+from panewise.temporal import RowsWindow, TimeWindow, Window
+
+Ints = NDArray[np.int64]
+FOREVER = 2**63 - 1
+NEVER = -(2**63)
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """What became known with a batch of rows.
+
+    `births` and `deaths` are those of the batch's rows; `earlier` are the sequence numbers of older rows of which a birth
+    or a death became known (the other one is FOREVER where it did not). `first` is the sequence number of the batch's first row.
+    """
+
+    first: int
+    births: Ints
+    deaths: Ints
+    earlier: Ints
+    earlier_births: Ints
+    earlier_deaths: Ints
+
+
+class Lifetimes(Protocol):
+    """Assigns lifetimes to rows that come in (time, arrival) order."""
+
+    starts_at: int  # the first instant at which the window held a row; FOREVER before it is known
+
+    def assign(self, rows: Rows) -> Assigned:
+        """Takes the next rows."""
+
+    @property
+    def bytes_held(self) -> int: ...
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None: ...
+
+
+def lifetimes_of(window: Window, schema: Schema, held_from: int | None) -> Lifetimes:
+    """The lifetimes of a window's rows; SLIDE, if any, plays no part."""
+    if isinstance(window, TimeWindow):
+        return TimeLifetimes(window, held_from)
+    return CountLifetimes(window, schema, held_from is not None)
+
+
+_NONE: Ints = np.empty(0, np.int64)
+
+
+class TimeLifetimes:
+    """Of [RANGE r OFFSET o], [NOW] and [UNBOUNDED]: known at once, O(1) state."""
+
+    def __init__(self, window: TimeWindow, held_from: int | None) -> None:
+        self._window = window
+        self._next = 0
+        self.starts_at = FOREVER
+        self.whole_from = NEVER
+        if held_from is not None and window.range_us is not None:
+            # The stream has had rows before, so an ungrouped answer exists as soon as the window is whole.
+            self.whole_from = held_from + window.range_us + window.offset_us - 1
+            self.starts_at = self.whole_from
+
+    bytes_held = 0
+
+    def assign(self, rows: Rows) -> Assigned:
+        births = rows.times + self._window.offset_us
+        if self._window.range_us is None:
+            deaths = np.full(len(rows), FOREVER, np.int64)
+        else:
+            deaths = births + self._window.range_us
+        births = np.maximum(births, self.whole_from)
+        if len(births):
+            self.starts_at = min(self.starts_at, int(births[0]))
+        first, self._next = self._next, self._next + len(rows)
+        return Assigned(first, births, deaths, _NONE, _NONE, _NONE)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"next": self._next, "starts_at": self.starts_at}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._next, self.starts_at = snapshot["next"], snapshot["starts_at"]
+
+
+class CountLifetimes:
+    """Of [PARTITION BY c ROWS n OFFSET m]: holds the last n + m rows of each partition, those that have not died."""
+
+    def __init__(self, window: RowsWindow, schema: Schema, wait_until_whole: bool) -> None:
+        self._rows, self._offset = window.rows, window.offset
+        self._whole_at = window.rows + window.offset if wait_until_whole else 0
+        self._tail = PartitionTail(schema, window.partition_by, window.rows + window.offset)
+        self.starts_at = FOREVER
+
+    @property
+    def bytes_held(self) -> int:
+        return self._tail.bytes_held
+
+    def assign(self, rows: Rows) -> Assigned:
+        tail = self._tail
+        first = tail.next_sequence
+        tail.extend(rows)
+        position, ends = np.arange(len(tail.partitions)), tail.ends()
+        # The number of the row that brings this one into the window, hence its position in the partition's segment.
+        born_by = position + np.maximum(self._offset, self._whole_at - tail.numbers)
+        births = self._times_where_new(born_by, ends, first)
+        deaths = self._times_where_new(position + (self._offset + self._rows), ends, first)
+        sequences = tail.sequences
+        tail.trim()
+        new = sequences >= first
+        batch_order = sequences[new] - first
+        batch_births, batch_deaths = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        batch_births[batch_order], batch_deaths[batch_order] = births[new], deaths[new]
+        known = ~new & ((births != FOREVER) | (deaths != FOREVER))
+        if len(births):
+            self.starts_at = min(self.starts_at, int(births.min()))
+        return Assigned(first, batch_births, batch_deaths, sequences[known], births[known], deaths[known])
+
+    def _times_where_new(self, causes: Ints, ends: Ints, first: int) -> Ints:
+        """The times of the rows at these positions; FOREVER where there is none yet or it came in an earlier batch."""
+        result = np.full(len(causes), FOREVER, np.int64)
+        there = np.flatnonzero(causes < ends)
+        there = there[self._tail.sequences[causes[there]] >= first]
+        result[there] = self._tail.times[causes[there]]
+        return result
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"tail": self._tail.snapshot(), "starts_at": self.starts_at}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._tail.restore(snapshot["tail"])
+        self.starts_at = snapshot["starts_at"]

@@ -1,0 +1,58 @@
+"""A relation computed once: the answer of a block over given rows, for lookups and one-time queries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from panewise.aggregates.user import matrix_of
+from panewise.operators.aggregation import (
+    ROW_COUNT,
+    Pools,
+    aggregation_of,
+    arguments_of,
+    encoded_arguments,
+    ranks_of,
+)
+from panewise.operators.rows import Rows
+from panewise.plan.blocks import Block
+from panewise.plan.evaluate import compiled
+from panewise.state.group_table import GroupTable
+
+Ints = NDArray[np.int64]
+
+
+def relation(block: Block, rows: Rows) -> pa.Table:
+    """The items of the block over exactly these rows, which its window has let pass. Cost: O(rows)."""
+    if block.where is not None:
+        kept = pc.fill_null(compiled(block.where)(rows.batch), False).to_numpy(zero_copy_only=False)
+        rows = rows.take(kept)
+    if block.aggregate is None:
+        columns = [compiled(item.expression)(rows.batch) for item in block.items]
+        schema = pa.schema([(item.name, item.expression.type.to_arrow()) for item in block.items])
+        return pa.Table.from_arrays(columns, schema=schema)
+    return _aggregated(block, rows)
+
+
+def _aggregated(block: Block, rows: Rows) -> pa.Table:
+    aggregation = aggregation_of(block)
+    table = GroupTable(tuple(key.type for key in aggregation.keys))
+    slots = np.zeros(len(rows), np.int64)
+    if aggregation.keys:
+        slots = table.ids([compiled(key)(rows.batch) for key in aggregation.keys])
+    pools: Pools = {}
+    arguments = encoded_arguments(aggregation.states, rows.batch, pools)
+    fields = {}
+    for key in aggregation.states:
+        matrix = matrix_of(key.kind, len(table))
+        matrix.fold(slots, arguments_of(key, arguments), rows.times, rows.arrivals, ranks_of(key, pools))
+        fields[key] = matrix.fields()
+    assert len(fields[ROW_COUNT][0]) == len(table)
+    keys = table.keys(np.arange(len(table), dtype=np.int64)) if aggregation.keys else []
+    answers = aggregation.answer_batch(keys, fields, pools)
+    passing = aggregation.passing(answers)
+    if passing is not None:
+        answers = answers.filter(pa.array(passing))
+    return pa.Table.from_arrays(aggregation.selected(answers), schema=aggregation.item_schema)

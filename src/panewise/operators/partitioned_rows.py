@@ -1,0 +1,178 @@
+"""Aggregates over [PARTITION BY c ROWS n SLIDE m OFFSET k]: a report covers rows of the partition that causes it only.
+
+Within a partition the window moves along the row numbers, first in first out, so that every (partition, group) is a segment
+of the two-stack fold of `window_folds.py`, on the axis of row numbers: a row is in the reports N, multiples of m, with
+`number + k <= N < number + k + n`. O(1) amortised combines a row and report. Holds the last n + k rows of each partition.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.aggregates.matrix import StateMatrix
+from panewise.language.expressions import Expression
+from panewise.language.statements import Emit
+from panewise.operators.aggregation import Aggregation
+from panewise.operators.counted_reports import DueReports, ReportEmitter, due_reports
+from panewise.operators.partition_tail import PartitionTail, segment_starts
+from panewise.operators.result_columns import table_of
+from panewise.operators.row_states import MatrixMaker, RowStates
+from panewise.operators.rows import Rows
+from panewise.operators.selection import Selection
+from panewise.operators.window_folds import report_events
+from panewise.schema import Schema
+from panewise.temporal import RowsWindow
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+_NONE: Ints = np.empty(0, np.int64)
+
+
+class PartitionedRows:
+    """Grouped within its partition, a report has a row for each group present; without GROUP BY it has one row.
+
+    `held_from` not None: the query came in mid-stream; a partition reports once n + k of its rows have come.
+    """
+
+    def __init__(
+        self,
+        aggregation: Aggregation,
+        window: RowsWindow,
+        where: Expression | None,
+        emit: Emit,
+        schema: Schema,
+        held_from: int | None = None,
+        matrix_of: MatrixMaker = StateMatrix,
+    ) -> None:
+        assert window.slide is not None
+        self._aggregation = aggregation
+        self._window, self._slide = window, window.slide
+        self._wait = held_from is not None
+        self._selection = Selection(where)
+        self._emitter = ReportEmitter(emit, aggregation.item_schema)
+        self._tail = PartitionTail(schema, window.partition_by, window.rows + window.offset)
+        self._states = RowStates(aggregation, matrix_of)
+        # Of the rows that passed WHERE, in stream order:
+        self._partitions: Ints = _NONE
+        self._numbers: Ints = _NONE
+        self._in_front: Mask = np.empty(0, np.bool_)
+
+    @property
+    def bytes_held(self) -> int:
+        rows = self._partitions.nbytes + self._numbers.nbytes + self._in_front.nbytes
+        return rows + self._tail.bytes_held + self._states.bytes_held + self._emitter.bytes_held
+
+    def process(self, rows: Rows, watermark: int) -> pa.Table:
+        """The reports that these rows cause; they are all those below the watermark that have not come yet."""
+        since = self._tail.next_sequence
+        self._tail.extend(rows)
+        self._append(rows, since)
+        due = due_reports(self._tail, self._window, since, self._wait)
+        starts, ends = self._tail.times[due.begins], self._tail.times[due.ends - 1]
+        reports, values = self._answers(due)
+        result = self._emitter.emitted(starts, ends, reports, values)
+        self._forget()
+        return result
+
+    def _append(self, rows: Rows, since: int) -> None:
+        passing = self._selection.passing(rows)
+        new = np.flatnonzero(self._tail.sequences >= since)
+        place = np.empty(len(rows), np.int64)
+        place[self._tail.sequences[new] - since] = new
+        if passing is not None:
+            rows, place = rows.take(passing), place[passing]
+        self._states.append(rows)
+        self._partitions = np.concatenate([self._partitions, self._tail.partitions[place]])
+        self._numbers = np.concatenate([self._numbers, self._tail.numbers[place]])
+        self._in_front = np.concatenate([self._in_front, np.zeros(len(place), np.bool_)])
+
+    def _answers(self, due: DueReports) -> tuple[Ints, pa.Table]:
+        """The rows of the due reports, report after report, with the report (from 0) of each."""
+        tail, states = self._tail, self._states
+        report_at = np.full(len(tail.partitions), -1, np.int64)
+        report_at[due.causes] = np.arange(len(due.causes))
+        touched = np.unique(tail.partitions[due.causes])
+        chosen = np.flatnonzero(np.isin(self._partitions, touched))
+        groups = states.groups if self._aggregation.keys else np.zeros(len(states), np.int64)
+        order = chosen[np.lexsort((groups[chosen], self._partitions[chosen]))]
+        partitions, groups = self._partitions[order], groups[order]
+        if self._aggregation.keys:
+            starts = segment_starts(partitions * (len(states.table) + 1) + groups)
+            owners, owned = partitions[starts], groups[starts]
+        else:
+            starts = np.searchsorted(partitions, touched)
+            owners, owned = touched, np.zeros(len(touched), np.int64)
+        segment, numbers, first, last = self._events(due, owners, order, np.append(starts, len(order)))
+        fronts = np.concatenate([[0], np.cumsum(self._in_front[order])])
+        bounds = np.append(starts, len(order))
+        middles = bounds[:-1] + fronts[bounds[1:]] - fronts[bounds[:-1]]
+        folded, middles = states.fold_fifo(order, segment, first, last, middles)
+        of_row = np.repeat(np.arange(len(owners)), np.diff(bounds))
+        self._in_front[order] = np.arange(len(order)) < middles[of_row]
+        columns, passing = states.answers(owned[segment], folded)
+        tail_starts = segment_starts(tail.partitions)
+        origin = tail_starts[np.searchsorted(tail.partitions[tail_starts], owners)]
+        reports = report_at[origin[segment] + numbers - tail.numbers[origin[segment]]]
+        shown = np.flatnonzero(passing) if passing is not None else np.arange(len(reports))
+        shown = shown[np.lexsort((owned[segment[shown]], reports[shown]))]
+        return reports[shown], table_of(columns, self._aggregation.item_schema).take(pa.array(shown))
+
+    def _events(self, due: DueReports, owners: Ints, order: Ints, bounds: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """Segment, row number and window of every report of every segment that holds rows (ungrouped: of every one)."""
+        numbers, partitions = self._tail.numbers[due.causes], self._tail.partitions[due.causes]
+        by_partition = np.lexsort((numbers, partitions))
+        numbers, partitions = numbers[by_partition], partitions[by_partition]
+        since = numbers[np.searchsorted(partitions, owners, side="left")]
+        until = numbers[np.searchsorted(partitions, owners, side="right") - 1]
+        births = self._numbers[order] + self._window.offset
+        deaths = births + self._window.rows
+        always = not self._aggregation.keys
+        given = (births, deaths, bounds, self._slide, since, until, always)
+        count = report_events(*given, _NONE, _NONE, _NONE, _NONE)
+        segment, number, first, last = (np.empty(count, np.int64) for _ in range(4))
+        if count:
+            report_events(*given, segment, number, first, last)
+        return segment, number, first, last
+
+    def _forget(self) -> None:
+        self._tail.trim()
+        tail_starts = segment_starts(self._tail.partitions)
+        if not len(tail_starts):
+            return
+        origin = tail_starts[np.searchsorted(self._tail.partitions[tail_starts], self._partitions)]
+        kept = self._numbers >= self._tail.numbers[origin]
+        if kept.all():
+            return
+        self._states.keep(kept)
+        self._partitions, self._numbers, self._in_front = (
+            self._partitions[kept],
+            self._numbers[kept],
+            self._in_front[kept],
+        )
+        self._states.forget_strings([])
+        self._states.forget_groups()
+
+    def lookup(self, at: int) -> pa.Table:
+        """The last report, where it ends at or before the instant."""
+        return self._emitter.lookup(at)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "tail": self._tail.snapshot(),
+            "states": self._states.snapshot(),
+            "partitions": self._partitions.copy(),
+            "numbers": self._numbers.copy(),
+            "in_front": self._in_front.astype(np.uint8),
+            "emitter": self._emitter.snapshot(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._tail.restore(snapshot["tail"])
+        self._states.restore(snapshot["states"])
+        self._partitions, self._numbers = snapshot["partitions"], snapshot["numbers"]
+        self._in_front = snapshot["in_front"].astype(np.bool_)
+        self._emitter.restore(snapshot["emitter"])

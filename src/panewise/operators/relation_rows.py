@@ -1,0 +1,98 @@
+"""The relation of a query without aggregates: selected values of rows, each there from its birth to its death.
+
+Births and deaths are points of any axis that ascends, instants of a continuous query or numbers of reports. Changes cost
+O(rows held + changes log changes) a call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.language.statements import Emit, SelectItem
+from panewise.operators.alive_rows import AliveRows
+from panewise.operators.lifetimes import Assigned
+from panewise.operators.multiset import remaining
+from panewise.operators.result_columns import item_schema, table_of
+from panewise.operators.rows import Rows
+from panewise.plan.evaluate import compiled
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def wanted(emit: Emit, signs: Ints) -> Mask:
+    """Which changes a query emits."""
+    if emit is Emit.CHANGES:
+        return np.ones(len(signs), np.bool_)
+    assert emit is not Emit.RSTREAM
+    result: Mask = signs == (1 if emit is Emit.ISTREAM else -1)
+    return result
+
+
+class SelectedValues:
+    """The items of SELECT, compiled."""
+
+    def __init__(self, items: tuple[SelectItem, ...]) -> None:
+        self.schema = item_schema(items)
+        self._columns = [compiled(item.expression) for item in items]
+
+    def of(self, rows: Rows) -> pa.Table:
+        return table_of([column(rows.batch) for column in self._columns], self.schema)
+
+
+class RelationRows:
+    """Row i of `values` lives from `alive.births[i]` to `alive.deaths[i]`."""
+
+    def __init__(self, items: tuple[SelectItem, ...]) -> None:
+        self._selected = SelectedValues(items)
+        self.schema = self._selected.schema
+        self.alive = AliveRows()
+        self.values = self.schema.empty_table()
+
+    @property
+    def bytes_held(self) -> int:
+        return int(self.values.nbytes) + self.alive.bytes_held
+
+    def take(self, rows: Rows, assigned: Assigned, passing: Mask | None) -> None:
+        """New rows with their lifetimes; only those that pass WHERE are held."""
+        self.alive.take(assigned, passing)
+        chosen = rows if passing is None else rows.take(passing)
+        if len(chosen):
+            self.values = pa.concat_tables([self.values, self._selected.of(chosen)]).combine_chunks()
+
+    def changes(self, since: int, until: int, emit: Emit) -> tuple[Ints, Ints, pa.Table]:
+        """Points in [since, until), signs and values of what a query emits there, by point, what leaves first."""
+        alive = self.alive
+        shows = alive.births < alive.deaths
+        came = np.flatnonzero(shows & (alive.births >= since) & (alive.births < until))
+        lost = np.flatnonzero(shows & (alive.deaths >= since) & (alive.deaths < until))
+        rows = np.concatenate([lost, came])
+        points = np.concatenate([alive.deaths[lost], alive.births[came]])
+        signs = np.ones(len(rows), np.int64)
+        signs[: len(lost)] = -1
+        taken = pa.array(rows)
+        kept = remaining(points, signs, [column.take(taken) for column in self.values.columns])
+        chosen = np.flatnonzero(kept & wanted(emit, signs))
+        chosen = chosen[np.lexsort((rows[chosen], signs[chosen], points[chosen]))]
+        return points[chosen], signs[chosen], self.values.take(pa.array(rows[chosen]))
+
+    def at(self, point: int) -> pa.Table:
+        """The values there at a point."""
+        return self.values.filter(pa.array((self.alive.births <= point) & (point < self.alive.deaths)))
+
+    def forget(self, before: int, born: bool = False) -> None:
+        """Drops the rows that died before a point, or (`born`) all that were born before it."""
+        kept = self.alive.absorb(before) if born else self.alive.forget(before)
+        if kept is not None:
+            self.values = self.values.filter(pa.array(kept)).combine_chunks()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"alive": self.alive.snapshot(), "values": self.values}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.alive.restore(snapshot["alive"])
+        self.values = snapshot["values"].combine_chunks()

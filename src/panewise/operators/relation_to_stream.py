@@ -1,0 +1,191 @@
+"""From reports to streams: ISTREAM and DSTREAM between successive reports, and the restore semantics.
+
+A report is a multiset of the selected values; the window columns are not compared. The report at e is compared with the one
+before it, at e - slide; a report that has no rows counts as one:
+
+    report      1: {a, b}     2: {b, b, c}     3: {}
+    ISTREAM     a, b          b, c
+    DSTREAM                   a                b, b, c
+
+RESTORE (seed 001, section 3.3.4) adds the results that a continual evaluation would have produced between two reports and
+that had gone again when the second one came. Only the rows of the last report are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.language.statements import Emit
+from panewise.operators.multiset import remaining
+from panewise.operators.relation_rows import wanted
+from panewise.operators.result_columns import (
+    INSTANT,
+    WINDOW_END,
+    microseconds,
+    no_timestamps,
+    periodic_schema,
+    table_of,
+    timestamps,
+)
+from panewise.temporal import TimeWindow
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CountedReports:
+    """Reports of a count window: `first`, `first + 1`, ..., each with its window, and the rows with their reports' numbers."""
+
+    first: int
+    starts: Ints
+    ends: Ints
+    numbers: Ints
+    values: pa.Table
+
+
+def report_number(window: TimeWindow, instants: Ints) -> Ints:
+    """The number of the last report at or before each instant, counted from the window's alignment."""
+    assert window.slide_us is not None
+    result: Ints = (instants - window.align_us) // window.slide_us
+    return result
+
+
+def last_report(window: TimeWindow, watermark: int) -> int:
+    """The number of the last report at or before the watermark, which may be any integer."""
+    assert window.slide_us is not None
+    return (watermark - window.align_us) // window.slide_us
+
+
+def window_columns(window: TimeWindow, numbers: Ints) -> list[pa.Array]:
+    """`window_start` and `window_end` of reports; an unbounded window has no start."""
+    assert window.slide_us is not None
+    ends = window.align_us + numbers * window.slide_us
+    if window.range_us is None:
+        return [no_timestamps(len(ends)), timestamps(ends)]
+    return [timestamps(ends - (window.range_us + window.offset_us)), timestamps(ends)]
+
+
+class RelationToStream:
+    """What is new in, or has gone since, the report before. `items` is the schema of the selected values."""
+
+    def __init__(self, emit: Emit, items: pa.Schema) -> None:
+        assert emit in (Emit.ISTREAM, Emit.DSTREAM)
+        self._emit = emit
+        self._items = items
+        self._schema = periodic_schema(items)
+        self._last = items.empty_table()
+        self._last_number = 0
+
+    @property
+    def bytes_held(self) -> int:
+        return int(self._last.nbytes)
+
+    def process(self, reports: pa.Table, window: TimeWindow, watermark: int) -> pa.Table:
+        """Reports of a periodic time window, all that were due up to the watermark, in order of `window_end`."""
+        numbers = report_number(window, microseconds(reports.column(WINDOW_END)))
+        found, values = self._differences(numbers, reports.select(self._items.names), last_report(window, watermark))
+        return table_of([*window_columns(window, found), *values.columns], self._schema)
+
+    def process_counted(self, reports: CountedReports) -> pa.Table:
+        """The next reports of a count window."""
+        if not len(reports.ends):
+            return self._schema.empty_table()
+        upto = reports.first + len(reports.ends) - 1
+        found, values = self._differences(reports.numbers, reports.values, upto)
+        edges = [timestamps(edge[found - reports.first]) for edge in (reports.starts, reports.ends)]
+        return table_of([*edges, *values.columns], self._schema)
+
+    def _differences(self, numbers: Ints, values: pa.Table, upto: int) -> tuple[Ints, pa.Table]:
+        """Every row is new in its report and gone in the next one, unless an equal one takes its place."""
+        held = self._last.num_rows
+        both = pa.concat_tables([self._last, values.cast(self._items)]).combine_chunks()
+        shown = np.concatenate([np.full(held, self._last_number, np.int64), numbers])
+        came = np.arange(held, len(shown))
+        lost = np.flatnonzero(shown < upto)
+        rows = np.concatenate([lost, came])
+        points = np.concatenate([shown[lost] + 1, shown[came]])
+        signs = np.ones(len(rows), np.int64)
+        signs[: len(lost)] = -1
+        taken = pa.array(rows)
+        kept = remaining(points, signs, [column.take(taken) for column in both.columns])
+        chosen = np.flatnonzero(kept & wanted(self._emit, signs))
+        chosen = chosen[np.argsort(points[chosen], kind="stable")]
+        stays = shown >= upto
+        self._last = both.filter(pa.array(stays)).combine_chunks()
+        if stays.any():
+            self._last_number = int(shown[stays][0])
+        return points[chosen], both.take(pa.array(rows[chosen]))
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"last": self._last, "last_number": self._last_number}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._last, self._last_number = snapshot["last"], snapshot["last_number"]
+
+
+class Restore:
+    """ISTREAM RESTORE and RSTREAM RESTORE of a periodic time window.
+
+    The host runs a continuous query with the same window but for SLIDE and Emit.ISTREAM beside the periodic one. What that
+    reports at instants in [e - slide, e), the state at e minus one microsecond has passed: it belongs to the report at e.
+
+        ISTREAM RESTORE at e = all of it
+        RSTREAM RESTORE at e = the report at e, and of it what ISTREAM at e does not show: the short-lived results
+    """
+
+    def __init__(self, emit: Emit, items: pa.Schema, window: TimeWindow) -> None:
+        assert emit in (Emit.ISTREAM, Emit.RSTREAM)
+        self._emit = emit
+        self._window = window
+        self._schema = periodic_schema(items)
+        self._pending = items.empty_table()  # came after the last report
+        self._pending_numbers: Ints = np.empty(0, np.int64)
+        self._newcomers = RelationToStream(Emit.ISTREAM, items)
+
+    @property
+    def bytes_held(self) -> int:
+        return int(self._pending.nbytes) + self._pending_numbers.nbytes + self._newcomers.bytes_held
+
+    def process(self, reports: pa.Table, insertions: pa.Table, watermark: int) -> pa.Table:
+        """`reports` are those due up to the watermark, `insertions` what the continuous query reported below it."""
+        produced = self._due(insertions, watermark)
+        if self._emit is Emit.ISTREAM:
+            return produced
+        newcomers = self._newcomers.process(reports, self._window, watermark)
+        both = pa.concat_tables([newcomers, produced]).combine_chunks()
+        signs = np.ones(both.num_rows, np.int64)
+        signs[: newcomers.num_rows] = -1
+        ends = microseconds(both.column(WINDOW_END))
+        short_lived = remaining(ends, signs, both.columns[2:]) & (signs > 0)
+        shown = pa.concat_tables([reports.cast(self._schema), both.filter(pa.array(short_lived))])
+        order = np.argsort(microseconds(shown.column(WINDOW_END)), kind="stable")
+        return shown.take(pa.array(order)).combine_chunks()
+
+    def _due(self, insertions: pa.Table, watermark: int) -> pa.Table:
+        """The insertions that belong to reports up to the watermark, stamped with them; the others wait."""
+        instants = microseconds(insertions.column(INSTANT))
+        names = self._pending.schema.names
+        values = pa.concat_tables([self._pending, insertions.select(names).cast(self._pending.schema)])
+        numbers = np.concatenate([self._pending_numbers, report_number(self._window, instants) + 1])
+        due = int(np.count_nonzero(numbers <= last_report(self._window, watermark)))
+        self._pending = values.slice(due).combine_chunks()
+        self._pending_numbers = numbers[due:].copy()
+        columns = [*window_columns(self._window, numbers[:due]), *values.slice(0, due).combine_chunks().columns]
+        return table_of(columns, self._schema)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "pending": self._pending,
+            "pending_numbers": self._pending_numbers.copy(),
+            "newcomers": self._newcomers.snapshot(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._pending = snapshot["pending"]
+        self._pending_numbers = snapshot["pending_numbers"]
+        self._newcomers.restore(snapshot["newcomers"])

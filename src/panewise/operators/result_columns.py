@@ -1,0 +1,70 @@
+"""The columns of results beside the selected items: `window_start` and `window_end`, or `instant` and `change`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.language.statements import Emit, SelectItem
+from panewise.schema import TIMESTAMP
+
+Ints = NDArray[np.int64]
+
+INSTANT = "instant"
+CHANGE = "change"
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+
+
+def timestamps(values: Ints) -> pa.Array:
+    """A TIMESTAMP column of microseconds."""
+    return pa.array(np.ascontiguousarray(values)).view(TIMESTAMP.to_arrow())
+
+
+def no_timestamps(count: int) -> pa.Array:
+    """A TIMESTAMP column of NULLs: the starts of windows that have none."""
+    return pa.nulls(count, TIMESTAMP.to_arrow())
+
+
+def microseconds(column: pa.Array | pa.ChunkedArray) -> Ints:
+    """The values of a TIMESTAMP column."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    result: Ints = column.view(pa.int64()).to_numpy(zero_copy_only=False)
+    return result
+
+
+def item_schema(items: tuple[SelectItem, ...]) -> pa.Schema:
+    return pa.schema([(item.name, item.expression.type.to_arrow()) for item in items])
+
+
+def continuous_schema(items: pa.Schema, emit: Emit) -> pa.Schema:
+    """`instant`, for a change log `change`, then the items."""
+    fields = [pa.field(INSTANT, TIMESTAMP.to_arrow())]
+    if emit is Emit.CHANGES:
+        fields.append(pa.field(CHANGE, pa.int32()))
+    return pa.schema([*fields, *items])
+
+
+def periodic_schema(items: pa.Schema) -> pa.Schema:
+    """`window_start`, `window_end`, then the items."""
+    edges = [pa.field(name, TIMESTAMP.to_arrow()) for name in (WINDOW_START, WINDOW_END)]
+    return pa.schema([*edges, *items])
+
+
+def table_of(columns: list[Any], schema: pa.Schema) -> pa.Table:
+    """The columns as a table, each converted to its declared type where an expression gave another."""
+    fitted = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(fitted, schema=schema)
+
+
+def change_log(instants: Ints, signs: Ints, items: list[Any], emit: Emit, schema: pa.Schema) -> pa.Table:
+    """Results of a continuous query, in the order given: all with `change`, or only what came or what went."""
+    if emit is Emit.CHANGES:
+        return table_of([timestamps(instants), pa.array(signs.astype(np.int32)), *items], schema)
+    assert emit is not Emit.RSTREAM, "a continuous query has no RSTREAM"
+    assert (signs == (1 if emit is Emit.ISTREAM else -1)).all()
+    return table_of([timestamps(instants), *items], schema)

@@ -1,0 +1,27 @@
+"""WHERE: which rows of a batch a query sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from panewise.language.expressions import Expression
+from panewise.operators.rows import Rows
+from panewise.plan.evaluate import compiled
+
+
+class Selection:
+    """A compiled WHERE; None passes every row. A condition that is NULL does not pass."""
+
+    def __init__(self, where: Expression | None) -> None:
+        self._condition: Any = None if where is None else compiled(where)
+
+    def passing(self, rows: Rows) -> NDArray[np.bool_] | None:
+        """The mask of the rows that pass; None where all do."""
+        if self._condition is None or not len(rows):
+            return None
+        mask: NDArray[np.bool_] = pc.fill_null(self._condition(rows.batch), False).to_numpy(zero_copy_only=False)
+        return None if mask.all() else mask

@@ -1,0 +1,309 @@
+"""Slices that hold only the groups they touch: the store of trees with very many groups.
+
+Open slices give a slot to each (slice, group) that occurs. A closed slice is a list of groups and partials. Per distinct
+(range, offset) of the tree's windows a *cursor* slides over the closed slices and keeps every group's answer up to date,
+touching only groups of slices that enter or leave. Memory follows what is touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.aggregates.matrix import StateMatrix
+from panewise.aggregates.user import UserStateKind, combine_of, matrix_of
+from panewise.operators.aggregation import ROW_COUNT, Pools, StateKey, arguments_of, ranks_of
+from panewise.operators.dense_slices import Arguments, DenseSlices, state_matrix
+from panewise.slicing.open_slices import OpenSlices
+from panewise.slicing.pairs import Cadence
+from panewise.synopses.sparse_two_stacks import SparseTwoStacks
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Span = tuple[int | None, int]  # range, offset
+
+
+@dataclass
+class SparseSlice:
+    """The groups that a slice touched, each once, and per state their partials in the groups' order."""
+
+    start: int
+    end: int
+    groups: Ints
+    partials: dict[StateKey, tuple[Ints, Floats]]
+
+    @property
+    def bytes_held(self) -> int:
+        return self.groups.nbytes + sum(i.nbytes + f.nbytes for i, f in self.partials.values())
+
+
+class Cursor:
+    """A window of one range and offset sliding over closed slices; slices are named by their number."""
+
+    def __init__(self, keys: list[StateKey], groups: int, position: int, endless: bool) -> None:
+        self.endless = endless
+        self.stacks = {key: SparseTwoStacks(key.kind, groups, combine_of(key.kind), endless) for key in keys}
+        # Slices below `inserted` came in; those below `evicted` left again or, in an endless window, are not needed.
+        self.evicted = self.inserted = position
+
+
+class SparseSlices:
+    """Closed slices as lists of pairs, with cursors over them."""
+
+    def __init__(self, groups: int, pools: Pools) -> None:
+        self.groups = groups
+        self.pools = pools
+        self.open = OpenSlices(None)
+        self.matrices: dict[StateKey, StateMatrix] = {}
+        self.first = 0
+        self.slices: list[SparseSlice] = []
+        self.cursors: dict[Span, Cursor] = {}
+
+    @property
+    def after(self) -> int:
+        return self.first + len(self.slices)
+
+    @property
+    def starts(self) -> Ints:
+        return np.array([s.start for s in self.slices], np.int64)
+
+    @property
+    def ends(self) -> Ints:
+        return np.array([s.end for s in self.slices], np.int64)
+
+    @property
+    def bytes_held(self) -> int:
+        stacks = sum(s.bytes_held for cursor in self.cursors.values() for s in cursor.stacks.values())
+        slices = sum(held.bytes_held for held in self.slices)
+        return self.open.bytes_held + sum(m.bytes_held for m in self.matrices.values()) + slices + stacks
+
+    @staticmethod
+    def of_dense(dense: DenseSlices, groups: int, cadences: list[Cadence]) -> SparseSlices:
+        """The same slices as pairs, taken over when a dense tree has come to hold too many groups."""
+        store = SparseSlices(groups, dense.pools)
+        store.first = dense.first
+        for key in dense.matrices:
+            store.matrices[key] = matrix_of(key.kind, store.open.slots)
+        numbers = np.arange(dense.first, dense.after, dtype=np.int64)
+        partials = dense.answers(list(dense.matrices), numbers, numbers + 1)
+        for i in range(len(numbers)):
+            present = np.flatnonzero(partials[ROW_COUNT][0][0, i])
+            states = {
+                key: (np.ascontiguousarray(ints[:, i, present]), np.ascontiguousarray(floats[:, i, present]))
+                for key, (ints, floats) in partials.items()
+            }
+            store.slices.append(SparseSlice(int(dense.starts[i]), int(dense.ends[i]), present, states))
+        for name in ("_epochs", "_firsts", "_slides", "_phases"):
+            setattr(store.open, name, getattr(dense.open, name))
+        store._take_open(dense)
+        for cadence in cadences:
+            store.add_span(cadence)
+        return store
+
+    def _take_open(self, dense: DenseSlices) -> None:
+        counts = dense.matrices[ROW_COUNT].ints[0].reshape(-1, dense.width)
+        for start, room in zip(dense.open.starts.tolist(), dense.open.rooms.tolist(), strict=True):
+            present = np.flatnonzero(counts[room])
+            slots = self.open.assign(np.full(len(present), start, np.int64), present)
+            for key, matrix in self.matrices.items():
+                self._make_room(matrix)
+                held = dense.matrices[key]
+                matrix.ints[:, slots] = held.ints[:, room * dense.width + present]
+                matrix.floats[:, slots] = held.floats[:, room * dense.width + present]
+
+    def cut_from(self, point: int, cadences: list[Cadence]) -> None:
+        self.open.cut_from(point, cadences)
+        wanted = {(c.range, c.offset) for c in cadences}
+        for span in [span for span in self.cursors if span not in wanted]:
+            del self.cursors[span]
+        for cadence in cadences:
+            self.add_span(cadence)
+
+    def add_span(self, cadence: Cadence) -> None:
+        span = cadence.range, cadence.offset
+        if span not in self.cursors:
+            self.cursors[span] = Cursor(list(self.matrices), self.groups, self.first, cadence.range is None)
+
+    def add_state(self, key: StateKey) -> None:
+        """A state that slices hold from now on; those that exist have its identity."""
+        self.matrices[key] = matrix_of(key.kind, self.open.slots)
+        for held in self.slices:
+            empty = matrix_of(key.kind, len(held.groups))
+            held.partials[key] = empty.ints, empty.floats
+        for cursor in self.cursors.values():
+            cursor.stacks[key] = SparseTwoStacks(key.kind, self.groups, combine_of(key.kind), cursor.endless)
+            for number in range(cursor.evicted, cursor.inserted):
+                held = self.slices[number - self.first]
+                cursor.stacks[key].insert(held.groups, *held.partials[key], ranks_of(key, self.pools))
+
+    def drop_state(self, key: StateKey) -> None:
+        del self.matrices[key]
+        for held in self.slices:
+            del held.partials[key]
+        for cursor in self.cursors.values():
+            del cursor.stacks[key]
+
+    def order_states(self, order: list[StateKey]) -> None:
+        """The same states in another order, before a snapshot is restored."""
+        self.matrices = {key: self.matrices[key] for key in order}
+
+    def fold(
+        self, points: Ints, groups: Ints, arguments: Arguments, times: Ints, arrivals: Ints
+    ) -> list[tuple[StateKey, Exception]]:
+        """Rows enter their slices; returns the states of users whose functions raised, with what they raised."""
+        slots = self.open.assign(points, groups)
+        failed: list[tuple[StateKey, Exception]] = []
+        for key, matrix in self.matrices.items():
+            self._make_room(matrix)
+            try:
+                matrix.fold(slots, arguments_of(key, arguments), times, arrivals, ranks_of(key, self.pools))
+            except Exception as problem:
+                if not isinstance(key.kind, UserStateKind):
+                    raise
+                failed.append((key, problem))
+        return failed
+
+    def _make_room(self, matrix: StateMatrix) -> None:
+        if matrix.slots < self.open.slots:
+            DenseSlices._resize(matrix, self.open.slots)
+
+    def widen(self, groups: int) -> None:
+        self.groups = groups
+        for cursor in self.cursors.values():
+            for stack in cursor.stacks.values():
+                stack.widen(groups)
+
+    def close(self, watermark: int) -> None:
+        count = self.open.closable(watermark)
+        for i in range(count):
+            slots, groups = self.open.entries_of(i)
+            order = np.argsort(groups)
+            slots, groups = slots[order], groups[order]
+            partials = {}
+            for key, matrix in self.matrices.items():
+                partials[key] = matrix.ints[:, slots], matrix.floats[:, slots]
+                matrix.reset(slots)
+            self.slices.append(SparseSlice(int(self.open.starts[i]), int(self.open.ends[i]), groups, partials))
+        self.open.close(count)
+        if count:
+            self.open.forget_epochs(watermark)
+
+    def move(self, span: Span, start: int | None, end: int) -> list[Ints]:
+        """The span's cursor now covers the slices from `start` to `end`; the groups of what came and went."""
+        cursor = self.cursors[span]
+        touched: list[Ints] = []
+        while cursor.inserted < self.after and self.slices[cursor.inserted - self.first].end <= end:
+            held = self.slices[cursor.inserted - self.first]
+            for key, stack in cursor.stacks.items():
+                stack.insert(held.groups, *held.partials[key], ranks_of(key, self.pools))
+            touched.append(held.groups)
+            cursor.inserted += 1
+            if cursor.endless:
+                cursor.evicted = cursor.inserted
+        while start is not None and cursor.evicted < cursor.inserted:
+            held = self.slices[cursor.evicted - self.first]
+            if held.start >= start:
+                break
+            for key, stack in cursor.stacks.items():
+                stack.evict(held.groups, *held.partials[key], ranks_of(key, self.pools))
+            touched.append(held.groups)
+            cursor.evicted += 1
+        return touched
+
+    def states_of(self, span: Span, keys: list[StateKey], groups: Ints) -> dict[StateKey, list[NDArray[Any]]]:
+        """The fields of these groups' answers under the span's cursor."""
+        stacks = self.cursors[span].stacks
+        result = {}
+        for key in keys:
+            ints, floats = stacks[key].answer(groups, ranks_of(key, self.pools))
+            result[key] = [*ints, *floats]
+        return result
+
+    def evict(self, before: int) -> None:
+        """Forgets slices below `before` that no cursor holds any more."""
+        needed = min((cursor.evicted for cursor in self.cursors.values()), default=before)
+        gone = min(before, needed) - self.first
+        if gone > 0:
+            del self.slices[:gone]
+            self.first += gone
+
+    # -- snapshots -----------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "groups": self.groups,
+            "open": self.open.snapshot(),
+            "first": self.first,
+            "ints": [matrix.ints.reshape(-1) for matrix in self.matrices.values()],
+            "floats": [matrix.floats.reshape(-1) for matrix in self.matrices.values()],
+            "slices": [self._page(held) for held in self.slices],
+            "starts": self.starts,
+            "ends": self.ends,
+            "cursors": [
+                {
+                    "range": span[0],
+                    "offset": span[1],
+                    "evicted": c.evicted,
+                    "inserted": c.inserted,
+                    "totals": self._page(self._totals(c)) if c.endless else None,
+                }
+                for span, c in self.cursors.items()
+            ],
+        }
+
+    def _totals(self, cursor: Cursor) -> SparseSlice:
+        """All that an endless window has seen, as one slice."""
+        groups = np.arange(self.groups, dtype=np.int64)
+        states = {key: stack.answer(groups, ranks_of(key, self.pools)) for key, stack in cursor.stacks.items()}
+        return SparseSlice(0, 0, groups, states)
+
+    def _slice_of(self, page: pa.RecordBatch, start: int, end: int) -> SparseSlice:
+        """The inverse of `_page`."""
+        partials = {}
+        for i, key in enumerate(self.matrices):
+            whole, total = key.kind.int_fields, key.kind.int_fields + key.kind.float_fields
+            held = matrix_of(key.kind, page.num_rows)
+            for j in range(total):
+                field = page.column(f"state_{i}_{j}").to_numpy()
+                if j < whole:
+                    held.ints[j] = field
+                else:
+                    held.floats[j - whole] = field
+            partials[key] = held.ints, held.floats
+        return SparseSlice(start, end, page.column("group").to_numpy().copy(), partials)
+
+    @staticmethod
+    def _page(held: SparseSlice) -> pa.RecordBatch:
+        columns = {"group": pa.array(held.groups)}
+        for i, fields in enumerate(held.partials.values()):
+            for j, field in enumerate([*fields[0], *fields[1]]):
+                columns[f"state_{i}_{j}"] = pa.array(field)
+        return pa.record_batch(columns)
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """The states must have been added already, in the order of the snapshot."""
+        self.groups, self.first = snapshot["groups"], snapshot["first"]
+        self.open.restore(snapshot["open"])
+        for i, (key, matrix) in enumerate(self.matrices.items()):
+            matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields)
+            matrix.floats = state_matrix(snapshot["floats"][i], key.kind.float_fields)
+        self.slices = [
+            self._slice_of(page, int(start), int(end))
+            for page, start, end in zip(snapshot["slices"], snapshot["starts"], snapshot["ends"], strict=True)
+        ]
+        self.cursors = {}
+        for saved in snapshot["cursors"]:
+            endless = saved["range"] is None
+            cursor = Cursor(list(self.matrices), self.groups, saved["evicted"], endless)
+            self.cursors[saved["range"], saved["offset"]] = cursor
+            entering = [self.slices[n - self.first] for n in range(saved["evicted"], saved["inserted"])]
+            if endless:
+                entering = [self._slice_of(saved["totals"], 0, 0)]
+            for held in entering:
+                for key, stack in cursor.stacks.items():
+                    stack.insert(held.groups, *held.partials[key], ranks_of(key, self.pools))
+            cursor.inserted = saved["inserted"]

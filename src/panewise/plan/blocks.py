@@ -1,0 +1,67 @@
+"""A block: one SELECT over one windowed input, taken apart for those who run it.
+
+Hosts work on blocks, not on nodes: the source, the window on it, the selection, the aggregation and the items, and how
+the relation becomes a stream. A source that is itself a query is another block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from panewise.language.expressions import Expression
+from panewise.language.statements import Emit as Emission
+from panewise.language.statements import SelectItem
+from panewise.plan.nodes import Aggregate, Emit, Filter, Node, Project, Scan, WindowOf
+from panewise.schema import Schema
+from panewise.temporal import Window
+
+
+@dataclass(frozen=True)
+class Block:
+    """`aggregate` None: a selection. Items and HAVING of an aggregate read its key and aggregate columns."""
+
+    source: Scan | Emit
+    window: Window | None  # None only for a one-time query over another query's answer
+    where: Expression | None
+    aggregate: Aggregate | None
+    having: Expression | None
+    items: tuple[SelectItem, ...]
+    emission: Emission
+    periodic: bool
+    restore: bool
+    schema: Schema
+    timestamp: str
+
+    @property
+    def source_schema(self) -> Schema:
+        return self.source.schema
+
+
+def block_of(plan: Emit) -> Block:
+    """The block at the top of a plan that `supported` has let pass."""
+    project = plan.input
+    assert isinstance(project, Project)
+    node: Node = project.input
+    having, aggregate, where, window = None, None, None, None
+    if isinstance(node, Filter) and isinstance(node.input, Aggregate):
+        having, node = node.predicate, node.input
+    if isinstance(node, Aggregate):
+        aggregate, node = node, node.input
+    if isinstance(node, Filter):
+        where, node = node.predicate, node.input
+    if isinstance(node, WindowOf):
+        window, node = node.window, node.input
+    assert isinstance(node, Scan | Emit)
+    return Block(
+        node,
+        window,
+        where,
+        aggregate,
+        having,
+        project.items,
+        plan.emission,
+        plan.periodic,
+        plan.restore,
+        plan.schema,
+        plan.timestamp,
+    )

@@ -1,0 +1,49 @@
+"""One form for expressions that mean the same, so that equal selections and groupings are found equal.
+
+Operands of commutative operators are put in a fixed order, chains of AND and OR are flattened and lose repetitions, and
+comparisons point one way. Values do not change: exact arithmetic commutes, floating-point addition of two operands too.
+"""
+
+from __future__ import annotations
+
+from panewise.language.expressions import Call, Expression, rewritten
+
+_COMMUTATIVE = {"add", "mul", "eq", "ne", "is_distinct_from"}
+_FLIPPED = {"gt": "lt", "ge": "le"}
+
+
+def canonical(expression: Expression) -> Expression:
+    """The representative of all expressions that this module knows to mean the same."""
+
+    def change(node: Expression) -> Expression | None:
+        if not isinstance(node, Call):
+            return None
+        if node.function in ("and", "or"):
+            return _chain(node)
+        arguments = tuple(canonical(argument) for argument in node.arguments)
+        function = node.function
+        if function in _FLIPPED:
+            function, arguments = _FLIPPED[function], arguments[::-1]
+        elif function in _COMMUTATIVE:
+            arguments = tuple(sorted(arguments, key=repr))
+        return Call(node.type, function, arguments)
+
+    return rewritten(expression, change)
+
+
+def _chain(node: Call) -> Expression:
+    """A chain of one connective, flattened, sorted and without repetitions, as a left-deep tree again."""
+    parts: list[Expression] = []
+
+    def collect(part: Expression) -> None:
+        if isinstance(part, Call) and part.function == node.function:
+            for argument in part.arguments:
+                collect(argument)
+        else:
+            parts.append(canonical(part))
+
+    collect(node)
+    result, *others = sorted(set(parts), key=repr)
+    for other in others:
+        result = Call(node.type, node.function, (result, other))
+    return result

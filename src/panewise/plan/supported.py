@@ -1,0 +1,57 @@
+"""Which plans have operators: the one place that refuses a valid statement, by the name of what is missing."""
+
+from __future__ import annotations
+
+from panewise.errors import PlanError
+from panewise.language.statements import Emit as Emission
+from panewise.plan.nodes import Aggregate, Distinct, Emit, Filter, Join, Negate, Node, Project, Scan, Union, WindowOf
+
+
+def check_supported(plan: Emit) -> None:
+    """Raises PlanError for the first part of the plan that no operator runs yet."""
+    for node in plan.walk():
+        missing = _missing(node)
+        if missing is not None:
+            raise PlanError(
+                f"{missing} has no operator yet", hint="the statement is valid; this feature is still to come"
+            )
+        _check_windowed(node)
+
+
+def _missing(node: Node) -> str | None:
+    match node:
+        case Join(kinds=kinds) if kinds:
+            return f"{kinds[0]} JOIN"
+        case Join():
+            return "a join of several inputs"
+        case Negate(kind=kind):
+            return kind
+        case Union(kind=kind):
+            return kind
+        case Distinct():
+            return "SELECT DISTINCT"
+        case Scan(kind="table"):
+            return f"reading table '{node.name}' in a query"
+        case _:
+            return None
+
+
+def _check_windowed(node: Node) -> None:
+    """A stream is read through a window, and a change log through none."""
+    if isinstance(node, WindowOf) and _change_log(node.input):
+        name = f"query '{node.input.name}'" if isinstance(node.input, Scan) else "the inner query"
+        raise PlanError(
+            f"a window needs a stream that only grows, and {name} is a change log",
+            hint="write SELECT ISTREAM there, or make its window INTERNAL",
+        )
+    if isinstance(node, Filter | Project | Aggregate) and isinstance(node.input, Scan):
+        raise PlanError(
+            f"{node.input.kind} '{node.input.name}' is read without a window",
+            hint="put a window behind it, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], [NOW] or [UNBOUNDED]",
+        )
+
+
+def _change_log(node: Node) -> bool:
+    if isinstance(node, Emit):
+        return node.emission is Emission.CHANGES
+    return isinstance(node, Scan) and node.kind == "query" and node.schema.names[:2] == ("instant", "change")

@@ -1,0 +1,1 @@
+"""Hosts of operators: the embedded engine now, Spark beside it later."""

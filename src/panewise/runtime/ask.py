@@ -1,0 +1,134 @@
+"""One-time queries: run once, over what is held now.
+
+A query without a window reads another query's answer. A window over a stream is answered from the rows that the stream
+retains (`retain`), or, where it has a SLIDE, from the slices of a registered query with the same selection and grouping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from panewise.errors import NotHeldError, PlanError
+from panewise.operators.aggregation import aggregation_of
+from panewise.operators.one_time import relation
+from panewise.operators.rows import Rows
+from panewise.plan.blocks import Block, block_of
+from panewise.plan.nodes import Emit, Scan
+from panewise.plan.supported import check_supported
+from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.hosting import Hosting, cadence_of
+from panewise.state.group_table import GroupTable
+from panewise.temporal import RowsWindow, TimeWindow, format_duration, format_instant
+
+
+def ask_once(plan: Emit, channel_of: Callable[[str], Channel], hosting: Hosting) -> pa.Table:
+    """The answer of a one-time query."""
+    answered = _named_answer(plan)
+    if answered is None:
+        check_supported(plan)
+    block = block_of(plan)
+    if answered is not None:
+        table = hosting.consumers[answered.lower()].lookup(answered.lower(), None)
+        return relation(block, _rows_of(table))
+    if not isinstance(block.source, Scan):
+        raise PlanError("a one-time query over a subquery has no operator yet", hint="create the inner query first")
+    channel = channel_of(block.source.name)
+    shared = _from_tree(block, channel, hosting)
+    return shared if shared is not None else relation(block, _retained_rows(block, channel))
+
+
+def _named_answer(plan: Emit) -> str | None:
+    """The query whose answer is read, where FROM names one without a window."""
+    scans = [node for node in plan.walk() if isinstance(node, Scan)]
+    unwindowed = all(isinstance(w, TimeWindow) and w.range_us is None and not w.periodic for w in plan.input.windows())
+    return scans[0].name if len(scans) == 1 and scans[0].kind == "query" and unwindowed else None
+
+
+def _rows_of(table: pa.Table) -> Rows:
+    batches = table.combine_chunks().to_batches()
+    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+    numbers = np.arange(batch.num_rows, dtype=np.int64)
+    return Rows(batch, numbers, numbers)
+
+
+def _from_tree(block: Block, channel: Channel, hosting: Hosting) -> pa.Table | None:
+    """The last report of a periodic aggregate, from a tree that holds it; None where none does."""
+    if block.aggregate is None or not block.periodic or not isinstance(block.window, TimeWindow):
+        return None
+    aggregation = aggregation_of(block)
+    for consumer in hosting.trees:
+        tree = consumer.tree
+        if consumer.channel is not channel or consumer.counts_rows or not _fits(consumer, block):
+            continue
+        if tree.watermark != INT64_MIN and set(aggregation.states) <= set(tree.state_held_from):
+            batch = tree.asked(aggregation, cadence_of(block.window))
+            if batch is not None:
+                return pa.Table.from_batches([batch]).select(range(2, batch.num_columns))
+    return None
+
+
+def _fits(consumer: TreeConsumer, block: Block) -> bool:
+    assert block.aggregate is not None
+    return consumer.tree.where == block.where and consumer.tree.keys == block.aggregate.keys
+
+
+def _retained_rows(block: Block, channel: Channel) -> Rows:
+    """The rows that the window covers now, from what the stream retains; refuses to answer from a part of them."""
+    rows, watermark = channel.retained(), channel.watermark
+    order = np.lexsort((rows.arrivals, rows.times))
+    rows = rows.take(order)
+    rows = rows.take(rows.times < watermark)
+    window = block.window
+    if isinstance(window, RowsWindow):
+        return _last_rows(rows, window, channel)
+    assert window is not None
+    end = watermark
+    if window.slide_us is not None and watermark != INT64_MIN:
+        end = watermark - (watermark - window.align_us) % window.slide_us
+    end -= window.offset_us
+    if window.range_us is None:
+        _require(channel, None, block)
+        return rows.take(rows.times < end)
+    _require(channel, end - window.range_us, block)
+    return rows.take((rows.times >= end - window.range_us) & (rows.times < end))
+
+
+def _require(channel: Channel, start: int | None, block: Block) -> None:
+    if not channel.rows_seen:
+        return
+    complete = channel.retain_us > 0 and (
+        channel.retained_from == INT64_MIN or (start is not None and start >= channel.retained_from)
+    )
+    if complete:
+        return
+    held = f"rows since {format_instant(channel.retained_from)}" if channel.retain_us else "no rows"
+    window = block.window
+    asked = format_duration(window.range_us) if isinstance(window, TimeWindow) and window.range_us else "all rows"
+    raise NotHeldError(
+        f"the window {window} reaches further back than what stream '{channel.name}' holds ({held})",
+        hint=f"ALTER STREAM {channel.name} SET (retain = '{asked.lower()}') keeps rows from now on",
+    )
+
+
+def _last_rows(rows: Rows, window: RowsWindow, channel: Channel) -> Rows:
+    if (channel.rows_seen and channel.retained_from != INT64_MIN) or (channel.rows_seen and not channel.retain_us):
+        raise NotHeldError(
+            f"the window {window} counts rows that stream '{channel.name}' does not hold",
+            hint="CREATE STREAM ... WITH (retain = '1 day') keeps rows for one-time queries",
+        )
+    if not window.partition_by:
+        stop = max(0, len(rows) - window.offset)
+        return rows.slice(max(0, stop - window.rows), stop)
+    columns = [rows.batch.column(name) for name in window.partition_by]
+    types = tuple(channel.schema[name].type for name in window.partition_by)
+    owners = GroupTable(types).ids(columns)
+    order = np.argsort(owners, kind="stable")
+    counts = np.bincount(owners, minlength=1)
+    from_end = np.empty(len(rows), np.int64)
+    ends = np.cumsum(counts)
+    from_end[order] = np.repeat(ends, counts) - 1 - np.arange(len(rows))
+    return rows.take((from_end >= window.offset) & (from_end < window.offset + window.rows))

@@ -1,0 +1,161 @@
+"""Channels: what queries read. A stream is one, and so is every query that another one reads.
+
+A channel hands batches of rows and its watermark to its consumers. Consumers that fold rows in any order get them as they
+come; those that need event-time order share one reorder buffer, from which rows leave when the watermark has passed them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from panewise.operators.reorder import ReorderBuffer
+from panewise.operators.rows import Rows, concatenated
+from panewise.schema import Schema
+
+INT64_MIN = -(2**63)
+
+
+class Consumer(Protocol):
+    """Somebody who reads a channel."""
+
+    ordered: bool
+
+    def take(self, rows: Rows, watermark: int) -> None:
+        """Rows, in event-time order where `ordered`, and how far the channel has come. Called once per flush."""
+
+
+class Channel:
+    """Rows and a watermark on their way to consumers. `retain_us`: how long rows are kept for one-time queries."""
+
+    def __init__(self, name: str, schema: Schema, timestamp: str) -> None:
+        self.name = name
+        self.schema = schema
+        self.timestamp = timestamp
+        self.consumers: list[Consumer] = []
+        self.watermark = INT64_MIN
+        self.rows_seen = 0
+        self.released = 0  # rows that have left the reorder buffer, and those before there was one
+        self.retain_us = 0
+        self.retained_from = INT64_MIN
+        self._reorder: ReorderBuffer | None = None
+        self._recent: deque[tuple[int, Rows]] = deque()  # (greatest time, rows): what the watermark has not passed
+        self._retained: deque[tuple[int, Rows]] = deque()
+
+    def empty_rows(self) -> Rows:
+        nothing = np.empty(0, np.int64)
+        return Rows(pa.RecordBatch.from_pylist([], self.schema.to_arrow()), nothing, nothing)
+
+    def flow(self, rows: Rows, watermark: int) -> None:
+        """Rows that are not late, and the watermark after them."""
+        moved = watermark > self.watermark
+        if not len(rows) and not moved:
+            return
+        self.watermark = max(self.watermark, watermark)
+        self.rows_seen += len(rows)
+        self._remember(rows)
+        if self._reorder is not None:
+            self._reorder.insert(rows)
+        in_order: Rows | None = None
+        for consumer in list(self.consumers):
+            if not consumer.ordered:
+                consumer.take(rows, self.watermark)
+                continue
+            if in_order is None:
+                assert self._reorder is not None
+                in_order = self._reorder.release(self.watermark)
+                self.released += len(in_order)
+            consumer.take(in_order, self.watermark)
+
+    def _remember(self, rows: Rows) -> None:
+        if len(rows):
+            latest = int(rows.times.max())
+            if latest >= self.watermark:
+                self._recent.append((latest, rows))
+            if self.retain_us:
+                self._retained.append((latest, rows))
+        while self._recent and self._recent[0][0] < self.watermark:
+            self._recent.popleft()
+        while self._retained and self._retained[0][0] < self.watermark - self.retain_us:
+            self.retained_from = max(self.retained_from, self.watermark - self.retain_us)
+            self._retained.popleft()
+
+    def recent(self) -> Rows:
+        """The rows that the watermark has not passed: whole for everybody who starts to read now."""
+        kept = [rows.take(rows.times >= self.watermark) for _, rows in self._recent]
+        return concatenated(kept) if kept else self.empty_rows()
+
+    def retain(self, duration: int) -> None:
+        if duration > self.retain_us and self.rows_seen:
+            self.retained_from = max(self.retained_from, self.watermark)
+        self.retain_us = duration
+
+    def retained(self) -> Rows:
+        return concatenated([rows for _, rows in self._retained]) if self._retained else self.empty_rows()
+
+    @property
+    def held_from(self) -> int | None:
+        """Rows before this instant are not seen by somebody who starts now; None where there were none."""
+        return self.watermark if self.rows_seen or self.watermark != INT64_MIN else None
+
+    def released_now(self) -> int:
+        """How many rows the watermark has passed: the number of the row that is released next."""
+        return self.released if self._reorder is not None else self.rows_seen - len(self.recent())
+
+    def attach(self, consumer: Consumer) -> None:
+        """A new consumer; it is shown the rows that the watermark has not passed."""
+        if consumer.ordered and self._reorder is None:
+            self._reorder = ReorderBuffer(self.schema)
+            recent = self.recent()
+            self.released = self.rows_seen - len(recent)
+            self._reorder.insert(recent)
+        self.consumers.append(consumer)
+        if self.held_from is not None:
+            consumer.take(self.empty_rows() if consumer.ordered else self.recent(), self.watermark)
+
+    def detach(self, consumer: Consumer) -> None:
+        self.consumers.remove(consumer)
+        if not any(other.ordered for other in self.consumers):
+            self._reorder = None
+
+    @property
+    def bytes_held(self) -> int:
+        """Of the reorder buffer and of retained rows; recent rows are the caller's own batches."""
+        held = self._reorder.bytes_held if self._reorder is not None else 0
+        return int(held + sum(rows.batch.nbytes for _, rows in self._retained))
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "watermark": self.watermark,
+            "rows_seen": self.rows_seen,
+            "released": self.released,
+            "retain_us": self.retain_us,
+            "retained_from": self.retained_from,
+            "recent": _packed(self.recent()),
+            "retained": _packed(self.retained()),
+            "reorder": self._reorder.snapshot() if self._reorder is not None else None,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        for name in ("watermark", "rows_seen", "released", "retain_us", "retained_from"):
+            setattr(self, name, snapshot[name])
+        for kept, queue in (("recent", self._recent), ("retained", self._retained)):
+            rows = _unpacked(snapshot[kept])
+            queue.clear()
+            if len(rows):
+                queue.append((int(rows.times.max()), rows))
+        if snapshot["reorder"] is not None:
+            if self._reorder is None:
+                self._reorder = ReorderBuffer(self.schema)
+            self._reorder.restore(snapshot["reorder"])
+
+
+def _packed(rows: Rows) -> dict[str, Any]:
+    return {"batch": rows.batch, "times": rows.times, "arrivals": rows.arrivals}
+
+
+def _unpacked(packed: dict[str, Any]) -> Rows:
+    return Rows(packed["batch"], packed["times"], packed["arrivals"])

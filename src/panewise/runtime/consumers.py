@@ -1,0 +1,262 @@
+"""Consumers: operators attached to a channel, and the queries that get what they produce.
+
+A tree serves many queries; every other operator serves one. All answer lookups, say what they hold, and go into and come
+out of snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.errors import NotHeldError, QueryFailed
+from panewise.language.expressions import Expression
+from panewise.operators.aggregation import Aggregation
+from panewise.operators.due_reports import EmptyReports
+from panewise.operators.periodic import PeriodicTree, Piece
+from panewise.operators.rows import Rows
+from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.hosted_query import HostedQuery
+from panewise.slicing.pairs import Cadence
+from panewise.temporal import format_instant
+
+Ints = NDArray[np.int64]
+TIME = pa.timestamp("us", tz="UTC")
+
+
+class Finish(Protocol):
+    """The last step of a query, from reports to what it says of them: `points` are the reports of the rows."""
+
+    def process(self, reports: pa.Table, points: Ints, upto: int, times: Callable[[Ints], Ints]) -> pa.Table: ...
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None: ...
+
+
+class TreeConsumer:
+    """A tree and its queries. The axis is event time, or row numbers where `counts_rows`."""
+
+    def __init__(self, channel: Channel, tree: PeriodicTree, counts_rows: bool) -> None:
+        self.channel = channel
+        self.tree = tree
+        self.counts_rows = counts_rows
+        self.ordered = counts_rows
+        self.queries: dict[str, HostedQuery] = {}
+        self.finishes: dict[str, Finish] = {}
+        self.last_reports: dict[str, pa.RecordBatch | None] = {}
+        self._taken = 0  # row numbers handed to the tree so far
+        self._times: Ints = np.empty(0, np.int64)  # event times of the last rows, for row windows
+        self._times_from = 0
+
+    def add(self, query: HostedQuery, aggregation: Aggregation, cadence: Cadence, finish: Finish | None) -> None:
+        self.tree.add(query.name, aggregation, cadence)
+        self.queries[query.name] = query
+        self.last_reports[query.name] = None
+        if finish is not None:
+            self.finishes[query.name] = finish
+        if not aggregation.keys:
+            query.empty_batch = lambda ends, member=self.tree.members[query.name], q=query: self._final(
+                q, self.tree.empty_batch(member, ends)
+            )
+        if self.tree.watermark != INT64_MIN:
+            self._process(self.channel.empty_rows(), np.empty(0, np.int64), self.tree.watermark, again=True)
+
+    def remove(self, name: str) -> None:
+        self.tree.remove(name)
+        del self.queries[name], self.last_reports[name]
+        self.finishes.pop(name, None)
+
+    @property
+    def rows_taken(self) -> int:
+        return self._taken
+
+    def begin_at(self, row_number: int) -> None:
+        """Row windows count from the beginning of the stream, not of the tree."""
+        self._taken = self._times_from = row_number
+
+    def take(self, rows: Rows, watermark: int) -> None:
+        if not self.counts_rows:
+            self._process(rows, rows.times, watermark)
+            return
+        points = np.arange(self._taken, self._taken + len(rows), dtype=np.int64)
+        self._taken += len(rows)
+        self._times = np.concatenate([self._times, rows.times])
+        self._process(rows, points, self._taken)
+        reach = max((m.cadence.range or 0) + m.cadence.offset for m in self.tree.members.values())
+        gone = len(self._times) - 2 * reach - 1
+        if gone > 0:
+            self._times, self._times_from = self._times[gone:], self._times_from + gone
+
+    def _process(self, rows: Rows, points: Ints, watermark: int, again: bool = False) -> None:
+        pieces = self.tree.late_joiners() if again else self.tree.process(rows, points, watermark)
+        for name, query in self.queries.items():
+            if name in self.tree.failures:
+                continue
+            raw = pieces.get(name, [])
+            finals = [final for piece in raw if (final := self._final_piece(query, piece)) is not None]
+            if finals:
+                self._remember(name, finals)
+            if name in self.finishes:
+                finals = self._finished(query, raw, finals)
+            query.receive(finals, self.channel.watermark)
+        for name, reason in list(self.tree.failures.items()):
+            query = self.queries[name]
+            query.status, query.reason = "FAILED", reason
+            self.remove(name)
+            del self.tree.failures[name]
+
+    def _final_piece(self, query: HostedQuery, piece: Piece) -> Piece | None:
+        return piece if isinstance(piece, EmptyReports) else self._final(query, piece)
+
+    def _finished(self, query: HostedQuery, raw: list[Piece], finals: list[Piece]) -> list[Piece]:
+        """What changed between the reports; ranges of empty ones are written out for it."""
+        batches = [batch for piece in finals for batch in query.batches(piece)]
+        points = [
+            piece.column(1).to_numpy() if isinstance(piece, pa.RecordBatch) else _ends_of(query, piece) for piece in raw
+        ]
+        table = self.finishes[query.name].process(
+            pa.Table.from_batches(batches, schema=query.arrow),
+            np.concatenate(points) if points else np.empty(0, np.int64),
+            self.tree.watermark,
+            self._time_of,
+        )
+        return list(table.to_batches()) if table.num_rows else []
+
+    def _final(self, query: HostedQuery, batch: pa.RecordBatch | None) -> pa.RecordBatch | None:
+        """A batch of the tree in the query's own types: points become instants."""
+        if batch is None:
+            return None
+        starts, ends = batch.column(0), batch.column(1)
+        if self.counts_rows:
+            offset = self.tree.members[query.name].cadence.offset
+            starts = pa.array(self._time_of(np.maximum(starts.to_numpy(zero_copy_only=False), 0)))
+            ends = pa.array(self._time_of(ends.to_numpy() - offset - 1))
+        columns = [starts.view(TIME), ends.view(TIME), *batch.columns[2:]]
+        return pa.RecordBatch.from_arrays(columns, schema=query.arrow)
+
+    def _time_of(self, points: Ints) -> Ints:
+        result: Ints = self._times[np.maximum(points, self._times_from) - self._times_from]
+        return result
+
+    def _remember(self, name: str, pieces: list[Piece]) -> None:
+        """Keeps the last report for lookups."""
+        last = pieces[-1]
+        if isinstance(last, EmptyReports):
+            ends = np.array([last.first + last.slide * (last.count - 1)], np.int64)
+            builder = self.queries[name].empty_batch
+            self.last_reports[name] = builder(ends) if builder is not None else None
+            return
+        ends = last.column(1).cast(pa.int64()).to_numpy()
+        first = int(np.searchsorted(ends, ends[-1], side="left"))
+        self.last_reports[name] = last.slice(first)
+
+    def lookup(self, name: str, at: int | None) -> pa.Table:
+        """The last report, or the one that was the last at an instant."""
+        query, member = self.queries[name], self.tree.members[name]
+        cadence = member.cadence
+        if self.counts_rows:
+            if at is not None:
+                raise NotHeldError(f"'{name}' has a window of rows: only its last report can be looked up")
+            held = self.last_reports[name]
+            return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
+        watermark = self.channel.watermark
+        moment = watermark if at is None else at
+        if watermark == INT64_MIN:
+            return query.arrow.empty_table()
+        if moment > watermark:
+            raise NotHeldError(
+                f"'{name}' has no report at {format_instant(moment)} yet",
+                hint=f"it has come to {format_instant(watermark)}",
+            )
+        report = moment - (moment - cadence.align) % cadence.slide
+        if report == watermark - (watermark - cadence.align) % cadence.slide:
+            held = self.last_reports[name]
+            if held is not None and held.column(1)[0].value != report:
+                held = None
+            return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
+        batch = self._final(query, self.tree.report_at(name, report))
+        return pa.Table.from_batches([batch] if batch is not None else [], schema=query.arrow)
+
+    @property
+    def bytes_held(self) -> int:
+        return self.tree.bytes_held + self._times.nbytes
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "tree": self.tree.snapshot(),
+            "finishes": {name: finish.snapshot() for name, finish in self.finishes.items()},
+            "last_reports": dict(self.last_reports),
+            "taken": self._taken,
+            "times": self._times,
+            "times_from": self._times_from,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.tree.restore(snapshot["tree"])
+        for name, saved in snapshot["finishes"].items():
+            self.finishes[name].restore(saved)
+        self.last_reports = dict(snapshot["last_reports"])
+        self._taken, self._times, self._times_from = snapshot["taken"], snapshot["times"], snapshot["times_from"]
+
+
+class OperatorConsumer:
+    """An operator of one query, fed in event-time order."""
+
+    ordered = True
+
+    def __init__(self, channel: Channel, query: HostedQuery, operator: Any) -> None:
+        self.channel = channel
+        self.query = query
+        self.operator = operator
+        self._last_report: pa.Table | None = None
+
+    def take(self, rows: Rows, watermark: int) -> None:
+        if self.query.status == "FAILED":
+            return
+        try:
+            table = self.operator.process(rows, watermark)
+        except QueryFailed as problem:
+            self.query.status, self.query.reason = "FAILED", problem.message
+            return
+        pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
+        if self.query.block.periodic and table.num_rows:
+            ends = table.column("window_end")
+            self._last_report = table.filter(pa.compute.equal(ends, ends[-1]))
+        self.query.receive(pieces, watermark)
+
+    def lookup(self, name: str, at: int | None) -> pa.Table:
+        watermark = self.channel.watermark
+        if self.query.block.periodic:
+            if at is not None:
+                raise NotHeldError(f"only the last report of '{name}' is held")
+            return self._last_report if self._last_report is not None else self.query.arrow.empty_table()
+        result: pa.Table = self.operator.lookup(watermark - 1 if at is None else at)
+        return result
+
+    @property
+    def bytes_held(self) -> int:
+        held: int = self.operator.bytes_held
+        return held
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "operator": self.operator.snapshot(),
+            "last_report": self._last_report,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.operator.restore(snapshot["operator"])
+        self._last_report = snapshot["last_report"]
+
+
+def _ends_of(query: HostedQuery, reports: EmptyReports) -> Ints:
+    batches = [batch.column(1).cast(pa.int64()).to_numpy() for batch in query.batches(reports)]
+    return np.concatenate(batches) if batches else np.empty(0, np.int64)
+
+
+TreeKey = tuple[bool, Expression | None, tuple[Expression, ...]]

@@ -1,0 +1,485 @@
+"""The embedded engine: statements, rows and answers in the caller's own process, without a JVM.
+
+Every statement is all or nothing. Rows that are pushed are visible to `results`, `lookup` and subscribers when the push
+returns. One lock guards all: calls from several threads take turns.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise import aggregates
+from panewise.aggregates.functions import AggregateFunction
+from panewise.catalog import (
+    Catalog,
+    QueryDefinition,
+    SinkDefinition,
+    StreamDefinition,
+    TableDefinition,
+)
+from panewise.errors import CatalogError, NotHeldError, PanewiseError, PlanError, QueryError, did_you_mean
+from panewise.language import statements as s
+from panewise.language.binder import bind_one, parse
+from panewise.language.expressions import ColumnRef
+from panewise.plan.build import build
+from panewise.plan.explain import Explanation
+from panewise.plan.nodes import Scan
+from panewise.plan.supported import check_supported
+from panewise.runtime.ask import ask_once
+from panewise.runtime.channel import Channel
+from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.explaining import explain_all, explain_query
+from panewise.runtime.hosted_query import HostedQuery, Subscriber
+from panewise.runtime.hosting import Hosting
+from panewise.runtime.stream import Stream
+from panewise.schema import DOUBLE, DataType
+from panewise.state.snapshot_format import dumped, loaded
+from panewise.temporal import TimeWindow, instant_us
+
+
+class Engine:
+    """A data stream management system in this process.
+
+    >>> engine = Engine()
+    >>> engine.execute("CREATE STREAM t (ts TIMESTAMP, v BIGINT)")
+    >>> engine.execute("CREATE QUERY q AS SELECT SUM(v) AS total FROM t [RANGE 2 SECONDS SLIDE 1 SECOND]")
+    >>> engine.push("t", [{"ts": 0, "v": 1}, {"ts": 1_000_000, "v": 2}, {"ts": 2_000_000, "v": 4}])
+    >>> engine.results("q")["total"].to_pylist()
+    [1, 3]
+    """
+
+    def __init__(self) -> None:
+        self.catalog = Catalog()
+        self._streams: dict[str, Stream] = {}
+        self._hosting = Hosting(self._channel)
+        self._aggregates: dict[str, AggregateFunction] = {}
+        self._lock = threading.RLock()
+
+    # -- statements ----------------------------------------------------------------------------------------------
+
+    def execute(self, text: str) -> pa.Table | None:
+        """Runs one or more statements; returns the table of the last one that yields one (SHOW, EXPLAIN, SELECT)."""
+        with self._lock:
+            result = None
+            for parsed in parse(text):
+                self._flush_all()
+                statement = bind_one(parsed, self.catalog, self._find_aggregate, self._aggregate_names)
+                before = self.catalog.copy()
+                try:
+                    table = self._run(statement)
+                except PanewiseError as problem:
+                    self.catalog.restore(before)
+                    if isinstance(problem, QueryError):
+                        if problem.span is None:
+                            problem.span = parsed.span
+                        problem.located(parsed.text)
+                    raise
+                self._deliver()
+                result = table if table is not None else result
+            return result
+
+    def _run(self, statement: s.Statement) -> pa.Table | None:
+        match statement:
+            case s.CreateStream():
+                self._create_stream(statement)
+            case s.CreateTable():
+                self._create_table(statement)
+            case s.CreateQuery():
+                self._create_query(statement)
+            case s.CreateSink():
+                self._create_sink(statement)
+            case s.Drop():
+                self._drop(statement)
+            case s.SuspendQuery():
+                self._set_status(statement.name, "SUSPENDED")
+            case s.ResumeQuery():
+                self._set_status(statement.name, "RUNNING")
+            case s.AlterStream():
+                self._alter_stream(statement)
+            case s.Show():
+                return self._show(statement.kind)
+            case s.Explain():
+                return self._explain_statement(statement)
+            case s.SelectOnce():
+                return ask_once(build(statement.query, self._find_aggregate), self._channel, self._hosting)
+            case s.Insert() | s.Update() | s.Delete():
+                raise PlanError("changing the rows of a table has no operator yet")
+            case _:
+                raise AssertionError(statement)
+        return None
+
+    def _create_stream(self, statement: s.CreateStream) -> None:
+        if statement.if_not_exists and self.catalog.find(statement.name) is not None:
+            return
+        definition = StreamDefinition(
+            statement.name, statement.schema, statement.timestamp, statement.delay_us, statement.options
+        )
+        self.catalog.add(definition)
+        self._streams[definition.name.lower()] = Stream(definition)
+
+    def _create_table(self, statement: s.CreateTable) -> None:
+        if statement.if_not_exists and self.catalog.find(statement.name) is not None:
+            return
+        self.catalog.add(
+            TableDefinition(
+                statement.name, statement.schema, statement.primary_key, statement.retroactive, statement.options
+            )
+        )
+
+    def _create_sink(self, statement: s.CreateSink) -> None:
+        if statement.if_not_exists and self.catalog.find(statement.name) is not None:
+            return
+        self.catalog.get(statement.source, "query")
+        self.catalog.add(SinkDefinition(statement.name, statement.source, statement.options))
+
+    def _create_query(self, statement: s.CreateQuery) -> None:
+        if statement.if_not_exists and self.catalog.find(statement.name) is not None:
+            return
+        plan = build(statement.query, self._find_aggregate)
+        check_supported(plan)
+        options = dict(statement.options)
+        for name in ("technique", "refresh", "sharing"):
+            if name in options:
+                raise PlanError(f"the option {name} has no effect yet", hint="leave it out")
+        inputs = tuple(dict.fromkeys(node.name for node in plan.walk() if isinstance(node, Scan)))
+        self.catalog.add(
+            QueryDefinition(statement.name, plan.schema, plan.timestamp, statement.text, inputs, statement.options)
+        )
+        self._hosting.host(statement.name.lower(), plan, silent=options.get("mode") == "lookup")
+        self._limit_streams()
+
+    def _limit_streams(self) -> None:
+        """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
+        for stream in self._streams.values():
+            slides = [
+                member.cadence.slide
+                for tree in self._hosting.trees
+                if tree.channel is stream and not tree.counts_rows
+                for member in tree.tree.members.values()
+            ]
+            stream.set_slide(min(slides, default=None))
+
+    def _drop(self, statement: s.Drop) -> None:
+        if statement.if_exists and self.catalog.find(statement.name) is None:
+            return
+        self.catalog.drop(statement.name, statement.kind)
+        key = statement.name.lower()
+        if statement.kind == "query":
+            self._hosting.drop(key)
+            self._limit_streams()
+        elif statement.kind == "stream":
+            del self._streams[key]
+
+    def _set_status(self, name: str, status: str) -> None:
+        self.catalog.get(name, "query")
+        query = self._hosting.queries[name.lower()]
+        if query.status == "FAILED":
+            raise CatalogError(f"query '{name}' has failed: {query.reason}", hint="drop it and create it anew")
+        query.status = status
+
+    def _alter_stream(self, statement: s.AlterStream) -> None:
+        definition = self.catalog.get(statement.name, "stream")
+        options = dict(definition.options) | dict(statement.options)
+        self.catalog.change(statement.name, options=tuple(options.items()))
+        self._streams[statement.name.lower()].configure(dict(statement.options))
+
+    # -- what there is -------------------------------------------------------------------------------------------
+
+    def _show(self, kind: str) -> pa.Table:
+        rows = []
+        for definition in self.catalog.of_kind({"queries": "query"}.get(kind, kind.rstrip("s"))):
+            row: dict[str, str] = {"name": definition.name}
+            match definition:
+                case StreamDefinition():
+                    row |= {"columns": str(definition.schema), "timestamp": definition.timestamp}
+                case TableDefinition():
+                    row |= {"columns": str(definition.schema), "primary_key": ", ".join(definition.primary_key)}
+                case QueryDefinition():
+                    query = self._hosting.queries[definition.name.lower()]
+                    row |= {"status": query.status, "reason": query.reason, "statement": definition.text}
+                case SinkDefinition():
+                    options = ", ".join(f"{k} = {v}" for k, v in definition.options)
+                    row |= {"source": definition.source, "options": options}
+            rows.append(row)
+        names = {
+            "streams": ["name", "columns", "timestamp"],
+            "tables": ["name", "columns", "primary_key"],
+            "queries": ["name", "status", "reason", "statement"],
+            "sinks": ["name", "source", "options"],
+        }[kind]
+        return pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in names})
+
+    def _explain_statement(self, statement: s.Explain) -> pa.Table:
+        if statement.query is not None:
+            plan = build(statement.query, self._find_aggregate)
+            check_supported(plan)
+            explanation = explain_query(plan, None)
+        elif statement.name is not None:
+            self.catalog.get(statement.name, "query")
+            explanation = self.explain(statement.name)
+        else:
+            explanation = self.explain()
+        return pa.table({"plan": pa.array(str(explanation).split("\n"), pa.string())})
+
+    def explain(self, query: str | None = None) -> Explanation:
+        """How a query, or everything together, is run. `str(...)` is text, `.to_dict()` data."""
+        with self._lock:
+            self._flush_all()
+            if query is None:
+                return explain_all(self._streams, self._hosting)
+            hosted = self._query(query)
+            return explain_query(hosted.plan, self._hosting.consumers[hosted.name])
+
+    # -- rows and answers ----------------------------------------------------------------------------------------
+
+    def push(self, stream: str, data: Any) -> None:
+        """Rows for a stream: an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts."""
+        with self._lock:
+            target = self._streams.get(stream) or self._stream(stream)
+            if target.push(data) or self._subscribed:
+                target.flush()
+                self._deliver()
+
+    def advance(self, stream: str, until: Any) -> None:
+        """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
+        with self._lock:
+            self._stream(stream).advance(instant_us(until))
+            self._deliver()
+
+    def flush(self) -> None:
+        """Advances every stream so far past its last row that every window that holds rows has closed."""
+        with self._lock:
+            self._flush_all()
+            for stream in self._streams.values():
+                if stream.newest is not None:
+                    stream.advance(self._last_end(stream, stream.newest))
+            self._deliver()
+
+    def _last_end(self, channel: Channel, newest: int) -> int:
+        """When the last window that holds a row of this time, or a result of such a window, has closed."""
+        last = max(newest + 1, channel.watermark)
+        for name, consumer in self._hosting.consumers.items():
+            if consumer.channel is not channel:
+                continue
+            query = self._hosting.queries[name]
+            window = query.block.window
+            end = newest + 1
+            if isinstance(window, TimeWindow) and window.slide_us is not None:
+                end = newest + window.offset_us + (window.range_us or window.slide_us)
+                end -= (end - window.align_us) % window.slide_us
+                if end <= newest + window.offset_us:
+                    end += window.slide_us
+            elif isinstance(window, TimeWindow) and window.range_us is not None:
+                end = newest + window.range_us + window.offset_us + 1
+            last = max(last, end, self._last_end(query, end) if query.consumers else end)
+        return last
+
+    def results(self, query: str) -> pa.Table:
+        """What the query has produced since the last call."""
+        with self._lock:
+            self._flush_all()
+            return self._query(query).read()
+
+    def subscribe(self, query: str, callback: Subscriber) -> Callable[[], None]:
+        """Calls back with a batch whenever results appear; returns a function that ends the subscription."""
+        with self._lock:
+            self._flush_all()
+            subscribers = self._query(query).subscribers
+            subscribers.append(callback)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                if callback in subscribers:
+                    subscribers.remove(callback)
+
+        return unsubscribe
+
+    def lookup(self, query: str, at: Any = None, key: Any = None) -> pa.Table:
+        """The answer now, or at an instant that is still held; `key` picks one group (a value, or a dict of columns)."""
+        with self._lock:
+            self._flush_all()
+            hosted = self._query(query)
+            if hosted.status == "FAILED":
+                raise NotHeldError(f"query '{query}' has failed: {hosted.reason}")
+            table = self._hosting.consumers[hosted.name].lookup(hosted.name, None if at is None else instant_us(at))
+            return table if key is None else self._of_key(hosted, table, key)
+
+    def _of_key(self, query: HostedQuery, table: pa.Table, key: Any) -> pa.Table:
+        shown = {
+            item.expression.name: item.name
+            for item in query.block.items
+            if isinstance(item.expression, ColumnRef) and item.expression.name.startswith("key_")
+        }
+        names = [shown[name] for name in sorted(shown)]
+        if isinstance(key, dict):
+            wanted = {str(name): value for name, value in key.items()}
+        else:
+            values = key if isinstance(key, tuple) else (key,)
+            if len(values) != len(names):
+                raise NotHeldError(
+                    f"'{query.name}' is grouped by {', '.join(names) or 'nothing'}, not by {len(values)} value(s)"
+                )
+            wanted = dict(zip(names, values, strict=True))
+        for name, value in wanted.items():
+            if name not in names:
+                raise NotHeldError(f"'{name}' is not a selected grouping column", hint=did_you_mean(name, names))
+            column = table.column(name)
+            mask = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
+            table = table.filter(pc.fill_null(mask, False))
+        return table
+
+    def late_rows(self, stream: str) -> pa.Table:
+        """The late rows since the last call, where the stream says late = 'keep'."""
+        with self._lock:
+            self._flush_all()
+            return self._stream(stream).late_rows()
+
+    def bad_rows(self, stream: str) -> pa.Table:
+        """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
+        with self._lock:
+            return self._stream(stream).bad_rows()
+
+    def stats(self) -> dict[str, Any]:
+        """Rows, late rows, slices and bytes of state, per stream, query and tree."""
+        with self._lock:
+            self._flush_all()
+            queries = {}
+            for definition in self.catalog.of_kind("query"):
+                query = self._hosting.queries[definition.name.lower()]
+                queries[definition.name] = {
+                    "status": query.status,
+                    "reason": query.reason,
+                    "results": query.rows_out,
+                    "results_unread_dropped": query.rows_dropped,
+                    "bytes": query.bytes_held + self._own_bytes(query.name),
+                }
+            return {
+                "streams": {stream.name: stream.stats() for stream in self._streams.values()},
+                "queries": queries,
+                "trees": [
+                    {
+                        "source": tree.channel.name,
+                        "queries": sorted(tree.queries),
+                        "groups": len(tree.tree.table),
+                        "slices": len(tree.tree.store.starts),
+                        "open_slices": tree.tree.store.open.count,
+                        "states": len(tree.tree.state_held_from),
+                        "bytes": tree.bytes_held,
+                    }
+                    for tree in self._hosting.trees
+                ],
+            }
+
+    def _own_bytes(self, name: str) -> int:
+        consumer = self._hosting.consumers[name]
+        return 0 if isinstance(consumer, TreeConsumer) else consumer.bytes_held
+
+    # -- aggregates of users -------------------------------------------------------------------------------------
+
+    def register_aggregate(
+        self,
+        name: str,
+        *,
+        lift: Callable[..., tuple[Any, ...]],
+        combine: Callable[[Any, Any], tuple[Any, ...]],
+        lower: Callable[[Any], Any],
+        identity: tuple[Any, ...],
+        inverse: Callable[[Any, Any], tuple[Any, ...]] | None = None,
+        arguments: int = 1,
+        returns: DataType = DOUBLE,
+    ) -> None:
+        """An aggregate of your own, compiled by Numba, under a new name; see `panewise.aggregates.user`."""
+        from panewise.aggregates.user import user_aggregate
+
+        with self._lock:
+            if aggregates.find(name) is not None or name.upper() in self._aggregates:
+                raise CatalogError(f"there is already an aggregate '{name.upper()}'")
+            self._aggregates[name.upper()] = user_aggregate(
+                name.upper(), lift=lift, combine=combine, lower=lower, identity=identity, inverse=inverse,
+                arguments=arguments, returns=returns,
+            )  # fmt: skip
+
+    def _find_aggregate(self, name: str) -> AggregateFunction | None:
+        return aggregates.find(name) or self._aggregates.get(name.upper())
+
+    def _aggregate_names(self) -> list[str]:
+        return [*aggregates.names(), *self._aggregates]
+
+    # -- snapshots -----------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """All state as bytes, from which `restore` makes an engine that goes on as this one would."""
+        with self._lock:
+            self._flush_all()
+            consumers = {id(c): c for c in self._hosting.consumers.values()}
+            numbers = {key: i for i, key in enumerate(consumers)}
+            return dumped(
+                {
+                    "statements": self._statements(),
+                    "streams": {name: stream.snapshot() for name, stream in self._streams.items()},
+                    "queries": {name: query.snapshot() for name, query in self._hosting.queries.items()},
+                    "consumers": [consumer.snapshot() for consumer in consumers.values()],
+                    "fed_by": {name: numbers[id(c)] for name, c in self._hosting.consumers.items()},
+                }
+            )
+
+    def _statements(self) -> list[str]:
+        from panewise.runtime.definitions import statement_of
+
+        return [statement_of(definition) for definition in self.catalog]
+
+    @classmethod
+    def restore(cls, snapshot: bytes, engine: Engine | None = None) -> Engine:
+        """The engine of a snapshot. Give a fresh `engine` that has its aggregates registered where queries use some."""
+        tree = loaded(snapshot)
+        result = engine if engine is not None else cls()
+        assert not list(result.catalog), "restore needs a fresh engine"
+        for text in tree["statements"]:
+            result.execute(text)
+        done: set[int] = set()
+        hosting = result._hosting
+        for name, query in tree["queries"].items():
+            consumer = hosting.consumers[name]
+            if id(consumer) not in done and tree["fed_by"].get(name) is not None:
+                consumer.restore(tree["consumers"][tree["fed_by"][name]])
+                done.add(id(consumer))
+            hosting.queries[name].restore(query)
+        for name, stream in tree["streams"].items():
+            result._streams[name].restore(stream)
+        return result
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    @property
+    def _subscribed(self) -> bool:
+        return any(query.subscribers for query in self._hosting.queries.values())
+
+    def _flush_all(self) -> None:
+        for stream in self._streams.values():
+            if stream.waiting:
+                stream.flush()
+        self._deliver()
+
+    def _deliver(self) -> None:
+        raised: list[Exception] = []
+        for query in list(self._hosting.queries.values()):
+            raised.extend(query.deliver())
+        if raised:
+            raise raised[0]
+
+    def _stream(self, name: str) -> Stream:
+        definition = self.catalog.get(name, "stream")
+        return self._streams[definition.name.lower()]
+
+    def _query(self, name: str) -> HostedQuery:
+        definition = self.catalog.get(name, "query")
+        return self._hosting.queries[definition.name.lower()]
+
+    def _channel(self, name: str) -> Channel:
+        key = name.lower()
+        return self._streams[key] if key in self._streams else self._hosting.queries[key]

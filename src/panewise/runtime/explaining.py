@@ -1,0 +1,78 @@
+"""EXPLAIN of running queries: the plan, and how the engine shares it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from panewise.language.sql_text import to_sql
+from panewise.operators.aggregation import StateKey
+from panewise.operators.dense_slices import DenseSlices
+from panewise.plan.explain import Explanation, explain
+from panewise.plan.nodes import Emit
+from panewise.runtime.consumers import OperatorConsumer, TreeConsumer
+from panewise.runtime.hosting import Hosting
+from panewise.runtime.stream import Stream
+
+
+def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | None) -> Explanation:
+    """The plan of one query; of a running one also what it shares."""
+    explanation = explain(plan)
+    if isinstance(consumer, TreeConsumer):
+        others = len(consumer.queries) - 1
+        shared = {
+            "tree": _shares(others),
+            "states": ", ".join(_state_name(key) for key in consumer.tree.state_held_from),
+        }
+        return replace(explanation, properties=explanation.properties | shared)
+    if consumer is not None:
+        return replace(explanation, properties=explanation.properties | {"operator": type(consumer.operator).__name__})
+    return explanation
+
+
+def _shares(others: int) -> str:
+    return "alone" if not others else f"shared with {others} other " + ("query" if others == 1 else "queries")
+
+
+def _state_name(key: StateKey) -> str:
+    return f"{key.kind.name}({', '.join(map(to_sql, key.arguments)) or '*'})"
+
+
+def explain_all(streams: dict[str, Stream], hosting: Hosting) -> Explanation:
+    """Everything: streams, the trees on each, and the queries in each tree."""
+    parts = [_channel(stream.name, "STREAM", stream, hosting) for stream in streams.values()]
+    parts.extend(_channel(q.name, "QUERY", q, hosting) for q in hosting.queries.values() if q.consumers)
+    counts = {"queries": len(hosting.queries), "trees": len(hosting.trees)}
+    return Explanation("PLAN", counts, tuple(parts))
+
+
+def _channel(name: str, kind: str, channel: object, hosting: Hosting) -> Explanation:
+    inputs = []
+    for consumer in getattr(channel, "consumers", []):
+        if isinstance(consumer, TreeConsumer):
+            inputs.append(_tree(consumer))
+        elif isinstance(consumer, OperatorConsumer):
+            block = consumer.query.block
+            inputs.append(
+                Explanation(
+                    f"QUERY {consumer.query.name}",
+                    {"operator": type(consumer.operator).__name__, "window": str(block.window)},
+                )
+            )
+    return Explanation(f"{kind} {name}", {}, tuple(inputs))
+
+
+def _tree(consumer: TreeConsumer) -> Explanation:
+    tree = consumer.tree
+    title = "TREE" + (f" BY {', '.join(map(to_sql, tree.keys))}" if tree.keys else "")
+    if tree.where is not None:
+        title += f" WHERE {to_sql(tree.where)}"
+    techniques = []
+    for key in tree.state_held_from:
+        technique = "SparseTwoStacks"
+        if isinstance(tree.store, DenseSlices):
+            technique = type(tree.store.synopses[key]).__name__
+        techniques.append(f"{_state_name(key)} by {technique}")
+    members = tuple(
+        Explanation(f"QUERY {name}", {"window": str(query.block.window)}) for name, query in consumer.queries.items()
+    )
+    return Explanation(title, {"queries": len(members), "states": "; ".join(techniques)}, members)

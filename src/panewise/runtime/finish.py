@@ -1,0 +1,123 @@
+"""The last step of periodic queries that say ISTREAM or DSTREAM: from reports to what changed between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.operators.periodic import PeriodicTree
+from panewise.operators.relation_to_stream import CountedReports, RelationToStream, Restore
+from panewise.operators.rows import Rows
+from panewise.temporal import TimeWindow
+
+Ints = NDArray[np.int64]
+
+
+class TimedFinish:
+    """Reports of a time window, compared one with the next."""
+
+    def __init__(self, relation: RelationToStream, window: TimeWindow) -> None:
+        self._relation = relation
+        self._window = window
+
+    def process(self, reports: pa.Table, points: Ints, upto: int, times: Any) -> pa.Table:
+        return self._relation.process(reports, self._window, upto)
+
+    def snapshot(self) -> dict[str, Any]:
+        return self._relation.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._relation.restore(snapshot)
+
+
+class CountedFinish:
+    """Reports of a row window. `points` are the row numbers at which the rows' reports came, `times` maps row numbers."""
+
+    def __init__(self, relation: RelationToStream, rows: int, slide: int, offset: int, last: int) -> None:
+        self._relation = relation
+        self._rows, self._slide, self._offset = rows, slide, offset
+        self._last = last // slide  # the number of the last report seen
+
+    def process(self, reports: pa.Table, points: Ints, upto: int, times: Any) -> pa.Table:
+        first, after = self._last + 1, upto // self._slide + 1
+        ends = np.arange(first, after, dtype=np.int64) * self._slide - self._offset
+        self._last = max(self._last, after - 1)
+        if not len(ends):
+            return reports.slice(0, 0)
+        starts = times(np.maximum(ends - self._rows, 0))
+        values = reports.select(reports.schema.names[2:])
+        counted = CountedReports(first, starts, times(np.maximum(ends - 1, 0)), points // self._slide, values)
+        return self._relation.process_counted(counted)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"relation": self._relation.snapshot(), "last": self._last}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._relation.restore(snapshot["relation"])
+        self._last = snapshot["last"]
+
+
+class RestoredOperator:
+    """RESTORE: a continuous query beside the periodic one, and what both together report."""
+
+    def __init__(self, continuous: Any, periodic: Any, restore: Restore) -> None:
+        self._continuous = continuous
+        self._periodic = periodic
+        self._restore = restore
+
+    @property
+    def bytes_held(self) -> int:
+        parts = (self._continuous, self._periodic, self._restore)
+        return sum(part.bytes_held for part in parts)
+
+    def process(self, rows: Rows, watermark: int) -> pa.Table:
+        insertions = self._continuous.process(rows, watermark)
+        reports = self._periodic.process(rows, watermark)
+        return self._restore.process(reports, insertions, watermark)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "continuous": self._continuous.snapshot(),
+            "periodic": self._periodic.snapshot(),
+            "restore": self._restore.snapshot(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._continuous.restore(snapshot["continuous"])
+        self._periodic.restore(snapshot["periodic"])
+        self._restore.restore(snapshot["restore"])
+
+
+class SoleTree:
+    """A tree of one query as an operator of its own, for RESTORE."""
+
+    def __init__(self, tree: PeriodicTree, name: str, schema: pa.Schema) -> None:
+        self._tree = tree
+        self._name = name
+        self._schema = schema
+
+    @property
+    def bytes_held(self) -> int:
+        return self._tree.bytes_held
+
+    def process(self, rows: Rows, watermark: int) -> pa.Table:
+        batches = []
+        pieces = self._tree.process(rows, rows.times, watermark)
+        for piece in pieces.get(self._name, []):
+            if not isinstance(piece, pa.RecordBatch):
+                ends = piece.first + piece.slide * np.arange(piece.count, dtype=np.int64)
+                piece = self._tree.empty_batch(self._tree.members[self._name], ends)
+                if piece is None:
+                    continue
+            stamps = [piece.column(i).view(pa.timestamp("us", tz="UTC")) for i in range(2)]
+            batches.append(pa.RecordBatch.from_arrays([*stamps, *piece.columns[2:]], schema=self._schema))
+        return pa.Table.from_batches(batches, schema=self._schema)
+
+    def snapshot(self) -> dict[str, Any]:
+        return self._tree.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._tree.restore(snapshot)

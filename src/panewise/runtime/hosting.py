@@ -1,0 +1,182 @@
+"""Hosting: which operators run a query, and where they are attached.
+
+Periodic aggregates over one channel with equal selection and grouping share a tree, time windows one and row windows
+another; everything else gets an operator of its own. A query inside another one's FROM is hosted first, under a name that
+nobody else can use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from panewise.aggregates.user import matrix_of
+from panewise.language.statements import Emit as Emission
+from panewise.operators.aggregation import aggregation_of
+from panewise.operators.continuous import ContinuousAggregate, ContinuousRows
+from panewise.operators.counted_reports import CountedRowWindow
+from panewise.operators.partitioned_rows import PartitionedRows
+from panewise.operators.periodic import PeriodicTree
+from panewise.operators.relation_to_stream import RelationToStream, Restore
+from panewise.operators.row_window import RowWindow
+from panewise.plan.blocks import Block, block_of
+from panewise.plan.nodes import Emit, Scan
+from panewise.runtime.channel import Channel
+from panewise.runtime.consumers import OperatorConsumer, TreeConsumer, TreeKey
+from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
+from panewise.runtime.hosted_query import HostedQuery
+from panewise.slicing.pairs import Cadence
+from panewise.temporal import RowsWindow, TimeWindow, Window
+
+
+class Hosting:
+    """Queries by name, with the consumers that feed them."""
+
+    def __init__(self, channel_of: Callable[[str], Channel]) -> None:
+        self._channel_of = channel_of
+        self.queries: dict[str, HostedQuery] = {}
+        self.consumers: dict[str, TreeConsumer | OperatorConsumer] = {}  # by query
+        self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
+        self._hidden: dict[str, list[str]] = {}  # queries inside a query
+
+    @property
+    def trees(self) -> list[TreeConsumer]:
+        return list(self._trees.values())
+
+    def host(self, name: str, plan: Emit, silent: bool) -> HostedQuery:
+        """Starts a query. The plan has been checked: nothing here refuses it."""
+        block = block_of(plan)
+        channel = self._source(name, block)
+        query = HostedQuery(name, plan, block)
+        if channel.held_from is not None:
+            query.watermark = channel.watermark
+        self.queries[name] = query
+        if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
+            self.consumers[name] = self._join_tree(query, block, channel)
+        else:
+            operator = self._operator(query, block, channel, silent)
+            consumer = OperatorConsumer(channel, query, operator)
+            self.consumers[name] = consumer
+            channel.attach(consumer)
+        return query
+
+    def _source(self, name: str, block: Block) -> Channel:
+        if isinstance(block.source, Scan):
+            return self._channel_of(block.source.name)
+        inner = f"{name}/{len(self._hidden.get(name, [])) + 1}"
+        self._hidden.setdefault(name, []).append(inner)
+        return self.host(inner, block.source, silent=False)
+
+    def _join_tree(self, query: HostedQuery, block: Block, channel: Channel) -> TreeConsumer:
+        assert block.aggregate is not None and block.window is not None
+        aggregation = aggregation_of(block)
+        counts_rows = isinstance(block.window, RowsWindow)
+        key = (id(channel), (counts_rows, block.where, aggregation.keys))
+        consumer = self._trees.get(key)
+        fresh = consumer is None
+        if consumer is None:
+            held_from = channel.held_from
+            tree = PeriodicTree(aggregation.keys, block.where, held_from)
+            consumer = TreeConsumer(channel, tree, counts_rows)
+            self._trees[key] = consumer
+        if fresh and counts_rows:
+            self._count_rows(consumer, channel)
+        finish = self._finish(block, consumer)
+        consumer.add(query, aggregation, cadence_of(block.window), finish)
+        if fresh:
+            channel.attach(consumer)
+        return consumer
+
+    @staticmethod
+    def _count_rows(consumer: TreeConsumer, channel: Channel) -> None:
+        """A tree of row windows begins at the row that the reorder buffer releases next."""
+        released = channel.released_now()
+        consumer.begin_at(released)
+        consumer.tree.hold_from(released or None)
+
+    @staticmethod
+    def _finish(block: Block, consumer: TreeConsumer) -> TimedFinish | CountedFinish | None:
+        if block.emission is Emission.RSTREAM:
+            return None
+        relation = RelationToStream(block.emission, _items(block))
+        window = block.window
+        if isinstance(window, TimeWindow):
+            return TimedFinish(relation, window)
+        assert isinstance(window, RowsWindow) and window.slide is not None
+        return CountedFinish(relation, window.rows, window.slide, window.offset, consumer.rows_taken)
+
+    def _operator(self, query: HostedQuery, block: Block, channel: Channel, silent: bool) -> Any:
+        window = block.window
+        assert window is not None
+        if block.restore:
+            return self._restored(query, block, channel)
+        if block.aggregate is not None:
+            aggregation = aggregation_of(block)
+            shared = aggregation, window, block.where, block.emission, block.source_schema, channel.held_from
+            if block.periodic:
+                assert isinstance(window, RowsWindow)
+                return PartitionedRows(aggregation, window, *shared[2:], matrix_of=matrix_of)
+            return ContinuousAggregate(*shared, silent=silent, matrix_of=matrix_of)
+        selection = block.where, block.emission, block.source_schema, channel.held_from
+        if not block.periodic:
+            return ContinuousRows(block.items, window, *selection, silent=silent)
+        if isinstance(window, TimeWindow):
+            return RowWindow(block.items, window, *selection)
+        return CountedRowWindow(block.items, window, *selection)
+
+    def _restored(self, query: HostedQuery, block: Block, channel: Channel) -> RestoredOperator:
+        window = block.window
+        assert isinstance(window, TimeWindow)
+        endless = TimeWindow(window.range_us, None, window.offset_us, 0, window.internal)
+        restore = Restore(block.emission, _items(block), window)
+        schema, held_from = block.source_schema, channel.held_from
+        if block.aggregate is None:
+            return RestoredOperator(
+                ContinuousRows(block.items, endless, block.where, Emission.ISTREAM, schema, held_from),
+                RowWindow(block.items, window, block.where, Emission.RSTREAM, schema, held_from),
+                restore,
+            )
+        aggregation = aggregation_of(block)
+        tree = PeriodicTree(aggregation.keys, block.where, held_from)
+        tree.add(query.name, aggregation, cadence_of(window))
+        return RestoredOperator(
+            ContinuousAggregate(
+                aggregation, endless, block.where, Emission.ISTREAM, schema, held_from, matrix_of=matrix_of
+            ),
+            SoleTree(tree, query.name, query.arrow),
+            restore,
+        )
+
+    def drop(self, name: str) -> None:
+        """Stops a query; what only it needed goes."""
+        consumer = self.consumers.pop(name)
+        query = self.queries.pop(name)
+        if isinstance(consumer, TreeConsumer):
+            if name in consumer.queries:
+                consumer.remove(name)
+            if not consumer.queries and consumer in consumer.channel.consumers:
+                consumer.channel.detach(consumer)
+                self._trees = {key: tree for key, tree in self._trees.items() if tree is not consumer}
+        else:
+            consumer.channel.detach(consumer)
+        for inner in self._hidden.pop(query.name, []):
+            self.drop(inner)
+
+
+def cadence_of(window: Window) -> Cadence:
+    """A periodic window on its axis."""
+    if isinstance(window, TimeWindow):
+        assert window.slide_us is not None
+        return Cadence(window.range_us, window.slide_us, window.offset_us, window.align_us)
+    assert window.slide is not None
+    return Cadence(window.rows, window.slide, window.offset)
+
+
+def _partitioned(window: Window | None) -> bool:
+    return isinstance(window, RowsWindow) and bool(window.partition_by)
+
+
+def _items(block: Block) -> pa.Schema:
+    return pa.schema([(item.name, item.expression.type.to_arrow()) for item in block.items])

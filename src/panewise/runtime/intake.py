@@ -1,0 +1,276 @@
+"""Intake: what a caller pushes, as Arrow batches of the stream's schema, with bad rows found before anything changes.
+
+A row is bad where a value does not convert to its column's type, its timestamp is NULL or outside the years 1 to 9999, or
+lies so far ahead that it would close more than `WINDOWS_CLOSED_MAX` windows of one query. `on_bad_row` says what becomes of
+it: 'fail' refuses the whole push with the row in the message, 'skip' sets it aside and counts it.
+
+Converting is one pass per column that is not of its type already. Only where a column does not convert as a whole are the
+bad rows searched for, by halving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from panewise.aggregates.matrix import integers
+from panewise.catalog import StreamDefinition
+from panewise.connectors.conform import converted
+from panewise.errors import DataError, did_you_mean
+from panewise.schema import DataType
+from panewise.temporal import EPOCH, INSTANT_MAX, INSTANT_MIN, format_instant
+
+WINDOWS_CLOSED_MAX = 10_000_000
+_MICROSECOND = timedelta(microseconds=1)
+Ints = NDArray[np.int64]
+
+
+class Bad(Exception):
+    """A bad row, before it is known what to do about it: its position and what is wrong with it."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        self.row = row
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Intake:
+    """Conversion of pushes to one stream."""
+
+    def __init__(self, definition: StreamDefinition) -> None:
+        self.name = definition.name
+        self.schema = definition.schema
+        self.arrow = definition.schema.to_arrow()
+        self.time_index = definition.schema.names.index(definition.timestamp)
+        self._plain = [_PLAIN.get(column.type.name) for column in definition.schema]
+
+    def batches(self, data: Any) -> list[pa.RecordBatch]:
+        """The batches of whatever was pushed, as it came."""
+        if isinstance(data, pa.RecordBatch):
+            return [data]
+        if isinstance(data, pa.Table):
+            return list(data.to_batches())
+        if isinstance(data, dict):
+            data = [data]
+        if isinstance(data, list):
+            return [self._from_rows(data)] if data else []
+        if hasattr(data, "to_arrow"):  # polars, and whatever else speaks Arrow
+            return self.batches(data.to_arrow())
+        if type(data).__module__.startswith("pandas"):
+            return list(pa.Table.from_pandas(data, preserve_index=False).to_batches())
+        if hasattr(data, "__arrow_c_stream__"):
+            return list(pa.table(data).to_batches())
+        raise DataError(
+            f"stream '{self.name}' cannot take a {type(data).__name__}",
+            hint="push an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts",
+        )
+
+    def _from_rows(self, rows: list[Any]) -> pa.RecordBatch:
+        """Rows given as dicts; values of one column may be of several types, each judged by itself later."""
+        arrays = []
+        for position, row in enumerate(rows):
+            if not isinstance(row, dict):
+                raise DataError(f"row {position} pushed to '{self.name}' is a {type(row).__name__}, not a dict")
+        spelled = {name.lower() for row in rows for name in row}
+        for column in self.schema:
+            if column.name.lower() not in spelled:
+                raise self._missing(column.name, {name for row in rows for name in row})
+            values = [_value(row, column.name) for row in rows]
+            arrays.append(_array(values, column.type))
+        unknown = [name for name in rows[0] if self.schema.find(name) is None]
+        if unknown:
+            raise DataError(
+                f"stream '{self.name}' has no column '{unknown[0]}'", hint=did_you_mean(unknown[0], self.schema.names)
+            )
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.schema.names))
+
+    def _missing(self, name: str, found: Iterable[str]) -> DataError:
+        return DataError(f"rows pushed to '{self.name}' have no column '{name}'", hint=did_you_mean(name, found))
+
+    def conformed(self, batch: pa.RecordBatch, skip: bool) -> tuple[pa.RecordBatch, list[tuple[pa.RecordBatch, str]]]:
+        """The batch in the stream's types, and the bad rows with their reasons; raises instead unless `skip`."""
+        if batch.schema.equals(self.arrow):
+            return batch, []
+        columns = []
+        bad: dict[int, str] = {}
+        for column in self.schema:
+            source = self._column(batch, column.name)
+            target = converted(source, column.type)
+            wanted = column.type.to_arrow()
+            if target.type != wanted and not (pa.types.is_dictionary(target.type) and target.type.value_type == wanted):
+                target, reasons = _by_halves(source, column.type)
+                for row, value in reasons:
+                    bad.setdefault(row, f"{column.name} = {value!r} is not {_article(column.type)}")
+                    if not skip:
+                        raise self.refusal(batch, row, bad[row])
+            columns.append(target)
+        result = pa.RecordBatch.from_arrays(columns, names=list(self.schema.names))
+        if not bad:
+            return result, []
+        return self.without(result, batch, bad)
+
+    def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        index = batch.schema.get_field_index(name)
+        if index < 0:
+            for i, other in enumerate(batch.schema.names):
+                if other.lower() == name.lower():
+                    return batch.column(i)
+            raise self._missing(name, batch.schema.names)
+        return batch.column(index)
+
+    @staticmethod
+    def without(
+        result: pa.RecordBatch, original: pa.RecordBatch, bad: dict[int, str]
+    ) -> tuple[pa.RecordBatch, list[tuple[pa.RecordBatch, str]]]:
+        """The batch without the bad rows, and those as they came."""
+        keep = np.ones(result.num_rows, np.bool_)
+        keep[list(bad)] = False
+        aside = [(original.slice(row, 1), reason) for row, reason in sorted(bad.items())]
+        return result.filter(pa.array(keep)), aside
+
+    def refusal(self, batch: pa.RecordBatch, row: int, reason: str) -> DataError:
+        shown = {k: v[0] for k, v in batch.slice(row, 1).to_pydict().items()}
+        return DataError(
+            f"row {row} pushed to '{self.name}' is bad: {reason}\nthe row: {shown}",
+            hint=f"nothing of this push was taken; ALTER STREAM {self.name} SET (on_bad_row = 'skip') sets such rows aside",
+        )
+
+    def times(self, batch: pa.RecordBatch) -> Ints:
+        """Event times in microseconds; NULL reads as 0, `bad_times` finds it."""
+        return integers(batch.column(self.time_index))
+
+    def bad_times(self, batch: pa.RecordBatch, times: Ints, greatest: int | None, reach: int) -> dict[int, str]:
+        """Rows whose timestamp cannot be: row by row, each good one moves the limit for those after it."""
+        column = batch.column(self.time_index)
+        bad: dict[int, str] = {}
+        if column.null_count:
+            name = self.schema.columns[self.time_index].name
+            for row in np.flatnonzero(pc.is_null(column).to_numpy(zero_copy_only=False)).tolist():
+                bad[row] = f"{name} is NULL"
+        if not len(times):
+            return bad
+        low, high = int(times.min()), int(times.max())
+        if low < INSTANT_MIN or high > INSTANT_MAX:
+            for row in np.flatnonzero((times < INSTANT_MIN) | (times > INSTANT_MAX)).tolist():
+                bad[row] = "its timestamp lies outside the years 1 to 9999"
+        if high - (low if greatest is None else greatest) > reach:
+            for row, time in enumerate(times.tolist()):
+                if row in bad:
+                    continue
+                if greatest is not None and time - greatest > reach:
+                    bad[row] = (
+                        f"its timestamp {format_instant(time)} would close more than {WINDOWS_CLOSED_MAX:,} windows of a "
+                        f"query (the stream has come to {format_instant(greatest)})"
+                    )
+                else:
+                    greatest = time if greatest is None else max(greatest, time)
+        return bad
+
+    # -- one row at a time ---------------------------------------------------------------------------------------
+
+    def plain_row(self, row: dict[str, Any]) -> list[Any] | None:
+        """The row's values where all are of the exact Python types of their columns, the timestamp as microseconds.
+
+        None where the row needs the long way, which also finds what is wrong with it.
+        """
+        values: list[Any] = []
+        try:
+            for column, accepts in zip(self.schema.columns, self._plain, strict=True):
+                value = row[column.name]
+                if value is None:
+                    values.append(None)
+                elif accepts is None or type(value) not in accepts:
+                    return None
+                else:
+                    values.append(value)
+        except KeyError:
+            return None
+        if len(row) != len(values):
+            return None
+        time = values[self.time_index]
+        if time is None:
+            return None
+        for i, value in enumerate(values):
+            if type(value) is datetime:
+                if value.tzinfo is None:
+                    value = value.replace(tzinfo=EPOCH.tzinfo)
+                values[i] = (value - EPOCH) // _MICROSECOND
+            elif type(value) is int and not -(2**63) <= value < 2**63:
+                return None
+        return values
+
+    def batch_of(self, rows: list[list[Any]]) -> pa.RecordBatch:
+        """A batch from rows that `plain_row` accepted."""
+        arrays = [
+            pa.array(values, type=pa.int64()).cast(field.type)
+            if pa.types.is_timestamp(field.type)
+            else pa.array(values, type=field.type)
+            for values, field in zip(zip(*rows, strict=True), self.arrow, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+
+
+# Types whose exact Python values need no conversion. INT and DECIMAL have limits to check: they go the long way.
+_PLAIN: dict[str, tuple[type, ...]] = {
+    "BIGINT": (int,),
+    "DOUBLE": (float, int),
+    "STRING": (str,),
+    "BOOLEAN": (bool,),
+    "TIMESTAMP": (int, datetime),
+}
+
+
+def _value(row: dict[str, Any], name: str) -> Any:
+    if name in row:
+        return row[name]
+    for other, value in row.items():
+        if other.lower() == name.lower():
+            return value
+    return None
+
+
+def _array(values: list[Any], type_: DataType) -> pa.Array:
+    """An Arrow array of Python values: of the column's type if all fit, else of whatever they are."""
+    target = type_.to_arrow()
+    for attempt in (target, None):
+        try:
+            array = pa.array(values, type=attempt)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError):
+            continue
+        if attempt is None and pa.types.is_null(array.type):
+            return array.cast(target)
+        return array
+    # Mixed types: texts keep every value visible for the message, and convert back where they can.
+    return pa.array([None if value is None else str(value) for value in values], type=pa.string())
+
+
+def _by_halves(source: pa.Array, type_: DataType) -> tuple[pa.Array, list[tuple[int, Any]]]:
+    """The array with NULL in place of values that do not convert, and those values with their rows."""
+    target = type_.to_arrow()
+    pieces: list[pa.Array] = []
+    bad: list[tuple[int, Any]] = []
+
+    def convert(start: int, stop: int) -> None:
+        part = converted(source.slice(start, stop - start), type_)
+        if part.type == target:
+            pieces.append(part)
+        elif stop - start == 1:
+            bad.append((start, source[start].as_py()))
+            pieces.append(pa.nulls(1, target))
+        else:
+            middle = (start + stop) // 2
+            convert(start, middle)
+            convert(middle, stop)
+
+    convert(0, len(source))
+    return pa.concat_arrays([piece.cast(target) for piece in pieces]), bad
+
+
+def _article(type_: DataType) -> str:
+    return f"an {type_}" if str(type_)[0] in "AEIOU" else f"a {type_}"

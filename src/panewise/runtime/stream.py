@@ -1,0 +1,224 @@
+"""A stream while it runs: rows from callers, judged, buffered and handed on as a channel.
+
+Small pushes are collected and processed together, at the latest when somebody reads; bad rows are found in their own push
+all the same. Late rows change nothing but a count.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panewise.catalog import StreamDefinition
+from panewise.errors import DataError
+from panewise.operators.rows import Rows
+from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake
+from panewise.runtime.watermark import Watermark
+from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
+
+FLUSH_ROWS = 32_768
+SET_ASIDE_MAX = 100_000  # late or bad rows kept for the caller to fetch; the oldest leave first
+
+
+class Stream(Channel):
+    """One declared stream."""
+
+    def __init__(self, definition: StreamDefinition) -> None:
+        super().__init__(definition.name, definition.schema, definition.timestamp)
+        self.intake = Intake(definition)
+        self.progress = Watermark(definition.delay_us)
+        self.reach = INSTANT_MAX - INSTANT_MIN  # how far ahead a row may lie
+        self.rows_pushed = 0
+        self.late_count = 0
+        self.bad_count = 0
+        self._skip_bad = False
+        self._keep_late = False
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_count = 0
+        self._plain: list[list[Any]] = []
+        self._newest: int | None = None  # the greatest timestamp pushed, processed or not
+        self._limit: int | None = None
+        self._late: deque[pa.RecordBatch] = deque()
+        self._bad: deque[tuple[pa.RecordBatch, str]] = deque(maxlen=SET_ASIDE_MAX)
+        self.configure(dict(definition.options))
+
+    def configure(self, options: dict[str, Any]) -> None:
+        """Options of CREATE STREAM and ALTER STREAM; their values have been checked by the binder."""
+        if "on_bad_row" in options:
+            self._skip_bad = options["on_bad_row"] == "skip"
+        if "late" in options:
+            self._keep_late = options["late"] == "keep"
+        if "retain" in options:
+            self.retain(duration_us(str(options["retain"])))
+
+    def set_slide(self, slide: int | None) -> None:
+        """The shortest slide of the queries that read the stream, which limits how far ahead a row may lie."""
+        self.reach = INSTANT_MAX - INSTANT_MIN if slide is None else slide * WINDOWS_CLOSED_MAX
+        self._limit = None if self._newest is None else self._newest + self.reach
+
+    # -- pushing -------------------------------------------------------------------------------------------------
+
+    def push(self, data: Any) -> bool:
+        """Takes rows in, all or, where one is bad and the stream says 'fail', none. True where a flush is due."""
+        if type(data) is list and len(data) == 1:
+            data = data[0]
+        if type(data) is dict and (row := self.intake.plain_row(data)) is not None and self._push_plain(row):
+            return len(self._plain) >= FLUSH_ROWS
+        accepted, newest = [], self._newest
+        aside: list[tuple[pa.RecordBatch, str]] = []
+        for batch in self.intake.batches(data):
+            if not batch.num_rows:
+                continue
+            good, bad = self.intake.conformed(batch, self._skip_bad)
+            times = self.intake.times(good)
+            wrong = self.intake.bad_times(good, times, newest, self.reach)
+            if wrong and not self._skip_bad:
+                first = min(wrong)
+                raise self.intake.refusal(good, first, wrong[first])
+            if wrong:
+                good, more = self.intake.without(good, good, wrong)
+                times = self.intake.times(good)
+                bad = bad + more
+            aside.extend(bad)
+            if good.num_rows:
+                accepted.append(good)
+                latest = int(times.max())
+                newest = latest if newest is None else max(newest, latest)
+        self._seal_plain()
+        self._newest = newest
+        self._limit = None if newest is None else newest + self.reach
+        self._bad.extend(aside)
+        self.bad_count += len(aside)
+        self._pending.extend(accepted)
+        self._pending_count += sum(batch.num_rows for batch in accepted)
+        self.rows_pushed += sum(batch.num_rows for batch in accepted) + len(aside)
+        return self._pending_count >= FLUSH_ROWS
+
+    def _push_plain(self, row: list[Any]) -> bool:
+        """The short way for one row; False where it needs the long one, which says what is wrong."""
+        time = row[self.intake.time_index]
+        if not INSTANT_MIN <= time <= INSTANT_MAX or (self._limit is not None and time > self._limit):
+            return False
+        if self._newest is None or time > self._newest:
+            self._newest = time
+            self._limit = time + self.reach
+        self._plain.append(row)
+        self.rows_pushed += 1
+        return True
+
+    def _seal_plain(self) -> None:
+        """Rows pushed one by one become a batch, in their place among the batches."""
+        if self._plain:
+            batch = self.intake.batch_of(self._plain)
+            self._pending.append(batch)
+            self._pending_count += batch.num_rows
+            self._plain = []
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._pending or self._plain)
+
+    def flush(self) -> None:
+        """Processes what was pushed and not yet processed."""
+        self._seal_plain()
+        pending, self._pending, self._pending_count = self._pending, [], 0
+        if not pending:
+            return
+        batch = pending[0]
+        if len(pending) > 1:
+            table = pa.Table.from_batches([_plain_strings(part, self.intake.arrow) for part in pending])
+            batch = table.combine_chunks().to_batches()[0]
+        times = self.intake.times(batch)
+        arrivals = np.arange(self._arrived, self._arrived + batch.num_rows, dtype=np.int64)
+        self._arrived += batch.num_rows
+        late = self.progress.judge(times)
+        rows = Rows(batch, times, arrivals)
+        if late is not None:
+            self.late_count += int(late.sum())
+            if self._keep_late:
+                self._late.append(batch.filter(pa.array(late)))
+                while sum(part.num_rows for part in self._late) > SET_ASIDE_MAX and len(self._late) > 1:
+                    self._late.popleft()
+            rows = rows.take(~late)
+        self.flow(rows, self.progress.value)
+
+    _arrived = 0
+
+    def advance(self, until: int) -> None:
+        """A punctuation: no row before `until` will come."""
+        if not INSTANT_MIN <= until <= INSTANT_MAX + 1:
+            raise DataError(f"{until} is not an instant of the years 1 to 9999")
+        if self._newest is not None and until - self._newest > self.reach:
+            raise DataError(
+                f"advancing '{self.name}' to {format_instant(until)} would close more than {WINDOWS_CLOSED_MAX:,} windows"
+                " of a query"
+            )
+        self.flush()
+        self.progress.advance(until)
+        self.flow(self.empty_rows(), self.progress.value)
+
+    @property
+    def newest(self) -> int | None:
+        return self._newest
+
+    def late_rows(self) -> pa.Table:
+        batches, self._late = list(self._late), deque()
+        return pa.Table.from_batches([_plain_strings(b, self.intake.arrow) for b in batches], schema=self.intake.arrow)
+
+    def bad_rows(self) -> pa.Table:
+        """The rows set aside since the last call, as text, with the reason of each."""
+        bad, self._bad = list(self._bad), deque(maxlen=SET_ASIDE_MAX)
+        rows = [{k: v[0] for k, v in batch.to_pydict().items()} for batch, _ in bad]
+        return pa.table(
+            {
+                "row": pa.array([str(row) for row in rows], pa.string()),
+                "reason": pa.array([reason for _, reason in bad], pa.string()),
+            }
+        )
+
+    def stats(self) -> dict[str, Any]:
+        value = self.progress.value
+        return {
+            "rows": self.rows_pushed,
+            "late_rows": self.late_count,
+            "bad_rows": self.bad_count,
+            "watermark": None if value == INT64_MIN else format_instant(value),
+            "bytes": self.bytes_held,
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "channel": super().snapshot(),
+            "progress": self.progress.snapshot(),
+            "rows_pushed": self.rows_pushed,
+            "late_count": self.late_count,
+            "bad_count": self.bad_count,
+            "skip_bad": self._skip_bad,
+            "keep_late": self._keep_late,
+            "newest": self._newest,
+            "arrived": self._arrived,
+            "late": self.late_rows_kept(),
+        }
+
+    def late_rows_kept(self) -> pa.Table:
+        kept = [_plain_strings(b, self.intake.arrow) for b in self._late]
+        return pa.Table.from_batches(kept, schema=self.intake.arrow)
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        super().restore(snapshot["channel"])
+        self.progress.restore(snapshot["progress"])
+        self.rows_pushed, self.late_count = snapshot["rows_pushed"], snapshot["late_count"]
+        self.bad_count, self._arrived = snapshot["bad_count"], snapshot["arrived"]
+        self._skip_bad, self._keep_late = snapshot["skip_bad"], snapshot["keep_late"]
+        self._newest = snapshot["newest"]
+        self._limit = None if self._newest is None else self._newest + self.reach
+        self._late = deque(snapshot["late"].to_batches())
+
+
+def _plain_strings(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch without dictionary encoding, so that batches of several pushes fit together."""
+    return batch if batch.schema.equals(schema) else batch.cast(schema)

@@ -1,0 +1,64 @@
+"""The watermark of a stream, moved row by row, and the rows that come too late for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.loops import compiled_loop
+
+Ints = NDArray[np.int64]
+INT64_MIN = -(2**63)
+
+
+@compiled_loop
+def _judge(times: Ints, greatest: int, delay: int, floor: int, late: NDArray[np.uint8]) -> tuple[int, int]:
+    """Marks late rows; returns how many there are and the greatest timestamp."""
+    count = 0
+    watermark = max(floor, greatest - delay) if greatest != INT64_MIN else floor
+    for i in range(times.shape[0]):
+        time = times[i]
+        if time < watermark:
+            late[i] = 1
+            count += 1
+        elif time > greatest:
+            greatest = time
+            watermark = max(floor, time - delay)
+    return count, greatest
+
+
+class Watermark:
+    """The greatest timestamp seen minus the delay, or what a punctuation says where that is more.
+
+    >>> watermark = Watermark(10)
+    >>> watermark.judge(np.array([100, 95, 80])), watermark.value
+    (array([False, False,  True]), 90)
+    """
+
+    def __init__(self, delay: int) -> None:
+        self.delay = delay
+        self.greatest = INT64_MIN
+        self.floor = INT64_MIN
+
+    @property
+    def value(self) -> int:
+        return self.floor if self.greatest == INT64_MIN else max(self.floor, self.greatest - self.delay)
+
+    def judge(self, times: Ints) -> NDArray[np.bool_] | None:
+        """Which rows are late; None where none is. The watermark moves past them all."""
+        late = np.zeros(len(times), np.uint8)
+        count, greatest = _judge(times, self.greatest, self.delay, self.floor, late)
+        self.greatest = int(greatest)
+        return late.view(np.bool_) if count else None
+
+    def advance(self, until: int) -> None:
+        """No row before `until` will come."""
+        self.floor = max(self.floor, until)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"delay": self.delay, "greatest": self.greatest, "floor": self.floor}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.delay, self.greatest, self.floor = snapshot["delay"], snapshot["greatest"], snapshot["floor"]

@@ -1,0 +1,129 @@
+"""The command `panewise`.
+
+Only typer is imported here: each command imports what it needs when it runs, so that `panewise --help` answers at
+once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from panewise import __version__
+from panewise.errors import PanewiseError
+
+app = typer.Typer(
+    name="panewise",
+    help="Many sliding-window queries over streams, answered together.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+CqlFile = Annotated[Path, typer.Argument(metavar="FILE.cql", help="Statements, each ended by a semicolon.")]
+
+
+def main() -> None:
+    app()
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"panewise {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def panewise(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Many sliding-window queries over streams, answered together."""
+
+
+@app.command()
+def run(
+    file: CqlFile,
+    engine: Annotated[str, typer.Option(help="Where it runs: embedded, in this process.")] = "embedded",
+    flush: Annotated[bool, typer.Option(help="At the end close all windows that hold rows.")] = True,
+    progress: Annotated[bool, typer.Option(help="Show progress while it runs.")] = True,
+) -> None:
+    """Run the statements of a file: read its sources to their end and write its sinks."""
+    with _errors_shown():
+        if engine != "embedded":
+            raise PanewiseError(f"there is no engine '{engine}'", hint="there is embedded")
+        from panewise.serve.run import run_file
+
+        raise typer.Exit(run_file(file, flush=flush, progress=progress))
+
+
+@app.command()
+def explain(
+    file: CqlFile,
+    query: Annotated[str | None, typer.Option(help="Only this query; otherwise everything registered.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Show how the queries of a file would be answered."""
+    with _errors_shown():
+        from panewise.serve.explain import explain_file
+
+        typer.echo(explain_file(file, query=query, as_json=as_json))
+
+
+@app.command()
+def shell(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE.cql]", help="Statements to begin with.")] = None,
+) -> None:
+    """Type statements and see their answers."""
+    with _errors_shown():
+        from panewise.serve.shell import run_shell
+
+        raise typer.Exit(run_shell(file))
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long the stream flows.")] = 12.0,
+) -> None:
+    """A generated trade stream and a dozen queries over it, live in the terminal."""
+    with _errors_shown():
+        from panewise.serve.demo import run_demo
+
+        run_demo(seconds)
+
+
+@app.command()
+def bench(
+    only: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this benchmark.")] = None,
+) -> None:
+    """Run the benchmarks of the source tree."""
+    import subprocess
+
+    root = Path(__file__).parents[3]
+    if not (root / "bench" / "__main__.py").is_file():
+        typer.echo("The benchmarks are part of the source tree, and this panewise was installed without it.", err=True)
+        raise typer.Exit(1)
+    command = [sys.executable, "-m", "bench", *([only] if only else [])]
+    raise typer.Exit(subprocess.run(command, cwd=root, check=False).returncode)
+
+
+@contextmanager
+def _errors_shown() -> Iterator[None]:
+    """A user's mistake ends with its message, not with a traceback."""
+    try:
+        yield
+    except PanewiseError as error:
+        from panewise.serve.tables import error_console, error_text
+
+        error_console().print(error_text(error))
+        raise typer.Exit(1) from None
+
+
+if __name__ == "__main__":
+    main()

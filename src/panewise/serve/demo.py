@@ -1,0 +1,174 @@
+"""`panewise demo`: a generated trade stream, a dozen queries (`demo.cql`), and their last answers live in a table.
+
+The stream flows as fast as the engine takes it, for a few seconds, and the demonstration ends by itself. Rates are of
+the engine alone: the time that the generator needs is not counted. Without a terminal it prints lines instead.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from panewise.catalog import QueryDefinition
+from panewise.runtime.engine import Engine
+from panewise.serve.flows import flows_of, interleaved
+from panewise.serve.tables import output_console, short_number, value_text
+from panewise.temporal import duration_us
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+REFRESH_SECONDS = 0.25
+LINE_SECONDS = 3.0
+
+
+def demo_statements() -> str:
+    return resources.files("panewise.serve").joinpath("demo.cql").read_text(encoding="utf-8")
+
+
+def run_demo(seconds: float) -> None:
+    console = output_console()
+    statements = demo_statements()
+    syntax = Syntax("", "sql", theme="ansi_dark", background_color="default")
+    console.print(syntax.highlight(statements.strip()), soft_wrap=True)
+    console.print()
+    demonstration = Demonstration(console, statements)
+    demonstration.warm_up()
+    demonstration.flow(seconds)
+    console.print(demonstration.closing(), soft_wrap=True)
+
+
+@dataclass
+class Answers:
+    """What one query has said so far."""
+
+    query: QueryDefinition
+    rows: int = 0
+    last: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, table: pa.Table) -> None:
+        self.rows += table.num_rows
+        if table.num_rows == 0:
+            return
+        last = table.slice(max(0, table.num_rows - 100)).to_pylist()
+        end = last[-1]["window_end"]
+        # One symbol throughout, so that the eye can follow an answer as it changes.
+        followed = [row for row in last if row["window_end"] == end and row.get("symbol") == "ALFA"]
+        self.last = followed[0] if followed else last[-1]
+
+    def line(self) -> Text:
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for name, value in self.last.items():
+            if name in ("window_start", "window_end"):
+                continue
+            text.append(f"{name} ", style="dim")
+            shown = f"{value:.2f}" if isinstance(value, float) else value_text(value).plain
+            text.append(f"{shown}  ")
+        return text
+
+
+class Demonstration:
+    """The engine, its source, and what has been seen of both."""
+
+    def __init__(self, console: Console, statements: str) -> None:
+        self.console = console
+        self.engine = Engine()
+        self.engine.execute(statements)
+        (self.stream,) = flows_of(self.engine.catalog)
+        self.batches = interleaved([self.stream])
+        queries = self.engine.catalog.of_kind("query")
+        self.answers = [Answers(query) for query in queries if isinstance(query, QueryDefinition)]
+        self.rows = 0
+        self.busy_seconds = 0.0
+
+    def warm_up(self) -> None:
+        """The first batch, during which operators are compiled where no earlier run left them in the cache."""
+        with self.console.status("compiling the operators (the first time this takes a few seconds)"):
+            self._push_next()
+        self.rows, self.busy_seconds = 0, 0.0
+
+    def flow(self, seconds: float) -> None:
+        live = self.console.is_terminal
+        started = shown = time.monotonic()
+        with Live(console=self.console, auto_refresh=False) if live else nullcontext() as display:
+            while (now := time.monotonic()) - started < seconds:
+                self._push_next()
+                if display is not None and now - shown > REFRESH_SECONDS:
+                    display.update(self._picture((now - started) / seconds), refresh=True)
+                    shown = now
+                elif display is None and now - shown > LINE_SECONDS:
+                    self.console.print(self._progress_line())
+                    shown = now
+            if display is not None:
+                display.update(self._picture(1.0), refresh=True)
+        if not live:
+            self.console.print(self._table())
+
+    def closing(self) -> Group:
+        queries = len(self.answers)
+        trees = tree_count(self.engine)
+        results = sum(answers.rows for answers in self.answers)
+        rate = self.rows / self.busy_seconds if self.busy_seconds else 0.0
+        copies = sum(window_copies(answers.query) for answers in self.answers)
+        busy = f"{self.rows:,} rows through {queries} queries at {short_number(rate)} rows/s on one core"
+        saved = f"{short_number(self.rows * trees)} touches instead of {short_number(self.rows * queries)}"
+        return Group(
+            Text(f"{busy}, {results:,} result rows.", style="bold"),
+            Text(f"The queries share {trees} trees: each row was touched {trees} times instead of {queries}, {saved}."),
+            Text(f"Copied into every window that it belongs to, each row would be there {copies:,.0f} times."),
+        )
+
+    def _push_next(self) -> None:
+        flow, batch = next(self.batches)
+        began = time.perf_counter()
+        self.engine.push(flow.stream.name, batch)
+        tables = [self.engine.results(answers.query.name) for answers in self.answers]
+        self.busy_seconds += time.perf_counter() - began
+        self.rows += len(batch)
+        for answers, table in zip(self.answers, tables, strict=True):
+            answers.take(table)
+
+    def _picture(self, part: float) -> Group:
+        bar = ProgressBar(total=1.0, completed=min(1.0, part), width=40)
+        return Group(self._table(), bar, self._progress_line())
+
+    def _progress_line(self) -> Text:
+        rate = self.rows / self.busy_seconds if self.busy_seconds else 0.0
+        return Text(f"{self.rows:,} rows, {short_number(rate)} rows/s, event time {self._event_time()}")
+
+    def _event_time(self) -> str:
+        ends = [answers.last["window_end"] for answers in self.answers if answers.last]
+        return max(ends).strftime("%H:%M:%S") if ends else "unknown"
+
+    def _table(self) -> Table:
+        table = Table(header_style="bold", expand=True)
+        table.add_column("query", no_wrap=True)
+        table.add_column("until", no_wrap=True)
+        table.add_column("results", justify="right", no_wrap=True)
+        table.add_column("last answer", ratio=1, no_wrap=True, overflow="ellipsis")
+        for answers in self.answers:
+            until = answers.last["window_end"].strftime("%H:%M:%S") if answers.last else ""
+            table.add_row(answers.query.name, until, f"{answers.rows:,}", answers.line())
+        return table
+
+
+def window_copies(query: QueryDefinition) -> float:
+    """In how many windows of the query a row is."""
+    match = re.search(r"\[RANGE (\d+ \w+) SLIDE (\d+ \w+)", query.text)
+    assert match is not None, query.text
+    return duration_us(match[1]) / duration_us(match[2])
+
+
+def tree_count(engine: Engine) -> int:
+    return len(engine.stats()["trees"])

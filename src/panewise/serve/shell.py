@@ -1,0 +1,242 @@
+"""`panewise shell`: statements until a semicolon, their answers as tables, and a few commands with a backslash.
+
+The same `Shell` serves a terminal (history, completion, several lines) and a pipe (line by line, no prompt).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from panewise import __version__
+from panewise.catalog import QueryDefinition, StreamDefinition
+from panewise.connectors.options import written_option
+from panewise.connectors.registry import open_source
+from panewise.errors import ConnectorError, PanewiseError, did_you_mean
+from panewise.runtime.engine import Engine
+from panewise.serve.flows import Flow, flows_of, interleaved
+from panewise.serve.statement_texts import is_complete, read_statements, split_statements
+from panewise.serve.tables import error_console, error_text, output_console, result_table
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+ROWS_SHOWN = 20
+_FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """What stands after a backslash."""
+
+    usage: str
+    help: str
+    arguments: range
+    run: Callable[[list[str]], None]
+
+
+class Shell:
+    """Takes whole inputs, statements or a command, and prints their answers."""
+
+    def __init__(self, engine: Engine, console: Console, errors: Console) -> None:
+        self.engine = engine
+        self.console = console
+        self.errors = errors
+        self.failed = False
+        self.ended = False
+        self.commands = {
+            "\\help": Command("\\help", "this list", range(1), self._help),
+            "\\push": Command(
+                "\\push STREAM FILE", "push the rows of a csv, json or parquet file", range(2, 3), self._push
+            ),
+            "\\read": Command("\\read", "read all streams that have a connector to their end", range(1), self._read),
+            "\\flush": Command("\\flush", "close all windows that hold rows", range(1), self._flush),
+            "\\results": Command("\\results [QUERY]", "what is new since it was last shown", range(2), self._results),
+            "\\lookup": Command("\\lookup QUERY [INSTANT]", "the answer now, or then", range(1, 3), self._lookup),
+            "\\stats": Command("\\stats", "rows, slices and state that are held", range(1), self._stats),
+            "\\quit": Command("\\quit", "end the shell", range(1), self._quit),
+        }
+
+    def handle(self, text: str) -> None:
+        """One input; a user's mistake is printed and changes nothing."""
+        try:
+            if text.lstrip().startswith("\\"):
+                self._command(text.strip())
+                return
+            for statement in split_statements(text):
+                table = self.engine.execute(statement)
+                if table is None:
+                    self.console.print("ok", style="dim")
+                else:
+                    self.console.print(result_table(table))
+        except PanewiseError as error:
+            self.failed = True
+            self.errors.print(error_text(error))
+
+    def _command(self, text: str) -> None:
+        try:
+            name, *arguments = shlex.split(text.replace("\\", "\\\\", 1))
+        except ValueError as error:
+            raise PanewiseError(f"the command cannot be read: {error}") from None
+        name = {"\\q": "\\quit", "\\h": "\\help", "\\?": "\\help"}.get(name, name)
+        command = self.commands.get(name)
+        if command is None:
+            raise PanewiseError(f"there is no command {name}", hint=did_you_mean(name, self.commands))
+        if len(arguments) not in command.arguments:
+            raise PanewiseError(f"expected {command.usage}")
+        command.run(arguments)
+
+    def _help(self, _: list[str]) -> None:
+        table = Table(show_header=False, box=None, padding=(0, 2))
+        table.add_row("SELECT ...; CREATE QUERY ...;", "any statement, ended by a semicolon")
+        for command in self.commands.values():
+            table.add_row(command.usage.replace("[", "\\["), command.help)
+        self.console.print(table)
+
+    def _push(self, arguments: list[str]) -> None:
+        name, path = arguments
+        stream = self.engine.catalog.get(name, "stream")
+        assert isinstance(stream, StreamDefinition)
+        suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
+        connector = next((_FORMATS[suffix] for suffix in suffixes if suffix in _FORMATS), None)
+        if connector is None:
+            raise ConnectorError(
+                f"'{path}' does not say its format", hint=f"its name should end in {', '.join(_FORMATS)}"
+            )
+        options: list[tuple[str, object]] = [("connector", connector), ("path", path)]
+        if connector == "csv" and ".tsv" in suffixes:
+            options.append(("delimiter", "\t"))
+        for inherited in ("on_bad_row", "epoch"):
+            value = written_option(stream.options, inherited)
+            if value is not None:
+                options.append((inherited, value))
+        source = open_source(replace(stream, options=tuple(options)))
+        assert source is not None
+        self._pump([Flow(stream, source)])
+
+    def _read(self, _: list[str]) -> None:
+        flows = flows_of(self.engine.catalog)
+        if not flows:
+            raise ConnectorError("no stream has a connector", hint="\\push STREAM FILE reads a file into any stream")
+        self._pump(flows)
+
+    def _pump(self, flows: list[Flow]) -> None:
+        for flow, batch in interleaved(flows):
+            self.engine.push(flow.stream.name, batch)
+        for flow in flows:
+            self.console.print(f"{flow.rows:,} rows into {flow.stream.name}", style="dim")
+        self._show_new()
+
+    def _flush(self, _: list[str]) -> None:
+        self.engine.flush()
+        self._show_new()
+
+    def _results(self, arguments: list[str]) -> None:
+        if arguments:
+            query = self.engine.catalog.get(arguments[0], "query")
+            table = self.engine.results(query.name)
+            self.console.print(result_table(table, title=query.name, rows_max=ROWS_SHOWN))
+        else:
+            self._show_new()
+
+    def _show_new(self) -> None:
+        for query in self.engine.catalog.of_kind("query"):
+            assert isinstance(query, QueryDefinition)
+            table = self.engine.results(query.name)
+            if table.num_rows:
+                self.console.print(result_table(table, title=query.name, rows_max=ROWS_SHOWN))
+
+    def _lookup(self, arguments: list[str]) -> None:
+        query, *at = arguments
+        table = self.engine.lookup(query, at=at[0] if at else None)
+        self.console.print(result_table(table, title=query, rows_max=ROWS_SHOWN))
+
+    def _stats(self, _: list[str]) -> None:
+        from rich.pretty import Pretty
+
+        self.console.print(Pretty(self.engine.stats()))
+
+    def _quit(self, _: list[str]) -> None:
+        self.ended = True
+
+
+def run_shell(file: Path | None) -> int:
+    """The shell on this terminal or pipe; the exit code is 1 where an input of a pipe failed."""
+    shell = Shell(Engine(), output_console(), error_console())
+    if file is not None:
+        shell.handle(read_statements(file))
+    if sys.stdin.isatty():
+        _converse(shell)
+        return 0
+    buffer = ""
+    for line in sys.stdin:
+        buffer += line
+        if buffer.lstrip().startswith("\\") or is_complete(buffer):
+            shell.handle(buffer)
+            buffer = ""
+        if shell.ended:
+            break
+    if buffer.strip() and not shell.ended:
+        shell.handle(buffer)
+    return int(shell.failed)
+
+
+def _converse(shell: Shell) -> None:
+    shell.console.print(f"panewise {__version__}. Statements end with a semicolon; \\help lists the commands.")
+    session = _session(shell)
+    while not shell.ended:
+        try:
+            text = session.prompt("panewise> ", prompt_continuation="      ... ")
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            break
+        if text.strip():
+            shell.handle(text)
+
+
+def _session(shell: Shell) -> PromptSession[str]:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.filters import Condition, is_searching
+    from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+    from panewise.serve.completion import CqlCompleter
+
+    keys = KeyBindings()
+
+    # Where the list of completions is open or a search runs, Enter keeps its usual meaning.
+    @keys.add("enter", filter=~is_searching & Condition(lambda: session.default_buffer.complete_state is None))
+    def _(event: KeyPressEvent) -> None:
+        text = event.current_buffer.text
+        if not text.strip() or text.lstrip().startswith("\\") or is_complete(text):
+            event.current_buffer.validate_and_handle()
+        else:
+            event.current_buffer.insert_text("\n")
+
+    history: History
+    try:
+        history = FileHistory(history_file())
+    except OSError:
+        history = InMemoryHistory()  # a home that cannot be written is no reason not to work
+    completer = CqlCompleter(lambda: shell.engine.catalog, shell.commands)
+    session: PromptSession[str] = PromptSession(
+        history=history, completer=completer, complete_while_typing=False, key_bindings=keys, multiline=True
+    )
+    return session
+
+
+def history_file() -> Path:
+    """In the user's state folder, which is made where it is missing."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    folder = state / "panewise"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / "history"

@@ -1,0 +1,70 @@
+"""Arrow tables, errors and numbers as a terminal shows them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from panewise.errors import PanewiseError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def output_console() -> Console:
+    return Console(highlight=False, soft_wrap=False)
+
+
+def error_console() -> Console:
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def error_text(error: PanewiseError) -> Text:
+    """The message in red, the underlining and the hint below it as they stand."""
+    first, _, rest = f"error: {error}".partition("\n")
+    text = Text(first, style="bold red")
+    if rest:
+        text.append(Text("\n" + rest, style="not bold default"))
+    return text
+
+
+def result_table(table: pa.Table, *, title: str | None = None, rows_max: int = 40) -> Group:
+    """The youngest rows of a table, and below it a line that counts what is left out."""
+    import pyarrow as pa
+
+    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for field in table.schema:
+        numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
+        shown.add_column(field.name, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+    for row in table.slice(max(0, table.num_rows - rows_max)).to_pylist():
+        shown.add_row(*(value_text(row[name]) for name in table.column_names))
+    if table.num_rows > rows_max:
+        return Group(shown, Text(f"the last {rows_max:,} of {table.num_rows:,} rows", style="dim"))
+    return Group(shown) if table.num_rows else Group(shown, Text("no rows", style="dim"))
+
+
+def value_text(value: object) -> Text:
+    if value is None:
+        return Text("NULL", style="dim")
+    if isinstance(value, datetime):
+        return Text(value.replace(tzinfo=None).isoformat(sep=" "))
+    if isinstance(value, bool):
+        return Text(str(value).lower())
+    if isinstance(value, float):
+        return Text(f"{value:.10g}")
+    return Text(str(value))
+
+
+def short_number(value: float) -> str:
+    """
+    >>> short_number(950), short_number(12_345), short_number(3_400_000)
+    ('950', '12.3 k', '3.40 M')
+    """
+    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g} {unit}" if value / factor >= 10 else f"{value / factor:.2f} {unit}"
+    return f"{value:.0f}"

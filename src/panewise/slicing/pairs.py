@@ -1,0 +1,62 @@
+"""Pairs: the edges of a set of periodic windows are the starts and the ends of their reports, no more.
+
+A window with slide s reports at `align + k*s` and covers `[e - range - offset, e - offset)`, so it contributes two residue
+classes of edges modulo s, one where the slide divides the range (Krishnamurthy, Wu, Franklin 2006; seed 004, section 2.1):
+
+    range 5, slide 2:   ends    0   2   4   6   8         class (2, 0)
+                        starts    1   3   5   7           class (2, 1)
+                        slices  |-|-|-|-|-|-|-|-|
+
+Ends are edges too because rows are folded ahead of the watermark: a slice must not straddle a report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """A periodic window on an axis of integers: microseconds, or row numbers. `range` None reaches back for ever."""
+
+    range: int | None
+    slide: int
+    offset: int = 0
+    align: int = 0
+
+    def start(self, end: int) -> int | None:
+        """The first point that the report at `end` covers."""
+        return None if self.range is None else end - self.range - self.offset
+
+    def next_report(self, after: int) -> int:
+        """The least report strictly after a point.
+
+        >>> Cadence(10, 4, align=1).next_report(5)
+        9
+        """
+        return after - (after - self.align) % self.slide + self.slide
+
+
+def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:
+    """The residue classes (slides, phases) of all edges, without those that another one covers.
+
+    >>> [part.tolist() for part in edge_classes([Cadence(5, 2), Cadence(8, 4)])]
+    [[2, 2], [0, 1]]
+    """
+    classes: set[tuple[int, int]] = set()
+    for cadence in cadences:
+        end = cadence.align - cadence.offset
+        classes.add((cadence.slide, end % cadence.slide))
+        if cadence.range is not None:
+            classes.add((cadence.slide, (end - cadence.range) % cadence.slide))
+    kept: list[tuple[int, int]] = []
+    for slide, phase in sorted(classes):
+        if not any(slide % coarse == 0 and phase % coarse == rest for coarse, rest in kept):
+            kept.append((slide, phase))
+    return np.array([slide for slide, _ in kept], np.int64), np.array([phase for _, phase in kept], np.int64)

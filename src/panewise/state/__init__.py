@@ -1,0 +1,1 @@
+"""State that operators keep between batches."""

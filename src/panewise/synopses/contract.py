@@ -1,0 +1,61 @@
+"""What every synopsis over slices does: insert, evict, answer, snapshot, restore.
+
+Slices are numbered from 0 in time order. A synopsis holds the states of one kind for slices `first` to `after` (exclusive),
+each for `width` groups, and answers windows over any of them:
+
+         first                              after
+    ......|----|----|----|----|----|----|----|
+                     [  answer(start, end)  )       state arrays: fields x answers x groups, the group axis last
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.aggregates.states import StateKind
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Synopsis(Protocol):
+    """The contract. `ranks` orders the codes of string states and is empty for all others."""
+
+    kind: StateKind
+    width: int
+    first: int
+    after: int
+
+    def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
+        """Appends the partials of new slices, oldest first: arrays of shape (fields, slices, width)."""
+
+    def evict(self, before: int) -> None:
+        """Forgets the slices numbered below `before`."""
+
+    def answer(self, starts: Ints, ends: Ints, ranks: Ints) -> tuple[Ints, Floats]:
+        """The states of windows [start, end) of slice numbers: arrays of shape (fields, windows, width)."""
+
+    def widen(self, width: int) -> None:
+        """Makes room for more groups; the new ones are at the identity in all slices held."""
+
+    def regroup(self, kept: Ints, width: int) -> None:
+        """Keeps only these groups, renumbered in this order, in arrays of the given width."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """All state, as plain arrays."""
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """The state of a snapshot, in place of its own."""
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of state."""
+
+
+def partials(synopsis: Synopsis, ranks: Ints) -> tuple[Ints, Floats]:
+    """The partials of all slices held, as they were inserted."""
+    slices = np.arange(synopsis.first, synopsis.after, dtype=np.int64)
+    return synopsis.answer(slices, slices + 1, ranks)

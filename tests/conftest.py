@@ -1,0 +1,107 @@
+"""What all tests share: hypothesis profiles, the soak switch, a Spark session and the figures of long runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Deterministic: the same examples in every run, so that a red build is never a matter of luck.
+hypothesis.settings.register_profile(
+    "ci",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+# Fresh seeds and many more examples; a failure prints how to reproduce it.
+hypothesis.settings.register_profile(
+    "soak",
+    derandomize=False,
+    deadline=None,
+    max_examples=2_000,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+
+_figures: list[tuple[str, str]] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="long versions: soak tests and hypothesis's soak profile")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile("soak" if config.getoption("--soak") else "ci")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--soak"):
+        return
+    soak = [item for item in items if item.get_closest_marker("soak")]
+    if soak:
+        config.hook.pytest_deselected(items=soak)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _figures:
+        terminalreporter.section("figures")
+        width = max(len(name) for name, _ in _figures)
+        for name, value in _figures:
+            terminalreporter.line(f"{name:<{width}}  {value}")
+
+
+@pytest.fixture(scope="session")
+def soak(pytestconfig: pytest.Config) -> bool:
+    """Whether this is the long run; loads are sized by it."""
+    return bool(pytestconfig.getoption("--soak"))
+
+
+@pytest.fixture(scope="session")
+def figure() -> Callable[[str, object], None]:
+    """`figure(name, value)` prints a measured value after the run; it never decides whether a test passes."""
+
+    def record(name: str, value: object) -> None:
+        _figures.append((name, str(value)))
+
+    return record
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One small local session for all Spark tests."""
+    # Spark's Python workers must run this interpreter, whatever `python3` on the PATH is.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("panewise tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.stateStore.providerClass", STATE_STORE)
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+# The only state store that transformWithState accepts.
+STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -1,0 +1,139 @@
+"""The command line, from its arguments to what it prints and writes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+import panewise
+from panewise.serve.cli import app
+
+STREAM = """
+CREATE STREAM trades (ts TIMESTAMP, symbol STRING, price DOUBLE, size BIGINT) WITH (connector = 'csv', path = '{path}');
+"""
+QUERY = """
+CREATE QUERY volume AS SELECT symbol, SUM(size) AS shares
+  FROM trades [RANGE 20 SECONDS SLIDE 10 SECONDS] GROUP BY symbol;
+"""
+CSV = """ts,symbol,price,size
+2026-01-05 09:30:01,ALFA,10,100
+2026-01-05 09:30:12,ALFA,11,50
+2026-01-05 09:30:13,ECHO,70,7
+"""
+ANSWERS = [
+    ("09:30:10", "ALFA", 100),
+    ("09:30:20", "ALFA", 150),
+    ("09:30:20", "ECHO", 7),
+    ("09:30:30", "ALFA", 50),
+    ("09:30:30", "ECHO", 7),
+]
+
+
+def panewise_command(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, list(arguments), input=stdin, catch_exceptions=False)
+
+
+@pytest.fixture
+def trades(tmp_path: Path) -> Path:
+    (tmp_path / "trades.csv").write_text(CSV)
+    return tmp_path / "trades.csv"
+
+
+def cql_file(folder: Path, text: str) -> str:
+    (folder / "file.cql").write_text(text)
+    return str(folder / "file.cql")
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    heavy = {"pyspark", "numba", "pyarrow", "pandas", "sqlglot", "prompt_toolkit", "numpy"}
+    script = (
+        "import sys; from panewise.serve.cli import app\n"
+        "try: app([sys.argv[1]])\n"
+        f"except SystemExit: print(sorted({heavy} & set(sys.modules)))"
+    )
+    for argument, expected in (("--help", "explain"), ("--version", f"panewise {panewise.__version__}")):
+        outcome = subprocess.run([sys.executable, "-c", script, argument], capture_output=True, text=True, check=True)
+        assert expected in outcome.stdout
+        assert outcome.stdout.endswith("[]\n")
+
+
+def test_run_writes_sinks_and_a_summary(tmp_path: Path, trades: Path) -> None:
+    out = tmp_path / "out"
+    sinks = f"""
+        CREATE SINK files FROM volume WITH (connector = 'parquet', path = '{out}/parts');
+        CREATE SINK lines FROM volume WITH (connector = 'json', path = '{out}/volume.json');
+        CREATE SINK screen FROM volume WITH (connector = 'console', rows = 2);
+    """
+    outcome = panewise_command("run", cql_file(tmp_path, STREAM.format(path=trades) + QUERY + sinks))
+    assert outcome.exit_code == 0, outcome.output
+    rows = pq.read_table(out / "parts").to_pylist()
+    assert sorted((str(row["window_end"].time()), row["symbol"], row["shares"]) for row in rows) == ANSWERS
+    lines = [json.loads(line) for line in (out / "volume.json").read_text().splitlines()]
+    assert sorted((line["window_end"][11:19], line["symbol"], line["shares"]) for line in lines) == ANSWERS
+    assert "the last 2 of 5 rows" in outcome.output
+    assert "3 rows in" in outcome.output
+
+
+def test_run_without_flush_keeps_open_windows_open(tmp_path: Path, trades: Path) -> None:
+    sink = f"CREATE SINK lines FROM volume WITH (connector = 'json', path = '{tmp_path}/volume.json');"
+    file = cql_file(tmp_path, STREAM.format(path=trades) + QUERY + sink)
+    assert panewise_command("run", file, "--no-flush").exit_code == 0
+    assert len((tmp_path / "volume.json").read_text().splitlines()) == 1
+
+
+def test_run_shows_what_statements_return(tmp_path: Path, trades: Path) -> None:
+    outcome = panewise_command("run", cql_file(tmp_path, STREAM.format(path=trades) + QUERY + "SHOW QUERIES;"))
+    assert outcome.exit_code == 0
+    assert "RUNNING" in outcome.output
+
+
+def test_mistakes_end_with_their_message(tmp_path: Path) -> None:
+    wrong = STREAM.format(path="absent.csv") + "\nCREATE QUERY q AS SELECT prize FROM trades [NOW];"
+    outcome = panewise_command("run", cql_file(tmp_path, wrong))
+    assert outcome.exit_code == 1
+    assert "'prize'" in outcome.output
+    assert "line 4" in outcome.output
+    assert "^^^^^" in outcome.output
+    assert "did you mean price?" in outcome.output
+    missing = panewise_command("run", cql_file(tmp_path, STREAM.format(path="absent.csv")))
+    assert missing.exit_code == 1
+    assert "'absent.csv' of stream 'trades' does not exist" in missing.output
+    assert panewise_command("run", str(tmp_path / "absent.cql")).exit_code == 1
+    assert "there is embedded" in panewise_command("run", "x.cql", "--engine", "steam").output
+
+
+def test_a_bad_row_fails_the_run_or_is_set_aside(tmp_path: Path, trades: Path) -> None:
+    trades.write_text(CSV + "2026-01-05 09:30:14,ECHO,70,many\n")
+    stream = STREAM.format(path=trades)
+    outcome = panewise_command("run", cql_file(tmp_path, stream + QUERY))
+    assert outcome.exit_code == 1
+    assert "many" in outcome.output
+    skipping = stream.replace("WITH (", "WITH (on_bad_row = 'skip', ")
+    sink = f"CREATE SINK lines FROM volume WITH (connector = 'json', path = '{tmp_path}/volume.json');"
+    assert panewise_command("run", cql_file(tmp_path, skipping + QUERY + sink)).exit_code == 0
+    assert len((tmp_path / "volume.json").read_text().splitlines()) == len(ANSWERS)
+
+
+def test_explain_as_text_and_json(tmp_path: Path) -> None:
+    file = cql_file(tmp_path, STREAM.format(path="not read") + QUERY)
+    text = panewise_command("explain", file, "--query", "volume")
+    assert text.exit_code == 0, text.output
+    assert "RANGE 20 SECONDS SLIDE 10 SECONDS" in text.output
+    assert isinstance(json.loads(panewise_command("explain", file, "--json").output), dict)
+    wrong = panewise_command("explain", file, "--query", "volumes")
+    assert wrong.exit_code == 1
+    assert "volume" in wrong.output
+
+
+def test_the_demonstration_ends_by_itself() -> None:
+    outcome = panewise_command("demo", "--seconds", "0.5")
+    assert outcome.exit_code == 0
+    assert "CREATE QUERY momentum AS SELECT" in outcome.output
+    assert "rows through 12 queries" in outcome.output
+    assert "times instead of 12" in outcome.output

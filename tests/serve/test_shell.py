@@ -1,0 +1,70 @@
+"""The shell through a pipe, and its history file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from panewise.serve.shell import history_file
+
+STATEMENTS = """
+CREATE STREAM trades (ts TIMESTAMP, symbol STRING, size BIGINT);
+CREATE QUERY volume AS
+  SELECT symbol, SUM(size) AS shares
+  FROM trades [RANGE 20 SECONDS SLIDE 10 SECONDS] GROUP BY symbol;
+"""
+
+
+def shell(stdin: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "panewise.serve.cli", "shell", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+
+
+def test_a_session_through_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "trades.csv").write_text("ts,symbol,size\n2026-01-05 09:30:01,ALFA,5\n2026-01-05 09:30:12,ALFA,6\n")
+    pushed = f"\\push trades {tmp_path / 'trades.csv'}\n"
+    outcome = shell(STATEMENTS + pushed + "\\flush\n\\lookup volume\n\\stats\nSHOW QUERIES;\n\\quit\nX;\n")
+    assert outcome.returncode == 0, outcome.stderr
+    assert "2 rows into trades" in outcome.stdout
+    assert "2026-01-05 09:30:10" in outcome.stdout
+    assert "2026-01-05 09:30:30" in outcome.stdout
+    assert "11" in outcome.stdout
+    assert "RUNNING" in outcome.stdout
+
+
+def test_statements_of_a_file_come_first_and_mistakes_are_underlined(tmp_path: Path) -> None:
+    (tmp_path / "start.cql").write_text(STATEMENTS)
+    stdin = "SELECT sise\nFROM trades [NOW];\nSHOW STREAMS;\n\\psh\n\\push trades\n"
+    outcome = shell(stdin, str(tmp_path / "start.cql"))
+    assert outcome.returncode == 1
+    assert "^^^^" in outcome.stderr
+    assert "did you mean size?" in outcome.stderr
+    assert "there is no command \\psh" in outcome.stderr
+    assert "expected \\push STREAM FILE" in outcome.stderr
+    assert "trades" in outcome.stdout, "a mistake does not end the shell"
+
+
+def test_help_lists_the_commands() -> None:
+    outcome = shell("\\help")
+    for command in ("\\push STREAM FILE", "\\results [QUERY]", "\\quit"):
+        assert command in outcome.stdout
+
+
+def test_a_generated_stream_is_read() -> None:
+    outcome = shell(
+        "CREATE STREAM trades (ts TIMESTAMP, size BIGINT) WITH (connector = 'generator', rows = 5000);\n"
+        "CREATE QUERY n AS SELECT COUNT(*) AS trades FROM trades [RANGE 1 DAY SLIDE 1 DAY];\n"
+        "\\read\n\\flush\n"
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert "5,000 rows into trades" in outcome.stdout
+    assert "5000" in outcome.stdout.split("into trades")[1]
+
+
+def test_the_history_is_in_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert history_file() == tmp_path / "panewise" / "history"
+    assert history_file().parent.is_dir()
