@@ -99,7 +99,12 @@ class DataError(PanewiseError):
 
 
 class QueryFailed(PanewiseError):
-    """A running query met data that it cannot answer for, such as an overflow; it is marked FAILED."""
+    """A running query met data that it cannot answer for, such as an overflow; it is marked FAILED.
+
+    `results` is what it could still report before that point in time, an Arrow table, where its operator knows.
+    """
+
+    results: object | None = None
 
 
 class NotHeldError(PanewiseError):

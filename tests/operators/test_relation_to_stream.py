@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.operators.timelines import SCHEMA, Query, Row, Values, in_window, multiset, rows_of, table_rows, through_ipc
 
 from panewise.language.statements import Emit
 from panewise.operators.continuous import ContinuousAggregate
@@ -16,13 +15,15 @@ from panewise.operators.relation_to_stream import CountedReports, RelationToStre
 from panewise.operators.result_columns import periodic_schema
 from panewise.schema import TIMESTAMP
 from panewise.temporal import TimeWindow
+from tests.operators.timelines import SCHEMA, Query, Row, Values, in_window, multiset, rows_of, table_rows, through_ipc
 
 ITEMS = pa.schema([("v", pa.string()), ("x", pa.float64())])
 WINDOW = TimeWindow(25, 10)
 NAN = float("nan")
+Reported = tuple[int, str | None, float | None]  # window_end, v, x
 
 
-def reports_of(rows: list[tuple[int, str | None, float | None]], window: TimeWindow = WINDOW) -> pa.Table:
+def reports_of(rows: list[Reported], window: TimeWindow = WINDOW) -> pa.Table:
     """A table of reports from (window_end, v, x)."""
     ends = [end for end, _, _ in rows]
     starts = [None if window.range_us is None else end - window.range_us - window.offset_us for end in ends]
@@ -53,8 +54,8 @@ def test_values_are_compared_as_multisets() -> None:
 
 
 def test_null_nan_and_zeros_equal_themselves() -> None:
-    first: list[tuple[int, str | None, float | None]] = [(10, None, NAN), (10, "z", 0.0), (10, "n", None)]
-    second: list[tuple[int, str | None, float | None]] = [(20, None, NAN), (20, "z", -0.0), (20, "n", None), (20, "n", 0.0)]
+    first: list[Reported] = [(10, None, NAN), (10, "z", 0.0), (10, "n", None)]
+    second: list[Reported] = [(20, None, NAN), (20, "z", -0.0), (20, "n", None), (20, "n", 0.0)]
     new = RelationToStream(Emit.ISTREAM, ITEMS)
     new.process(reports_of(first), WINDOW, 10)
     assert table_rows(new.process(reports_of(second), WINDOW, 20)) == [(-5, 20, "n", 0.0)]
@@ -85,7 +86,7 @@ VALUES = st.tuples(st.integers(0, 12), st.sampled_from(["a", "b", None]), st.sam
     st.booleans(),
 )
 def test_differences_are_those_of_recomputation(
-    rows: list[tuple[int, str | None, float | None]], emit: Emit, cuts: list[int], restarts: bool
+    rows: list[Reported], emit: Emit, cuts: list[int], restarts: bool
 ) -> None:
     rows = sorted(((10 * number, v, x) for number, v, x in rows), key=lambda row: row[0])
     operator = RelationToStream(emit, ITEMS)
@@ -142,7 +143,8 @@ def restored(rows: list[Row], range_us: int, emit: Emit, watermarks: list[int], 
             ]
         columns = list(zip(*reports, strict=True)) if reports else [()] * 4
         schema = periodic_schema(QUERY.aggregation().item_schema)
-        table = pa.Table.from_arrays([pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+        arrays = [pa.array(list(values), field.type) for values, field in zip(columns, schema, strict=True)]
+        table = pa.Table.from_arrays(arrays, schema=schema)
         found += table_rows(restore.process(table, insertions, watermark))
     return found
 

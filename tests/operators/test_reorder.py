@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.operators.timelines import SCHEMA, Row, rows_of, through_ipc
 
 from panewise.operators.reorder import ReorderBuffer
+from tests.operators.timelines import SCHEMA, Row, rows_of, through_ipc
 
 
 def batches_of(times: list[list[int]]) -> list[list[Row]]:

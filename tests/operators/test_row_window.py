@@ -1,4 +1,4 @@
-"""Periodic queries without aggregates, over time windows and count windows, and aggregates over partitioned count windows."""
+"""Periodic queries without aggregates over time and count windows, and aggregates over partitioned count windows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from panewise.errors import NotHeldError, QueryFailed
+from panewise.language.statements import Emit, SelectItem
+from panewise.operators.counted_reports import CountedRowWindow
+from panewise.operators.partitioned_rows import PartitionedRows
+from panewise.operators.row_window import RowWindow
+from panewise.temporal import RowsWindow, TimeWindow
 from tests.operators.timelines import (
     POSITIVE,
     SCHEMA,
@@ -24,13 +32,6 @@ from tests.operators.timelines import (
     table_rows,
     through_ipc,
 )
-
-from panewise.errors import NotHeldError
-from panewise.language.statements import Emit, SelectItem
-from panewise.operators.counted_reports import CountedRowWindow
-from panewise.operators.partitioned_rows import PartitionedRows
-from panewise.operators.row_window import RowWindow
-from panewise.temporal import RowsWindow, TimeWindow
 
 ITEMS = (SelectItem("n", N), SelectItem("k", K))
 Operator = RowWindow | CountedRowWindow | PartitionedRows
@@ -133,7 +134,7 @@ def test_lookups_of_time_windows() -> None:
         operator.lookup(0)
     operator.process(rows_of([(1, "a", None, 1, None), (4, "b", None, 2, None)]), 9)
     assert table_rows(operator.lookup(9)) == [(2, 8, 2, "b")]
-    with pytest.raises(NotHeldError, match="00:00:00.000008"):
+    with pytest.raises(NotHeldError, match=r"00:00:00\.000008"):
         operator.lookup(7)
     with pytest.raises(NotHeldError):
         operator.lookup(12)
@@ -161,6 +162,16 @@ def test_partitions_report_by_themselves() -> None:
         operator.lookup(3)
 
 
+def test_reports_before_a_failure_are_shown() -> None:
+    rows: list[Row] = [(t, "a", None, 2**62, None) for t in range(5)]
+    window = RowsWindow(3, 1, partition_by=("k",))
+    operator = PartitionedRows(Query([], [("SUM", "n")]).aggregation(), window, None, Emit.RSTREAM, SCHEMA)
+    with pytest.raises(QueryFailed, match="outside BIGINT") as failure:
+        operator.process(rows_of(rows), 100)
+    assert isinstance(failure.value.results, pa.Table)
+    assert table_rows(failure.value.results) == [(0, 0, 2**62)]
+
+
 def test_mid_stream_partitions_report_once_full() -> None:
     rows: list[Row] = [(t, "ab"[t % 2], None, t, None) for t in range(8)]
     window = RowsWindow(3, 1, partition_by=("k",))
@@ -171,7 +182,8 @@ def test_mid_stream_partitions_report_once_full() -> None:
 
 LETTERS = st.sampled_from(["a", "b", None])
 STREAMS = st.lists(
-    st.tuples(st.integers(-20, 40), LETTERS, LETTERS, st.one_of(st.none(), st.integers(-2, 3)), st.just(0.5)), max_size=30
+    st.tuples(st.integers(-20, 40), LETTERS, LETTERS, st.one_of(st.none(), st.integers(-2, 3)), st.just(0.5)),
+    max_size=30,
 ).map(lambda rows: sorted(rows, key=lambda row: row[0]))
 TIME_WINDOWS = st.builds(
     TimeWindow,

@@ -1,7 +1,7 @@
 """What the tests of ordered operators share: a small stream, queries over it, and the slow, obvious way to answer them.
 
-A row is `(ts, k, g, n, x)`: its event time in microseconds, two STRING columns, a BIGINT and a DOUBLE, all but the first
-may be None. Rows are listed in (time, arrival) order.
+A row is `(ts, k, g, n, x)`: its event time in microseconds, two STRING columns, a BIGINT and a DOUBLE, all but the
+first may be None. Rows are listed in (time, arrival) order.
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ class Query:
             found = find(function)
             assert found is not None
             bound.append(found.bound(tuple(argument.type for argument in given)))
-        items = [
-            SelectItem(name, ColumnRef(STRING, f"key_{i}")) for i, name in enumerate(self.keys) if self.shown
-        ]
+        items = [SelectItem(name, ColumnRef(STRING, f"key_{i}")) for i, name in enumerate(self.keys) if self.shown]
         items += [SelectItem(f"a{i}", ColumnRef(b.result_type, f"aggregate_{i}")) for i, b in enumerate(bound)]
         having: Expression | None = None
         if self.having:

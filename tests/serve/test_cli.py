@@ -100,7 +100,7 @@ def test_mistakes_end_with_their_message(tmp_path: Path) -> None:
     assert "'prize'" in outcome.output
     assert "line 4" in outcome.output
     assert "^^^^^" in outcome.output
-    assert "did you mean price?" in outcome.output
+    assert "did you mean price or size?" in outcome.output
     missing = panewise_command("run", cql_file(tmp_path, STREAM.format(path="absent.csv")))
     assert missing.exit_code == 1
     assert "'absent.csv' of stream 'trades' does not exist" in missing.output

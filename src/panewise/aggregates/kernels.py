@@ -174,6 +174,7 @@ def fold_arg(
     """The value where the key is least or greatest; rows without a key do not count."""
     row_ints = np.zeros((5, 1), np.int64)
     row_floats = np.zeros((1, 1), np.float64)
+    zero, one = 0 * slots.shape[0], 1 + 0 * slots.shape[0]  # no literals: each would be compiled for by itself
     float_key = operation == ARG_MIN_FLOAT or operation == ARG_MAX_FLOAT
     for i in range(slots.shape[0]):
         if has_key.shape[0] > 0 and has_key[i] == 0:
@@ -186,7 +187,7 @@ def fold_arg(
             row_floats[0, 0] = float_keys[i]
         else:
             row_ints[4, 0] = int_keys[i]
-        _combine_arg(operation, ints, floats, slots[i], row_ints, row_floats, 0, 1, ranks)
+        _combine_arg(operation, ints, floats, slots[i], row_ints, row_floats, zero, one, ranks)
 
 
 @compiled_loop
@@ -299,3 +300,15 @@ def combine_run(
                     ints[f, d + j] = ints2[f, s + j]
     else:
         _combine_arg(operation, ints, floats, d, ints2, floats2, s, count, ranks)
+
+
+@compiled_loop
+def reset_rooms(ints: Ints, floats: Floats, rooms: Ints, width: int, int_identity: Ints, float_identity: Floats) -> None:
+    """The identity again in all slots of some rooms."""
+    for room in rooms:
+        for f in range(ints.shape[0]):
+            for j in range(room * width, (room + 1) * width):
+                ints[f, j] = int_identity[f]
+        for f in range(floats.shape[0]):
+            for j in range(room * width, (room + 1) * width):
+                floats[f, j] = float_identity[f]

@@ -20,6 +20,7 @@ from panewise.aggregates.string_pool import StringPool
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+_INT64, _FLOAT64 = pa.int64(), pa.float64()
 NO_BYTES: NDArray[np.uint8] = np.empty(0, np.uint8)
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_FLOATS: Floats = np.empty(0, np.float64)
@@ -57,12 +58,17 @@ def encoded(column: pa.Array, feed: Feed, pool: StringPool | None = None) -> Enc
         assert pool is not None
         return Encoded(pool.intern(column), valid)
     if feed is Feed.FLOAT:
-        return Encoded(_numbers(column.cast(pa.float64()), np.float64), valid)
+        floats = column if column.type == _FLOAT64 else column.cast(_FLOAT64, safe=False)
+        return Encoded(_numbers(floats, np.float64), valid)
     return Encoded(integers(column), valid)
 
 
 def integers(column: pa.Array) -> Ints:
     """Int64 values of a BOOLEAN, INT, BIGINT, DATE, TIMESTAMP or DECIMAL column; DECIMAL gives its unscaled digits."""
+    if column.type == _INT64:
+        return _numbers(column, np.int64)
+    if pa.types.is_timestamp(column.type):
+        return _numbers(column.view(_INT64), np.int64)
     if pa.types.is_decimal(column.type):
         words = np.frombuffer(column.buffers()[1], np.int64)
         return np.ascontiguousarray(words[2 * column.offset : 2 * (column.offset + len(column)) : 2])
@@ -86,6 +92,8 @@ class StateMatrix:
     def __init__(self, kind: StateKind, slots: int) -> None:
         self.kind = kind
         self.ints, self.floats = identity(kind, slots)
+        self._int_identity = np.array(kind.int_identity, np.int64)
+        self._float_identity = np.array(kind.float_identity, np.float64)
 
     @property
     def slots(self) -> int:
@@ -156,6 +164,10 @@ class StateMatrix:
             self.ints[field, slots] = whole
         for field, real in enumerate(self.kind.float_identity):
             self.floats[field, slots] = real
+
+    def reset_rooms(self, rooms: Ints, width: int) -> None:
+        """The identity again in all slots of rooms of a width."""
+        kernels.reset_rooms(self.ints, self.floats, rooms, width, self._int_identity, self._float_identity)
 
     def fields(self) -> list[NDArray[Any]]:
         """The int64 fields, then the float64 ones: what `lower` takes."""

@@ -1,9 +1,10 @@
 """Aggregates written by users in Python: lift, combine, lower and an optional inverse, compiled by Numba.
 
 A state is a tuple of floats (or of ints, where the identity is all ints). `lift(x, ...)` makes the state of one row,
-`combine(a, b)` that of two neighbouring pieces, the older one first, `lower(a)` the answer; NULL arguments are skipped and
-an empty group answers NULL. `inverse(a, b)` takes the older piece b out of a again and is used where the state is of ints,
-which alone come back exactly.
+`combine(a, b)` that of two neighbouring pieces, the older one first, `lower(a)` the answer; rows with a NULL argument are
+skipped and a group without other rows answers NULL. A count of rows stands beside the state, as the last int64 field, so
+that `combine` and `lower` never meet a piece without rows: a mean may divide by its count. `inverse(a, b)` takes the older
+piece b out of a again; it is checked and kept for techniques that subtract.
 
     register(
         "RANGE_WIDTH",
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.algebra import Algebra, Kind
 from panewise.aggregates.functions import AggregateFunction, BoundAggregate, Part
 from panewise.aggregates.matrix import Encoded, StateMatrix
-from panewise.aggregates.states import COUNT, Feed, Operation, StateKind
+from panewise.aggregates.states import Feed, Operation, StateKind
 from panewise.errors import BindError, QueryFailed
 from panewise.schema import BIGINT, DOUBLE, DataType
 
@@ -48,30 +49,40 @@ class Compiled:
 
         lift, combine, lower = njit(lift), njit(combine), njit(lower)
         read, write = _accessors(width, integral)
+        rows = width if integral else 0  # the field that counts rows
 
         @njit  # type: ignore[untyped-decorator]
         def combine_run(
             operation: Any, ints: Any, floats: Any, d: Any, ints2: Any, floats2: Any, s: Any, count: Any, ranks: Any
         ) -> None:
             for j in range(count):
-                write(ints, floats, d + j, combine(read(ints, floats, d + j), read(ints2, floats2, s + j)))
+                if ints2[rows, s + j] == 0:
+                    continue
+                if ints[rows, d + j] == 0:
+                    write(ints, floats, d + j, read(ints2, floats2, s + j))
+                else:
+                    write(ints, floats, d + j, combine(read(ints, floats, d + j), read(ints2, floats2, s + j)))
+                ints[rows, d + j] += ints2[rows, s + j]
 
         @njit  # type: ignore[untyped-decorator]
         def fold_one(slots: Any, x: Any, valid: Any, ints: Any, floats: Any) -> None:
             for i in range(slots.shape[0]):
                 if valid[i] != 0:
                     write(ints, floats, slots[i], combine(read(ints, floats, slots[i]), lift(x[i])))
+                    ints[rows, slots[i]] += 1
 
         @njit  # type: ignore[untyped-decorator]
         def fold_two(slots: Any, x: Any, y: Any, valid: Any, ints: Any, floats: Any) -> None:
             for i in range(slots.shape[0]):
                 if valid[i] != 0:
                     write(ints, floats, slots[i], combine(read(ints, floats, slots[i]), lift(x[i], y[i])))
+                    ints[rows, slots[i]] += 1
 
         @njit  # type: ignore[untyped-decorator]
         def lower_all(ints: Any, floats: Any, result: Any) -> None:
             for i in range(result.shape[0]):
-                result[i] = lower(read(ints, floats, i))
+                if ints[rows, i] != 0:
+                    result[i] = lower(read(ints, floats, i))
 
         self.combine_run = combine_run
         self.fold = fold_one if arity == 1 else fold_two
@@ -148,63 +159,86 @@ def user_aggregate(
         raise BindError(f"{name} may take 1 or 2 arguments, not {arguments}")
     if returns not in (DOUBLE, BIGINT):
         raise BindError(f"{name} may return DOUBLE or BIGINT, not {returns}")
+    if not isinstance(identity, tuple) or not identity or not all(isinstance(part, int | float) for part in identity):
+        raise BindError(f"{name}: its identity is a tuple of numbers, not {identity!r}")
     integral = all(isinstance(part, int) for part in identity)
     compiled = Compiled(lift, combine, lower, arguments, len(identity), integral)
     kind = UserStateKind(
         name=f"user_{name.lower()}",
         operation=Operation.USER,
-        int_identity=tuple(map(int, identity)) if integral else (),
+        int_identity=(*map(int, identity), 0) if integral else (0,),
         float_identity=() if integral else tuple(map(float, identity)),
         feeds=((Feed.INTEGER if integral else Feed.FLOAT),) * arguments,
         algebra=Algebra(Kind.ALGEBRAIC, commutative=False),
         compiled=compiled,
     )
-    _try(name, kind, arguments, inverse)
+    _try(name, kind, arguments, {"lift": lift, "combine": combine, "inverse": inverse})
     answer_type = np.float64 if returns == DOUBLE else np.int64
 
     def lower_fields(parts: list[list[NDArray[Any]]]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-        fields, counts = parts[0], [part[0] for part in parts[1:]]
-        ints = np.ascontiguousarray(np.stack(fields)) if integral else np.empty((0, len(counts[0])), np.int64)
-        floats = np.empty((0, len(counts[0]))) if integral else np.ascontiguousarray(np.stack(fields))
-        result = np.zeros(len(counts[0]), answer_type)
+        (fields,) = parts
+        ints = np.ascontiguousarray(np.stack(fields[: kind.int_fields]))
+        floats = np.ascontiguousarray(np.stack(fields[kind.int_fields :])) if not integral else np.empty((0, len(ints[0])))
+        result = np.zeros(len(ints[-1]), answer_type)
         try:
             compiled.lower_all(ints, floats, result)
         except Exception as problem:
             raise QueryFailed(f"{name}: its lower raised {type(problem).__name__}: {problem}") from problem
-        empty = np.zeros(len(result), np.bool_)
-        for count in counts:
-            empty |= count == 0
+        empty: NDArray[np.bool_] = ints[-1] == 0
         return result, empty if empty.any() else None
 
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         if not all(type_.integral if integral else type_.numeric for type_ in types):
             return None
-        counts = tuple(Part(COUNT, (i,)) for i in range(arguments))
-        parts = (Part(kind, tuple(range(arguments))), *counts)
+        parts = (Part(kind, tuple(range(arguments))),)
         encoding = Feed.FLOAT if returns == DOUBLE else Feed.INTEGER
         return BoundAggregate(name, returns, parts, lower_fields, encoding)
 
     return AggregateFunction(name, (arguments, arguments), bind, "integers" if integral else "numbers")
 
 
-def _try(name: str, kind: UserStateKind, arguments: int, inverse: Any) -> None:
+def _try(name: str, kind: UserStateKind, arguments: int, functions: dict[str, Any]) -> None:
     """Compiles every function on a sample, so that a mistake shows at registration."""
     from numba.core.errors import NumbaError
 
+    integral = kind.feeds[0] is Feed.INTEGER
+    state = kind.int_identity[:-1] if integral else kind.float_identity
+    sample = np.ones(2, np.int64 if integral else np.float64)
+    _check_length(name, functions["lift"], sample.tolist()[:1] * arguments, len(state))
+    for word in ("combine", "inverse"):
+        if functions[word] is not None:
+            _check_length(name, functions[word], [state, state], len(state))
     matrix = UserMatrix(kind, 2)
-    sample = np.ones(1, np.int64 if kind.int_identity else np.float64)
-    column = Encoded(sample, np.empty(0, np.uint8))
     nothing = np.empty(0, np.int64)
     try:
-        matrix.fold(np.zeros(1, np.int64), [column] * arguments, nothing, nothing, nothing)
-        matrix.combine(0, matrix, 1, 1, nothing)
+        matrix.fold(np.zeros(2, np.int64), [Encoded(sample, np.empty(0, np.uint8))] * arguments, *[nothing] * 3)
+        matrix.combine(0, matrix, 0, 1, nothing)
         kind.compiled.lower_all(matrix.ints[:, :1].copy(), matrix.floats[:, :1].copy(), np.zeros(1))
-        if inverse is not None:
-            state = tuple(kind.int_identity or kind.float_identity)
-            if len(inverse(state, state)) != len(state):
-                raise BindError(f"{name}: its inverse returns a state of another length")
     except NumbaError as problem:
-        first = str(problem).strip().split("\n")[0]
         raise BindError(
-            f"{name} cannot be compiled: {first}", hint="lift and combine return tuples of numbers"
+            f"{name} cannot be compiled: {_reason(problem)}", hint="lift and combine return tuples of numbers"
         ) from None
+    except (ArithmeticError, ValueError, IndexError):
+        pass  # it compiles; which data it refuses is its own business
+
+
+def _check_length(name: str, function: Any, arguments: list[Any], length: int) -> None:
+    """A state of another length than the identity's would be cut or padded without a word."""
+    try:
+        result = function(*arguments)
+    except (TypeError, NameError, AttributeError) as problem:
+        raise BindError(f"{name} cannot be called: {problem}") from None
+    except (ArithmeticError, ValueError, IndexError):
+        return  # it refuses the sample, which it may
+    if not isinstance(result, tuple) or len(result) != length:
+        raise BindError(
+            f"{name}: its state has {length} number(s), as its identity says, but a function returned {result!r}",
+            hint="lift, combine and inverse return tuples of numbers",
+        )
+
+
+def _reason(problem: Exception) -> str:
+    """The line of Numba's report that says what is wrong."""
+    lines = [line.strip() for line in str(problem).split("\n")]
+    told = [line for line in lines if line and not line.startswith(("Failed in", "File ", "-", "During:", "<source", "^"))]
+    return told[0] if told else type(problem).__name__

@@ -97,19 +97,28 @@ class Aggregation:
     def item_schema(self) -> pa.Schema:
         return pa.schema([(item.name, item.expression.type.to_arrow()) for item in self.items])
 
+    @cached_property
+    def report_schema(self) -> pa.Schema:
+        """Window columns as points of the axis, then the items."""
+        return pa.schema([("window_start", pa.int64()), ("window_end", pa.int64()), *self.item_schema])
+
+    @cached_property
+    def answer_schema(self) -> pa.Schema:
+        keys = [(f"key_{i}", key.type.to_arrow()) for i, key in enumerate(self.keys)]
+        answers = [(f"aggregate_{i}", bound.result_type.to_arrow()) for i, bound in enumerate(self.aggregates)]
+        return pa.schema([*keys, *answers])
+
     def answer_batch(self, keys: list[pa.Array], fields: dict[StateKey, Fields], pools: Pools) -> pa.RecordBatch:
         """The key and aggregate columns of some answers, from their keys and their states' fields."""
         columns: list[pa.Array] = list(keys)
-        names = [f"key_{i}" for i in range(len(keys))]
         for i, bound in enumerate(self.aggregates):
             values, nulls = bound.lower([fields[key] for key in self.parts[i]])
             pool = pools.get(self.arguments[i][0]) if self.arguments[i] else None
             columns.append(decoded(values, nulls, bound.encoding, bound.result_type, pool))
-            names.append(f"aggregate_{i}")
         if not columns:
             # SELECT 1 ... GROUP BY nothing: the row count alone says how many rows there are.
-            columns, names = [pa.nulls(len(fields[ROW_COUNT][0]))], ["nothing"]
-        return pa.RecordBatch.from_arrays(columns, names=names)
+            return pa.RecordBatch.from_arrays([pa.nulls(len(fields[ROW_COUNT][0]))], names=["nothing"])
+        return pa.RecordBatch.from_arrays(columns, schema=self.answer_schema)
 
     def passing(self, answers: pa.RecordBatch) -> NDArray[np.bool_] | None:
         """Which answers HAVING keeps; None for all."""

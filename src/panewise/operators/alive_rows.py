@@ -1,7 +1,8 @@
 """The rows that a continuous window holds or will hold, with their lifetimes, in stream order.
 
-`sequences` ascend; `births` and `deaths` are FOREVER until known. What else belongs to a row (its group and states, or its
-selected values) is the owner's, in arrays of the same order: `take` returns what to append to them, `forget` what to keep.
+`sequences` ascend; `births` and `deaths` are FOREVER until known. What else belongs to a row (its group and states,
+or its selected values) is the owner's, in arrays of the same order: `take` returns what to append to them, `forget`
+what to keep.
 """
 
 from __future__ import annotations

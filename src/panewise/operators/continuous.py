@@ -1,8 +1,8 @@
 """Continuous queries: windows without SLIDE, whose relation changes with every row and every expiration.
 
-At each change instant the multiset of selected values before it is compared with that after it; what left and what came are
-results. Rows come in (time, arrival) order as the watermark passes them; `process` accounts for all instants below the new
-watermark that were not below the last one.
+At each change instant the multiset of selected values before it is compared with that after it; what left and what
+came are results. Rows come in (time, arrival) order as the watermark passes them; `process` accounts for all instants
+below the new watermark that were not below the last one.
 
     watermark         5              9
     instants          |  5 6 7 8     |      process(rows, 9) reports the changes at 5, 6, 7 and 8
@@ -17,13 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.matrix import StateMatrix
-from panewise.errors import NotHeldError
+from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.statements import Emit, SelectItem
 from panewise.operators.aggregation import Aggregation
 from panewise.operators.group_windows import Events, GroupWindows, leaving_of
 from panewise.operators.lifetimes import NEVER, TimeLifetimes, lifetimes_of
-from panewise.operators.multiset import remaining, row_numbers
+from panewise.operators.multiset import equal_to_previous, remaining
 from panewise.operators.relation_rows import RelationRows, wanted
 from panewise.operators.result_columns import change_log, continuous_schema, table_of
 from panewise.operators.row_states import MatrixMaker
@@ -57,6 +57,9 @@ class _Continuous:
         self._watermark = NEVER + 1  # instants below it are accounted for
 
     def _check_held(self, at: int, held_since: int) -> None:
+        """Raises unless the state at that instant is known; before all of time it is, and empty."""
+        if at <= NEVER:
+            return
         first, last = held_since, self._watermark - 1
         if isinstance(self._lifetimes, TimeLifetimes):
             first = max(first, self._lifetimes.whole_from)
@@ -79,8 +82,8 @@ class _Continuous:
 class ContinuousAggregate(_Continuous):
     """An aggregate over a continuous window: per group one row of the relation while it holds rows and HAVING passes.
 
-    Without GROUP BY there is one row from the first row on, with SQL's answer for an empty set where the window is empty.
-    `silent` only maintains the state, for lookups. `held_from`: rows before that instant were not all seen.
+    Without GROUP BY there is one row from the first row on, with SQL's answer for an empty set where the window is
+    empty. `silent` only maintains the state, for lookups. `held_from`: rows before that instant were not all seen.
     """
 
     def __init__(
@@ -107,7 +110,10 @@ class ContinuousAggregate(_Continuous):
         return self._windows.bytes_held + self._lifetimes.bytes_held
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
-        """The changes at the instants below the watermark; the rows are all those below it that have not come yet."""
+        """The changes at the instants below the watermark; the rows are all those below it that have not come yet.
+
+        QueryFailed where an answer cannot be given; its `results` are the changes before that instant.
+        """
         since = self._watermark
         watermark = max(watermark, since)
         assert not len(rows) or rows.times[0] >= since, "rows come as the watermark passes them"
@@ -132,13 +138,20 @@ class ContinuousAggregate(_Continuous):
         return columns, present if passing is None else present & passing
 
     def _changes(self, events: Events) -> pa.Table | None:
+        try:
+            return self._compared(events)
+        except QueryFailed as problem:
+            failure = self._windows.rows.first_failure(events.times, events.groups, events.states)
+            problem.results = self._compared(events.before(failure))
+            raise
+
+    def _compared(self, events: Events) -> pa.Table | None:
         after = np.flatnonzero(~events.opens)
         if not len(after):
             return None
         columns, present = self._answers(events)
         before = after - 1
-        numbers = row_numbers(columns)
-        same = present[before] & present[after] & (numbers[before] == numbers[after])
+        same = present[before] & present[after] & equal_to_previous(columns)[after]
         lost, came = present[before] & ~same, present[after] & ~same
         rows = np.concatenate([before[lost], after[came]])
         instants = np.concatenate([events.times[after[lost]], events.times[after[came]]])
@@ -149,7 +162,8 @@ class ContinuousAggregate(_Continuous):
             taken = pa.array(rows)
             kept = remaining(instants, signs, [column.take(taken) for column in columns])
         chosen = np.flatnonzero(kept & wanted(self._emit, signs))
-        chosen = chosen[np.lexsort((events.groups[rows[chosen]], signs[chosen], instants[chosen]))]
+        # What left stands before what came and both go group by group: a stable sort keeps that within an instant.
+        chosen = chosen[np.argsort(instants[chosen], kind="stable")]
         taken = pa.array(rows[chosen])
         items = [column.take(taken) for column in columns]
         return change_log(instants[chosen], signs[chosen], items, self._emit, self._schema)

@@ -1,7 +1,8 @@
 """The reports of [PARTITION BY c ROWS n SLIDE m OFFSET k]: which are due, and the rows of each.
 
-When a partition's row number N is a multiple of m, a report covers its rows N - k - n + 1 to N - k, as far as they exist;
-without PARTITION BY the whole stream is one partition. Rows count before WHERE. Reports follow the rows that cause them.
+When a partition's row number N is a multiple of m, a report covers its rows N - k - n + 1 to N - k, as far as they
+exist; without PARTITION BY the whole stream is one partition. Rows count before WHERE. Reports follow the rows that
+cause them.
 
     number      1  2  3  4  5  6        [ROWS 3 SLIDE 2]
     reports        *     *     *        {1, 2}, {2, 3, 4}, {4, 5, 6}; with OFFSET 1: {1}, {1, 2, 3}, {3, 4, 5}
@@ -35,7 +36,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class DueReports:
-    """Reports in order; report i covers the tail's rows `begins[i]` to before `ends[i]` and is caused by that at `causes[i]`."""
+    """Reports in order: report i is caused by the tail's row `causes[i]` and covers `begins[i]` to before `ends[i]`."""
 
     causes: Ints
     begins: Ints

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.aggregates.matrix import Encoded, StateMatrix
-from panewise.aggregates.states import Feed
+from panewise.aggregates.states import COUNT, Feed
 from panewise.aggregates.user import UserStateKind, combine_of, matrix_of
 from panewise.language.expressions import Expression
-from panewise.operators.aggregation import Pools, StateKey, arguments_of, ranks_of
+from panewise.operators.aggregation import ROW_COUNT, Pools, StateKey, arguments_of, ranks_of
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
 from panewise.synopses.contract import Synopsis
@@ -43,6 +43,8 @@ class DenseSlices:
         self.open = OpenSlices(width)
         self.matrices: dict[StateKey, StateMatrix] = {}
         self.synopses: dict[StateKey, Synopsis] = {}
+        # Counts of arguments that were never NULL: they are the count of rows and need no state of their own.
+        self.same_as_rows: list[StateKey] = []
         # What windows without a beginning need of evicted slices; None while there are no such windows.
         self.base: dict[StateKey, StateMatrix] | None = None
         # The closed slices held: number `first + i` spans starts[i] to ends[i].
@@ -68,6 +70,9 @@ class DenseSlices:
 
     def add_state(self, key: StateKey) -> None:
         """A state that slices hold from now on; those that exist have its identity."""
+        if key.kind == COUNT and key.arguments:
+            self.same_as_rows.append(key)
+            return
         self.matrices[key] = matrix_of(key.kind, self.open.slots)
         synopsis = synopsis_of(key, self.width)
         empty = matrix_of(key.kind, len(self.starts) * self.width)
@@ -83,23 +88,37 @@ class DenseSlices:
             self.base[key] = matrix_of(key.kind, self.width)
 
     def drop_state(self, key: StateKey) -> None:
+        if key in self.same_as_rows:
+            self.same_as_rows.remove(key)
+            return
         del self.matrices[key], self.synopses[key]
         if self.base is not None:
             del self.base[key]
 
+    def restore_counts(self, snapshot: dict[str, Any]) -> None:
+        """Counts that a snapshot holds apart from the count of rows get a state of their own again."""
+        for key in [key for key in self.same_as_rows if repr(key) not in snapshot.get("same_as_rows", [])]:
+            self.count_apart(key)
+
     def order_states(self, order: list[StateKey]) -> None:
         """The same states in another order, before a snapshot is restored."""
+        order = [key for key in order if key in self.matrices]
         self.matrices = {key: self.matrices[key] for key in order}
         self.synopses = {key: self.synopses[key] for key in order}
         if self.base is not None:
             self.base = {key: self.base[key] for key in order}
 
+    def assign(self, points: Ints, groups: Ints) -> Ints:
+        """The slot of every row."""
+        return self.open.assign(points, groups)
+
     def fold(
-        self, points: Ints, groups: Ints, arguments: Arguments, times: Ints, arrivals: Ints
+        self, slots: Ints, arguments: Arguments, times: Ints, arrivals: Ints
     ) -> list[tuple[StateKey, Exception]]:
-        """Rows enter their slices; returns the states of users whose functions raised, with what they raised."""
-        slots = self.open.assign(points, groups)
+        """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
         failed: list[tuple[StateKey, Exception]] = []
+        for key in [key for key in self.same_as_rows if len(arguments_of(key, arguments)[0].valid)]:
+            self.count_apart(key)
         for key, matrix in self.matrices.items():
             if matrix.slots < self.open.slots:
                 self._resize(matrix, self.open.slots)
@@ -110,6 +129,19 @@ class DenseSlices:
                     raise
                 failed.append((key, problem))
         return failed
+
+    def count_apart(self, key: StateKey) -> None:
+        """A first NULL has come: from now on the count of this argument differs from the count of rows."""
+        self.same_as_rows.remove(key)
+        rows = self.matrices[ROW_COUNT]
+        matrix = matrix_of(key.kind, rows.slots)
+        matrix.ints[:] = rows.ints
+        synopsis = synopsis_of(key, self.width)
+        synopsis.restore(self.synopses[ROW_COUNT].snapshot())
+        self.matrices[key], self.synopses[key] = matrix, synopsis
+        if self.base is not None:
+            self.base[key] = matrix_of(key.kind, self.width)
+            self.base[key].ints[:] = self.base[ROW_COUNT].ints
 
     @staticmethod
     def _resize(matrix: StateMatrix, slots: int) -> None:
@@ -154,14 +186,8 @@ class DenseSlices:
             return
         rooms = self.open.rooms[:count].copy()
         for key, matrix in self.matrices.items():
-            shape = self.open.slots // self.width, self.width
-            ints = matrix.ints.reshape(key.kind.int_fields, *shape)
-            floats = matrix.floats.reshape(key.kind.float_fields, *shape)
-            self.synopses[key].insert(ints[:, rooms], floats[:, rooms], ranks_of(key, self.pools))
-            for field, whole in enumerate(key.kind.int_identity):
-                ints[field, rooms] = whole
-            for field, real in enumerate(key.kind.float_identity):
-                floats[field, rooms] = real
+            self.synopses[key].insert_from(matrix.ints, matrix.floats, rooms, ranks_of(key, self.pools))
+            matrix.reset_rooms(rooms, self.width)
         self.starts = np.concatenate([self.starts, self.open.starts[:count]])
         self.ends = np.concatenate([self.ends, self.open.ends[:count]])
         self.open.close(count)
@@ -183,26 +209,37 @@ class DenseSlices:
     def _absorb(self, key: StateKey, matrix: StateMatrix, ints: Ints, floats: Floats) -> None:
         newer = matrix_of(key.kind, 0)
         newer.ints, newer.floats = np.ascontiguousarray(ints), np.ascontiguousarray(floats)
-        matrix.combine(0, newer, 0, self.width, ranks_of(key, self.pools))
+        matrix.combine(0, newer, 0, newer.slots, ranks_of(key, self.pools))
 
-    def answers(self, keys: list[StateKey], starts: Ints, ends: Ints) -> dict[StateKey, tuple[Ints, Floats]]:
-        """The states of windows of slice numbers, shape (fields, windows, width); start -1 is the beginning of all."""
+    def answers(
+        self, keys: list[StateKey], starts: Ints, ends: Ints, groups: int
+    ) -> dict[StateKey, tuple[Ints, Floats]]:
+        """The states of windows of slice numbers, shape (fields, windows, groups); start -1 is the beginning of all."""
         held = np.maximum(starts, self.first)
         result = {}
-        for key in keys:
-            ints, floats = self.synopses[key].answer(held, ends, ranks_of(key, self.pools))
+        for key in dict.fromkeys([ROW_COUNT, *keys]):
+            if key in self.same_as_rows:
+                result[key] = result[ROW_COUNT]
+                continue
+            result[key] = self.synopses[key].answer(held, ends, ranks_of(key, self.pools), groups)
             if self.base is not None:
-                for window in np.flatnonzero(starts < 0):
-                    whole = matrix_of(key.kind, 0)
-                    whole.ints, whole.floats = self.base[key].ints.copy(), self.base[key].floats.copy()
-                    self._absorb(key, whole, ints[:, window], floats[:, window])
-                    ints[:, window], floats[:, window] = whole.ints, whole.floats
-            result[key] = ints, floats
+                self._add_base(key, starts, *result[key])
         return result
+
+    def _add_base(self, key: StateKey, starts: Ints, ints: Ints, floats: Floats) -> None:
+        """What was evicted comes before what is held, in the answers that reach back to the beginning."""
+        assert self.base is not None
+        groups = max(ints.shape[2], floats.shape[2])
+        for window in np.flatnonzero(starts < 0):
+            whole = matrix_of(key.kind, 0)
+            whole.ints, whole.floats = self.base[key].ints[:, :groups].copy(), self.base[key].floats[:, :groups].copy()
+            self._absorb(key, whole, ints[:, window], floats[:, window])
+            ints[:, window], floats[:, window] = whole.ints, whole.floats
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "width": self.width,
+            "same_as_rows": [repr(key) for key in self.same_as_rows],
             "open": self.open.snapshot(),
             "first": self.first,
             "starts": self.starts,

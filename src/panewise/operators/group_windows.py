@@ -2,14 +2,14 @@
 
 Three ways to keep them, by the window and the grouping:
 
-| rows leave     | when                                              | kept a row           | an event costs          |
-| -------------- | ------------------------------------------------- | -------------------- | ----------------------- |
-| never          | [UNBOUNDED]                                       | nothing once born    | O(1)                    |
-| first in first | time windows; ROWS unless partitioned otherwise   | its state, two-stack | O(1) amortised          |
-| in any order   | PARTITION BY columns that are not grouping keys   | its state            | O(rows of the group), O(1) for counts and integer sums |
+| rows leave     | when                                              | held of a row     | an event costs       |
+| -------------- | ------------------------------------------------- | ----------------- | -------------------- |
+| never          | [UNBOUNDED]                                       | nothing once born | O(1)                 |
+| first in first | time windows; ROWS unless partitioned otherwise   | its state         | O(1) amortised       |
+| in any order   | PARTITION BY columns that are not grouping keys   | its state         | O(rows of the group) |
 
-Nothing is kept of earlier answers: what a group answered before is folded again from the rows that it then held, in the same
-order, so that it is the same to the last bit.
+Counts and sums of integers cost O(1) in any order. Nothing is kept of earlier answers: what a group answered before is
+folded again from the rows that it then held, in the same order, so that it is the same to the last bit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from panewise.operators.aggregation import ROW_COUNT, Aggregation, StateKey, ran
 from panewise.operators.alive_rows import AliveRows
 from panewise.operators.lifetimes import Assigned
 from panewise.operators.partition_tail import grouped_order
-from panewise.operators.row_states import MatrixMaker, RowStates, matrix_snapshot, restore_matrix
+from panewise.operators.row_states import (
+    MatrixMaker,
+    RowStates,
+    chosen_states,
+    guarded,
+    matrix_snapshot,
+    restore_matrix,
+)
 from panewise.operators.rows import Rows
 from panewise.operators.window_folds import change_events, fold_growing, fold_scattered
 from panewise.temporal import RowsWindow, TimeWindow, Window
@@ -62,6 +69,12 @@ class Events:
     times: Ints
     opens: Mask
     states: States
+
+    def before(self, instant: int) -> Events:
+        """Only what was before, and the events before an instant."""
+        chosen = np.flatnonzero(self.opens | (self.times < instant))
+        states = chosen_states(self.states, chosen)
+        return Events(self.groups[chosen], self.times[chosen], self.opens[chosen], states)
 
     @property
     def counts(self) -> Ints:
@@ -123,7 +136,7 @@ class GroupWindows:
             self._base[key] = wider
 
     def events(self, since: int, until: int, forced: int) -> Events:
-        """Every change of a group in [since, until), after what it was at since - 1; `forced`: a moment of all groups."""
+        """Every change of a group in [since, until), after what it was at since - 1; `forced`: one more moment."""
         alive = self.alive
         shows = (alive.births < alive.deaths) & (alive.births < until)
         changes = shows & ((alive.births >= since) | ((alive.deaths >= since) & (alive.deaths < until)))
@@ -208,10 +221,11 @@ class GroupWindows:
             base, out = self.rows.matrix_of(key.kind, 0), self.rows.matrix_of(key.kind, len(segment))
             base.ints = np.take(self._base[key].ints, segments.groups, axis=1)
             base.floats = np.take(self._base[key].floats, segments.groups, axis=1)
-            self.rows.kernel(fold_growing, matrix)(
-                int(key.kind.operation), ints, floats, segment, last, segments.starts, ranks_of(key, self.rows.pools),
-                base.ints, base.floats, out.ints, out.floats,
-            )  # fmt: skip
+            with guarded(key.kind):
+                self.rows.kernel(fold_growing, matrix)(
+                    int(key.kind.operation), ints, floats, segment, last, segments.starts,
+                    ranks_of(key, self.rows.pools), base.ints, base.floats, out.ints, out.floats,
+                )  # fmt: skip
             states[key], bases[key] = out, base
         return states, bases
 
@@ -230,7 +244,8 @@ class GroupWindows:
         comes[len(births) : len(births) + len(dying)] = -1
         order = np.lexsort((rows, when, where))
         where, when, rows, comes = where[order], np.maximum(when[order], since - 1), rows[order], comes[order]
-        opens = np.concatenate([[True], (where[1:] != where[:-1]) | (when[1:] != when[:-1])]) if len(where) else where > 0
+        opens = _opens(where)
+        opens[1:] |= when[1:] != when[:-1]
         starts = np.flatnonzero(opens)
         segment = where[starts]
         event = np.cumsum(opens) - 1
@@ -250,10 +265,11 @@ class GroupWindows:
                 out.ints = np.ascontiguousarray(sums - np.take(before, np.cumsum(opens) - 1, axis=1))
             else:
                 following, preceding = np.empty(len(order) + 1, np.int64), np.empty(len(order) + 1, np.int64)
-                self.rows.kernel(fold_scattered, matrix)(
-                    int(key.kind.operation), ints, floats, rows, comes, event, opens.astype(np.int64), following, preceding,
-                    ranks_of(key, self.rows.pools), out.ints, out.floats,
-                )  # fmt: skip
+                with guarded(key.kind):
+                    self.rows.kernel(fold_scattered, matrix)(
+                        int(key.kind.operation), ints, floats, rows, comes, event, opens.astype(np.int64), following,
+                        preceding, ranks_of(key, self.rows.pools), out.ints, out.floats,
+                    )  # fmt: skip
             states[key] = out
         return states
 

@@ -39,8 +39,9 @@ NEVER = -(2**63)
 class Assigned:
     """What became known with a batch of rows.
 
-    `births` and `deaths` are those of the batch's rows; `earlier` are the sequence numbers of older rows of which a birth
-    or a death became known (the other one is FOREVER where it did not). `first` is the sequence number of the batch's first row.
+    `births` and `deaths` are those of the batch's rows; `earlier` are the sequence numbers of older rows of which a
+    birth or a death became known (the other one is FOREVER where it did not). `first` is the sequence number of the
+    batch's first row.
     """
 
     first: int

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from panewise.schema import from_arrow
@@ -23,6 +24,27 @@ def row_numbers(columns: list[pa.Array]) -> Ints:
     types = tuple(from_arrow(column.type) for column in columns)
     assert None not in types, types
     return GroupTable(types).ids(columns)  # type: ignore[arg-type]
+
+
+def equal_to_previous(columns: list[pa.Array]) -> Mask:
+    """Whether each row equals the one before it; the first one does not.
+
+    >>> equal_to_previous([pa.array([1, 1, None, None]), pa.array([0.5, 0.5, float("nan"), float("nan")])]).tolist()
+    [False, True, False, True]
+    """
+    result = np.ones(len(columns[0]), np.bool_)
+    result[:1] = False
+    for column in columns:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        before, after = column.slice(0, max(0, len(column) - 1)), column.slice(1)
+        same = pc.equal(before, after)
+        if pa.types.is_floating(column.type):
+            same = pc.or_(same, pc.and_(pc.is_nan(before), pc.is_nan(after)))
+        if column.null_count:
+            same = pc.coalesce(same, pc.and_(pc.is_null(before), pc.is_null(after)))
+        result[1:] &= same.to_numpy(zero_copy_only=False)
+    return result
 
 
 def remaining(instants: Ints, signs: Ints, columns: list[Any]) -> Mask:

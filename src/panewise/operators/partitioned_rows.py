@@ -1,8 +1,9 @@
 """Aggregates over [PARTITION BY c ROWS n SLIDE m OFFSET k]: a report covers rows of the partition that causes it only.
 
-Within a partition the window moves along the row numbers, first in first out, so that every (partition, group) is a segment
-of the two-stack fold of `window_folds.py`, on the axis of row numbers: a row is in the reports N, multiples of m, with
-`number + k <= N < number + k + n`. O(1) amortised combines a row and report. Holds the last n + k rows of each partition.
+Within a partition the window moves along the row numbers, first in first out, so that every (partition, group) is a
+segment of the two-stack fold of `window_folds.py`, on the axis of row numbers: a row is in the reports N, multiples
+of m, with `number + k <= N < number + k + n`. O(1) amortised combines a row and report. Holds the last n + k rows of
+each partition.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.matrix import StateMatrix
+from panewise.errors import QueryFailed
 from panewise.language.expressions import Expression
 from panewise.language.statements import Emit
-from panewise.operators.aggregation import Aggregation
+from panewise.operators.aggregation import Aggregation, StateKey
 from panewise.operators.counted_reports import DueReports, ReportEmitter, due_reports
 from panewise.operators.partition_tail import PartitionTail, segment_starts
 from panewise.operators.result_columns import table_of
-from panewise.operators.row_states import MatrixMaker, RowStates
+from panewise.operators.row_states import MatrixMaker, RowStates, chosen_states
 from panewise.operators.rows import Rows
 from panewise.operators.selection import Selection
 from panewise.operators.window_folds import report_events
@@ -67,14 +69,24 @@ class PartitionedRows:
         return rows + self._tail.bytes_held + self._states.bytes_held + self._emitter.bytes_held
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
-        """The reports that these rows cause; they are all those below the watermark that have not come yet."""
+        """The reports that these rows cause; they are all those below the watermark that have not come yet.
+
+        QueryFailed where an answer cannot be given; its `results` are the reports before that one.
+        """
         since = self._tail.next_sequence
         self._tail.extend(rows)
         self._append(rows, since)
         due = due_reports(self._tail, self._window, since, self._wait)
         starts, ends = self._tail.times[due.begins], self._tail.times[due.ends - 1]
-        reports, values = self._answers(due)
-        result = self._emitter.emitted(starts, ends, reports, values)
+        reports, groups, folded = self._folded(due)
+        try:
+            result = self._emitter.emitted(starts, ends, *self._answers(reports, groups, folded))
+        except QueryFailed as problem:
+            failure = self._states.first_failure(reports, groups, folded)
+            whole = np.flatnonzero(reports < failure)
+            answers = self._answers(reports[whole], groups[whole], chosen_states(folded, whole))
+            problem.results = self._emitter.emitted(starts[:failure], ends[:failure], *answers)
+            raise
         self._forget()
         return result
 
@@ -90,8 +102,8 @@ class PartitionedRows:
         self._numbers = np.concatenate([self._numbers, self._tail.numbers[place]])
         self._in_front = np.concatenate([self._in_front, np.zeros(len(place), np.bool_)])
 
-    def _answers(self, due: DueReports) -> tuple[Ints, pa.Table]:
-        """The rows of the due reports, report after report, with the report (from 0) of each."""
+    def _folded(self, due: DueReports) -> tuple[Ints, Ints, dict[StateKey, StateMatrix]]:
+        """Per group of a due report: the report (from 0), the group, and its states."""
         tail, states = self._tail, self._states
         report_at = np.full(len(tail.partitions), -1, np.int64)
         report_at[due.causes] = np.arange(len(due.causes))
@@ -113,12 +125,16 @@ class PartitionedRows:
         folded, middles = states.fold_fifo(order, segment, first, last, middles)
         of_row = np.repeat(np.arange(len(owners)), np.diff(bounds))
         self._in_front[order] = np.arange(len(order)) < middles[of_row]
-        columns, passing = states.answers(owned[segment], folded)
         tail_starts = segment_starts(tail.partitions)
         origin = tail_starts[np.searchsorted(tail.partitions[tail_starts], owners)]
         reports = report_at[origin[segment] + numbers - tail.numbers[origin[segment]]]
+        return reports, owned[segment], folded
+
+    def _answers(self, reports: Ints, groups: Ints, folded: dict[StateKey, StateMatrix]) -> tuple[Ints, pa.Table]:
+        """The rows of the reports, report after report, and the report of each row."""
+        columns, passing = self._states.answers(groups, folded)
         shown = np.flatnonzero(passing) if passing is not None else np.arange(len(reports))
-        shown = shown[np.lexsort((owned[segment[shown]], reports[shown]))]
+        shown = shown[np.lexsort((groups[shown], reports[shown]))]
         return reports[shown], table_of(columns, self._aggregation.item_schema).take(pa.array(shown))
 
     def _events(self, due: DueReports, owners: Ints, order: Ints, bounds: Ints) -> tuple[Ints, Ints, Ints, Ints]:

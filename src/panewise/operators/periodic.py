@@ -22,11 +22,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.matrix import Encoded
 from panewise.aggregates.string_pool import StringPool
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import ROW_COUNT, Aggregation, Pools, StateKey, encoded_arguments
-from panewise.operators.dense_slices import DenseSlices
+from panewise.operators.dense_slices import Arguments, DenseSlices
 from panewise.operators.due_reports import EmptyReports, due_reports
 from panewise.operators.rows import Rows
 from panewise.operators.sparse_slices import SparseSlices
@@ -68,10 +69,11 @@ class PeriodicTree:
         self.state_held_from: dict[StateKey, int | None] = {}
         self.pools: Pools = {}
         self.table = GroupTable(tuple(key.type for key in keys))
-        self.store: DenseSlices | SparseSlices = DenseSlices(64 if keys else 1, self.pools)
+        self.store: DenseSlices | SparseSlices = DenseSlices(16 if keys else 1, self.pools)
         self.watermark = INT64_MIN
         self.greatest = INT64_MIN  # the greatest point seen
         self._held_from = held_from
+        self._repeated_keys: tuple[tuple[int, int, int], list[pa.Array]] | None = None
         self._where = compiled(where) if where is not None else None
         self._keys = [compiled(key) for key in keys]
 
@@ -172,7 +174,7 @@ class PeriodicTree:
         A piece is a batch (window_start, window_end as points, then the items) or a range of empty reports.
         """
         if len(rows):
-            self.greatest = max(self.greatest, int(points.max()))
+            self.greatest = max(self.greatest, rows.latest if points is rows.times else int(points[-1]))
             self._fold(rows, points)
         if watermark <= self.watermark:
             return {}
@@ -192,12 +194,33 @@ class PeriodicTree:
                     return
                 batch = batch.take(pa.array(chosen))
                 times, arrivals, points = times[chosen], arrivals[chosen], points[chosen]
+        arguments = encoded_arguments(tuple(self.state_held_from), batch, self.pools)
+        done = 0
         groups = np.empty(0, np.int64)
         if self.keys:
-            groups = self.table.ids([key(batch) for key in self._keys])
+            words, nulls = self.table.words([key(batch) for key in self._keys])
+            done = self._fold_known(words, nulls, points, arguments, times, arrivals)
+            if done == len(points):
+                return
+            groups = self.table.ids_of(words[:, done:], nulls[done:])
             self._make_room()
-        arguments = encoded_arguments(tuple(self.state_held_from), batch, self.pools)
-        for key, problem in self.store.fold(points, groups, arguments, times, arrivals):
+        slots = self.store.assign(points[done:], groups)
+        self._fold_slots(slots, _rest(arguments, done), times[done:], arrivals[done:])
+
+    def _fold_known(
+        self, words: Ints, nulls: Ints, points: Ints, arguments: Arguments, times: Ints, arrivals: Ints
+    ) -> int:
+        """The short way: rows up to the first one with a new key find their group by one load. How many there were."""
+        direct = self.table.direct(words, nulls)
+        if direct is None or not isinstance(self.store, DenseSlices):
+            return 0
+        slots = self.store.open.assign_known(points, words[0], *direct)
+        if len(slots):
+            self._fold_slots(slots, arguments, times, arrivals)
+        return len(slots)
+
+    def _fold_slots(self, slots: Ints, arguments: Arguments, times: Ints, arrivals: Ints) -> None:
+        for key, problem in self.store.fold(slots, arguments, times, arrivals):
             for name, member in self.members.items():
                 if key in member.aggregation.states:
                     self.failures[name] = f"an aggregate raised {type(problem).__name__}: {problem}"
@@ -211,7 +234,8 @@ class PeriodicTree:
                 for member in self.members.values():
                     member.touched = [held.groups for held in self.store.slices]
             elif needed > self.store.width:
-                self.store.widen(min(DENSE_GROUPS, 1 << (needed - 1).bit_length()))
+                roomy = max(needed, self.store.width + self.store.width // 2)
+                self.store.widen(min(DENSE_GROUPS, -(-roomy // 16) * 16))
         elif needed > self.store.groups:
             self.store.widen(2 * needed)
 
@@ -332,12 +356,13 @@ class PeriodicTree:
         keys = list(dict.fromkeys(k for name, _ in requests for k in self.members[name].aggregation.states))
         if len(requests) == 1:
             places = np.arange(len(all_starts))
-            answers = store.answers(keys, all_starts, all_ends)
+            answers = store.answers(keys, all_starts, all_ends, len(self.table))
         else:
             # Equal windows are answered once; those that end together build on each other, shortest first.
             windows, places = np.unique(np.stack([all_ends, -all_starts], axis=1), axis=0, return_inverse=True)
             places = places.reshape(-1)
-            answers = store.answers(keys, np.ascontiguousarray(-windows[:, 1]), np.ascontiguousarray(windows[:, 0]))
+            starts_, ends_ = np.ascontiguousarray(-windows[:, 1]), np.ascontiguousarray(windows[:, 0])
+            answers = store.answers(keys, starts_, ends_, len(self.table))
         result, begin = [], 0
         for (name, due), size in zip(requests, sizes, strict=True):
             chosen = places[begin : begin + size]
@@ -357,29 +382,35 @@ class PeriodicTree:
         """The rows of a member's reports, from the answers at the chosen places."""
         count = len(self.table)
         rows = answers[ROW_COUNT][0][0]
-        present = (rows if whole else rows[chosen])[:, :count] > 0
-        everything = not self.keys or bool(present.all())
-        flat = None if everything else np.flatnonzero(present.reshape(-1))
+        everything = not self.keys or bool((rows if whole else rows[chosen]).all())
+        flat = None if everything else np.flatnonzero((rows if whole else rows[chosen]).reshape(-1))
         if flat is not None and not len(flat):
             return None
         fields = {}
         for key in member.aggregation.states:
             ints, floats = answers[key]
-            parts = [*ints, *floats]
-            picked = [(part if whole else part[chosen])[:, :count].reshape(-1) for part in parts]
+            picked = [(part if whole else part[chosen]).reshape(-1) for part in (*ints, *floats)]
             fields[key] = picked if flat is None else [part[flat] for part in picked]
-        if flat is None:
-            ends = np.repeat(due, count)
-            ids = np.tile(np.arange(count, dtype=np.int64), len(due))
-        else:
-            ends, ids = due[flat // count], flat % count
-        return self._result(member, ends, ids, fields)
+        if flat is not None:
+            return self._result(member, due[flat // count], self._keys_of(flat % count), fields)
+        return self._result(member, np.repeat(due, count), self._all_keys(len(due)), fields)
+
+    def _keys_of(self, ids: Ints) -> list[pa.Array]:
+        return self.table.keys(ids) if self.keys else []
+
+    def _all_keys(self, times: int) -> list[pa.Array]:
+        """The key columns of all groups, so many times; the same for report after report, so they are kept."""
+        shape = times, len(self.table), self.table.version
+        if self._repeated_keys is None or self._repeated_keys[0] != shape:
+            ids = np.tile(np.arange(len(self.table), dtype=np.int64), times)
+            self._repeated_keys = shape, self._keys_of(ids)
+        return self._repeated_keys[1]
 
     def _result(
-        self, member: Member, ends: Ints, ids: Ints, fields: dict[StateKey, list[NDArray[Any]]]
+        self, member: Member, ends: Ints, keys: list[pa.Array], fields: dict[StateKey, list[NDArray[Any]]]
     ) -> pa.RecordBatch | None:
         aggregation = member.aggregation
-        answers = aggregation.answer_batch(self.table.keys(ids) if self.keys else [], fields, self.pools)
+        answers = aggregation.answer_batch(keys, fields, self.pools)
         passing = aggregation.passing(answers)
         if passing is not None and not passing.all():
             if not passing.any():
@@ -392,15 +423,14 @@ class PeriodicTree:
         cadence = member.cadence
         last = ends - cadence.offset
         starts = pa.array(last - cadence.range) if cadence.range is not None else pa.nulls(len(ends), pa.int64())
-        names = ["window_start", "window_end", *member.aggregation.item_schema.names]
-        return pa.RecordBatch.from_arrays([starts, pa.array(ends), *columns], names=names)
+        return pa.RecordBatch.from_arrays([starts, pa.array(ends), *columns], schema=member.aggregation.report_schema)
 
     def empty_batch(self, member: Member, ends: Ints) -> pa.RecordBatch | None:
         """What an ungrouped query says of empty windows, at these reports."""
         from panewise.aggregates.user import matrix_of
 
         fields = {key: matrix_of(key.kind, len(ends)).fields() for key in member.aggregation.states}
-        return self._result(member, ends, np.zeros(len(ends), np.int64), fields)
+        return self._result(member, ends, [], fields)
 
     def _sparse_reports(self) -> dict[str, list[Piece]]:
         assert isinstance(self.store, SparseSlices)
@@ -542,6 +572,7 @@ class PeriodicTree:
         by_name = {repr(key): key for key in self.state_held_from}
         order = [by_name[name] for name in snapshot["states"]]
         self.state_held_from = dict(zip(order, snapshot["state_held_from"], strict=True))
+        self.store.restore_counts(snapshot["store"])
         self.store.order_states(order)
         for pool, strings in zip(self._pool_list(), snapshot["pools"], strict=True):
             pool.load(strings.column(0))
@@ -560,6 +591,11 @@ class PeriodicTree:
                 setattr(member, attribute, saved[attribute])
             member.passing = saved["passing"].astype(np.bool_)
             member.touched = [saved["touched"]] if len(saved["touched"]) else []
+
+
+def _rest(arguments: Arguments, begin: int) -> Arguments:
+    """The arguments without their first rows."""
+    return {key: Encoded(a.values[begin:], a.valid[begin:]) for key, a in arguments.items()} if begin else arguments
 
 
 def _first_end(piece: Piece) -> int:

@@ -1,7 +1,7 @@
 """The relation of a query without aggregates: selected values of rows, each there from its birth to its death.
 
-Births and deaths are points of any axis that ascends, instants of a continuous query or numbers of reports. Changes cost
-O(rows held + changes log changes) a call.
+Births and deaths are points of any axis that ascends, instants of a continuous query or numbers of reports. Changes
+cost O(rows held + changes log changes) a call.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class RelationRows:
         taken = pa.array(rows)
         kept = remaining(points, signs, [column.take(taken) for column in self.values.columns])
         chosen = np.flatnonzero(kept & wanted(emit, signs))
-        chosen = chosen[np.lexsort((rows[chosen], signs[chosen], points[chosen]))]
+        # What leaves stands before what comes, both in stream order: a stable sort keeps that within a point.
+        chosen = chosen[np.argsort(points[chosen], kind="stable")]
         return points[chosen], signs[chosen], self.values.take(pa.array(rows[chosen]))
 
     def at(self, point: int) -> pa.Table:

@@ -1,14 +1,14 @@
 """From reports to streams: ISTREAM and DSTREAM between successive reports, and the restore semantics.
 
-A report is a multiset of the selected values; the window columns are not compared. The report at e is compared with the one
-before it, at e - slide; a report that has no rows counts as one:
+A report is a multiset of the selected values; the window columns are not compared. The report at e is compared with
+the one before it, at e - slide; a report that has no rows counts as one:
 
     report      1: {a, b}     2: {b, b, c}     3: {}
     ISTREAM     a, b          b, c
     DSTREAM                   a                b, b, c
 
-RESTORE (seed 001, section 3.3.4) adds the results that a continual evaluation would have produced between two reports and
-that had gone again when the second one came. Only the rows of the last report are kept.
+RESTORE (seed 001, section 3.3.4) adds the results that a continual evaluation would have produced between two reports
+and that had gone again when the second one came. Only the rows of the last report are kept.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CountedReports:
-    """Reports of a count window: `first`, `first + 1`, ..., each with its window, and the rows with their reports' numbers."""
+    """Reports of a count window, numbered from `first` on, each with its window, and all rows with their reports."""
 
     first: int
     starts: Ints
@@ -131,8 +131,9 @@ class RelationToStream:
 class Restore:
     """ISTREAM RESTORE and RSTREAM RESTORE of a periodic time window.
 
-    The host runs a continuous query with the same window but for SLIDE and Emit.ISTREAM beside the periodic one. What that
-    reports at instants in [e - slide, e), the state at e minus one microsecond has passed: it belongs to the report at e.
+    The host runs a continuous query with the same window but for SLIDE and Emit.ISTREAM beside the periodic one. What
+    that reports at instants in [e - slide, e), the state at e minus one microsecond has passed: it belongs to the
+    report at e.
 
         ISTREAM RESTORE at e = all of it
         RSTREAM RESTORE at e = the report at e, and of it what ISTREAM at e does not show: the short-lived results

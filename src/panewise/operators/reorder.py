@@ -1,4 +1,4 @@
-"""The reorder buffer: rows in any order in, rows in (event time, arrival) order out, once the watermark has passed them.
+"""The reorder buffer: rows in any order in, rows in (event time, arrival) order out, when the watermark passes them.
 
 Rows that come in order, the usual case, are never copied or sorted: whole batches are handed on and the one that the
 watermark cuts is sliced. Otherwise what is released is sorted, O(held + released log released) a call.
@@ -21,8 +21,8 @@ Ints = NDArray[np.int64]
 class ReorderBuffer:
     """Holds the rows that the watermark has not passed yet.
 
-    `_parts` are the held rows in order of arrival; `_ordered` says that they are also in order of event time, each within
-    itself and one after the other.
+    `_parts` are the held rows in order of arrival; `_ordered` says that they are also in order of event time, each
+    within itself and one after the other.
     """
 
     def __init__(self, schema: Schema) -> None:

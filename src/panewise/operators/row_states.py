@@ -1,12 +1,14 @@
 """Rows as single-row states: what aggregates over rows that come and go one by one keep of each row.
 
-Every row that passed WHERE has a group and, per state of the aggregation, one column of a matrix. Memory is the rows held
-times the fields of the states. Groups and strings that no held row needs are forgotten once they are the greater part.
+Every row that passed WHERE has a group and, per state of the aggregation, one column of a matrix. Memory is the rows
+held times the fields of the states. Groups and strings that no held row needs are forgotten once they are most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,12 @@ from panewise.aggregates import kernels
 from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.states import Feed, Operation, StateKind
 from panewise.aggregates.string_pool import StringPool
+from panewise.errors import QueryFailed
 from panewise.language.expressions import Expression
 from panewise.loops import specialised
 from panewise.operators.aggregation import Aggregation, StateKey, arguments_of, encoded_arguments, ranks_of
 from panewise.operators.rows import Rows
-from panewise.operators.window_folds import fold_fifo
+from panewise.operators.window_folds import fold_fifo, move_middles
 from panewise.plan.evaluate import compiled
 from panewise.state.group_table import GroupTable
 
@@ -69,9 +72,10 @@ class RowStates:
         arguments = encoded_arguments(self.aggregation.states, rows.batch, self.pools)
         for key, matrix in self.matrices.items():
             single = self.matrix_of(key.kind, count)
-            single.fold(
-                np.arange(count), arguments_of(key, arguments), rows.times, rows.arrivals, ranks_of(key, self.pools)
-            )
+            with guarded(key.kind):
+                single.fold(
+                    np.arange(count), arguments_of(key, arguments), rows.times, rows.arrivals, ranks_of(key, self.pools)
+                )
             matrix.ints = np.concatenate([matrix.ints, single.ints], axis=1)
             matrix.floats = np.concatenate([matrix.floats, single.floats], axis=1)
 
@@ -97,15 +101,23 @@ class RowStates:
         self, order: Ints, segment: Ints, first: Ints, last: Ints, middles: Ints
     ) -> tuple[dict[StateKey, StateMatrix], Ints]:
         """The states of windows [first, last) over the rows in this order, and where each segment's back begins now."""
-        folded, moved = {}, middles
+        folded, moved = {}, middles.copy()
+        move_middles(segment, first, last, moved)
         for key, matrix in self.matrices.items():
             ints, floats = np.take(matrix.ints, order, axis=1), np.take(matrix.floats, order, axis=1)
-            work, out = self.matrix_of(key.kind, len(order) + 2), self.matrix_of(key.kind, len(segment))
-            moved = middles.copy()
-            self.kernel(fold_fifo, matrix)(
-                int(key.kind.operation), ints, floats, segment, first, last, moved, ranks_of(key, self.pools),
-                work.ints, work.floats, out.ints, out.floats,
-            )  # fmt: skip
+            out = self.matrix_of(key.kind, len(segment))
+            if key.kind.operation is Operation.ADD:
+                # Integers are taken away again exactly, whether a running sum wraps or not.
+                sums = np.zeros((len(ints), len(order) + 1), np.int64)
+                np.cumsum(ints, axis=1, out=sums[:, 1:])
+                out.ints = np.take(sums, last, axis=1) - np.take(sums, first, axis=1)
+            else:
+                work, back = self.matrix_of(key.kind, len(order) + 2), self.matrix_of(key.kind, len(segment))
+                with guarded(key.kind):
+                    self.kernel(fold_fifo, matrix)(
+                        int(key.kind.operation), ints, floats, segment, first, last, middles.copy(),
+                        ranks_of(key, self.pools), work.ints, work.floats, back.ints, back.floats, out.ints, out.floats,
+                    )  # fmt: skip
             folded[key] = out
         return folded, moved
 
@@ -114,6 +126,20 @@ class RowStates:
         fields = {key: matrix.fields() for key, matrix in states.items()}
         batch = self.aggregation.answer_batch(self.table.keys(groups), fields, self.pools)
         return self.aggregation.selected(batch), self.aggregation.passing(batch)
+
+    def first_failure(self, points: Ints, groups: Ints, states: dict[StateKey, StateMatrix]) -> int:
+        """The least point (an instant, a report) at which `answers` raises; it does at one of them."""
+        distinct = np.unique(points)
+        low, high = 0, len(distinct) - 1
+        while low < high:
+            middle = (low + high) // 2
+            upto = np.flatnonzero(points <= distinct[middle])
+            try:
+                self.answers(groups[upto], chosen_states(states, upto))
+                low = middle + 1
+            except QueryFailed:
+                high = middle
+        return int(distinct[low])
 
     def forget_strings(self, extra: list[dict[StateKey, StateMatrix]]) -> None:
         """Forgets strings that no state holds any more; `extra` are further states than the rows'."""
@@ -134,7 +160,7 @@ class RowStates:
                 codes[:] = np.where(codes >= 0, renamed[np.maximum(codes, 0)], codes)
 
     def forget_groups(self) -> Ints | None:
-        """Forgets groups without rows where they are most; returns the new number of each old one, None if none went."""
+        """Forgets groups without rows where they are most; returns the new number of each old one, None if all stay."""
         if not self._keys or len(self.table) < FORGET_FROM or len(self.table) < 4 * len(self):
             return None
         renamed = self.table.keep(np.unique(self.groups))
@@ -156,6 +182,27 @@ class RowStates:
         self.groups = snapshot["groups"].copy()
         for matrix, states in zip(self.matrices.values(), snapshot["states"], strict=True):
             restore_matrix(matrix, states)
+
+
+def chosen_states(states: dict[StateKey, StateMatrix], chosen: Ints) -> dict[StateKey, StateMatrix]:
+    """The states in these slots."""
+    result = {}
+    for key, matrix in states.items():
+        result[key] = copy(matrix)
+        result[key].ints = np.take(matrix.ints, chosen, axis=1)
+        result[key].floats = np.take(matrix.floats, chosen, axis=1)
+    return result
+
+
+@contextmanager
+def guarded(kind: StateKind) -> Iterator[None]:
+    """Whatever a user's aggregate raises fails its query, in words."""
+    try:
+        yield
+    except Exception as problem:
+        if kind.operation is not Operation.USER:
+            raise
+        raise QueryFailed(f"an aggregate raised {type(problem).__name__}: {problem}") from problem
 
 
 def matrix_snapshot(matrix: StateMatrix) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,11 @@ class Rows:
     batch: pa.RecordBatch
     times: Ints
     arrivals: Ints
+
+    @cached_property
+    def latest(self) -> int:
+        """The greatest event time; there must be rows."""
+        return int(self.times.max())
 
     def __len__(self) -> int:
         return len(self.times)

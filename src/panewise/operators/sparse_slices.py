@@ -86,10 +86,12 @@ class SparseSlices:
         """The same slices as pairs, taken over when a dense tree has come to hold too many groups."""
         store = SparseSlices(groups, dense.pools)
         store.first = dense.first
+        for key in list(dense.same_as_rows):
+            dense.count_apart(key)
         for key in dense.matrices:
             store.matrices[key] = matrix_of(key.kind, store.open.slots)
         numbers = np.arange(dense.first, dense.after, dtype=np.int64)
-        partials = dense.answers(list(dense.matrices), numbers, numbers + 1)
+        partials = dense.answers(list(dense.matrices), numbers, numbers + 1, dense.width)
         for i in range(len(numbers)):
             present = np.flatnonzero(partials[ROW_COUNT][0][0, i])
             states = {
@@ -151,11 +153,14 @@ class SparseSlices:
         """The same states in another order, before a snapshot is restored."""
         self.matrices = {key: self.matrices[key] for key in order}
 
+    def assign(self, points: Ints, groups: Ints) -> Ints:
+        """The slot of every row."""
+        return self.open.assign(points, groups)
+
     def fold(
-        self, points: Ints, groups: Ints, arguments: Arguments, times: Ints, arrivals: Ints
+        self, slots: Ints, arguments: Arguments, times: Ints, arrivals: Ints
     ) -> list[tuple[StateKey, Exception]]:
-        """Rows enter their slices; returns the states of users whose functions raised, with what they raised."""
-        slots = self.open.assign(points, groups)
+        """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
         failed: list[tuple[StateKey, Exception]] = []
         for key, matrix in self.matrices.items():
             self._make_room(matrix)

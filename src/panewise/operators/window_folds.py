@@ -1,19 +1,21 @@
 """The compiled loops of continuous and per-partition aggregates: the state of a group's window at each of its events.
 
-Rows lie group after group (a *segment* each), every row with its own state in a column of `ints` and `floats`. An event is
-a moment at which a group's answer is wanted. Three folds, by how rows leave:
+Rows lie group after group (a *segment* each), every row with its own state in a column of `ints` and `floats`. An
+event is a moment at which a group's answer is wanted. Three folds, by how rows leave:
 
 - `fold_fifo`: rows leave in the order in which they came. Two stacks, O(1) amortised combines an event:
 
         first        middle                 last            suffix[first] + back = the window [first, last)
           |== suffixes ==|=== back, one state ===|
 
-  When `first` passes `middle`, all rows held become suffixes and `middle` moves to `last`. Where `middle` lies depends only
-  on the sequence of events, never on how they were cut into calls, so answers are the same to the last bit.
+  When `first` passes `middle`, all rows held become suffixes and `middle` moves to `last`. Where `middle` lies
+  depends only on the sequence of events, never on how they were cut into calls, so answers are the same to the last
+  bit.
 - `fold_growing`: rows never leave; one state a group.
 - `fold_scattered`: rows leave in any order; a linked list of the live rows is folded anew at each event, O(live rows).
 
-`combine_run` is a global on purpose: `kernels.specialised` replaces it for a user's aggregate. Floats are never subtracted.
+`combine_run` is a global on purpose: `specialised` replaces it for a user's aggregate. Floats are never
+subtracted.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ Floats = NDArray[np.float64]
 
 @compiled_loop
 def change_events(
-    births: Ints, deaths: Ints, starts: Ints, since: int, until: int, forced: int, segment: Ints, time: Ints, first: Ints,
-    last: Ints,
+    births: Ints, deaths: Ints, starts: Ints, since: int, until: int, forced: int, segment: Ints, time: Ints,
+    first: Ints, last: Ints,
 ) -> int:  # fmt: skip
     """The instants in [since, until) at which a row of a segment is born or dies, and the window [first, last) of each.
 
-    Births and deaths ascend within a segment and every birth is before its death. An event at `since - 1`, what was before,
-    opens each segment; `forced` is one more instant for all. Returns the number of events.
+    Births and deaths ascend within a segment and every birth is before its death. An event at `since - 1`, what was
+    before, opens each segment; `forced` is one more instant for all. Returns the number of events.
     """
     count = 0
     for s in range(starts.shape[0] - 1):
@@ -68,8 +70,8 @@ def change_events(
 
 @compiled_loop
 def report_events(
-    births: Ints, deaths: Ints, starts: Ints, step: int, since: Ints, until: Ints, always: bool, segment: Ints, time: Ints,
-    first: Ints, last: Ints,
+    births: Ints, deaths: Ints, starts: Ints, step: int, since: Ints, until: Ints, always: bool, segment: Ints,
+    time: Ints, first: Ints, last: Ints,
 ) -> int:  # fmt: skip
     """The multiples of `step` in [since, until] of each segment at which its window holds rows (`always`: all of them).
 
@@ -104,14 +106,16 @@ def report_events(
 @compiled_loop
 def fold_fifo(
     operation: int, ints: Ints, floats: Floats, segment: Ints, first: Ints, last: Ints, middles: Ints, ranks: Ints,
-    work_ints: Ints, work_floats: Floats, out_ints: Ints, out_floats: Floats,
+    work_ints: Ints, work_floats: Floats, back_ints: Ints, back_floats: Floats, out_ints: Ints, out_floats: Floats,
 ) -> None:  # fmt: skip
     """The state of every event's window. `middles[s]` is where segment s's back begins; it is moved on.
 
-    `work` has one column a row for the suffixes, then one for the back and one at the identity. `out` starts at it too.
+    `work` has one column a row for the suffixes, then one for the back and one at the identity; `back` and `out` have
+    one column an event. All start at the identity.
     """
     back = ints.shape[1]
     blank = back + 1
+    halved = 0  # events from here on have their two halves in `out` and `back`
     i = 0
     while i < segment.shape[0]:
         s = segment[i]
@@ -138,15 +142,31 @@ def fold_fifo(
             while reached < b:
                 combine_run(operation, work_ints, work_floats, back, ints, floats, reached, 1, ranks)
                 reached += 1
-            if a < middle:
-                for f in range(ints.shape[0]):
-                    out_ints[f, i] = work_ints[f, a]
-                for f in range(floats.shape[0]):
-                    out_floats[f, i] = work_floats[f, a]
-            if reached > middle:
-                combine_run(operation, out_ints, out_floats, i, work_ints, work_floats, back, 1, ranks)
+            whole = reached == middle or a >= middle
+            left = back if a >= middle else a
+            for f in range(ints.shape[0]):
+                out_ints[f, i] = work_ints[f, left]
+                back_ints[f, i] = work_ints[f, back]
+            for f in range(floats.shape[0]):
+                out_floats[f, i] = work_floats[f, left]
+                back_floats[f, i] = work_floats[f, back]
+            # A call costs much more than a combine, so the halves of a run of answers meet in one.
+            if whole and i > halved:
+                combine_run(operation, out_ints, out_floats, halved, back_ints, back_floats, halved, i - halved, ranks)
+            if whole:
+                halved = i + 1
             i += 1
         middles[s] = middle
+    if i > halved:
+        combine_run(operation, out_ints, out_floats, halved, back_ints, back_floats, halved, i - halved, ranks)
+
+
+@compiled_loop
+def move_middles(segment: Ints, first: Ints, last: Ints, middles: Ints) -> None:
+    """What `fold_fifo` does to the middles, for states that need no stacks."""
+    for i in range(segment.shape[0]):
+        if first[i] >= middles[segment[i]]:
+            middles[segment[i]] = last[i]
 
 
 @compiled_loop
@@ -176,8 +196,8 @@ def fold_scattered(
 ) -> None:  # fmt: skip
     """Entry k, the coming (`comes` 1) or going (-1) of a row, belongs to event `event[k]`; 0 is neither.
 
-    `opens[e]` is 1 where event e is the first of its group. `following` and `preceding` hold the linked list of live rows
-    in order of birth; one place more than rows, for the list's head.
+    `opens[e]` is 1 where event e is the first of its group. `following` and `preceding` hold the linked list of live
+    rows in order of birth; one place more than rows, for the list's head.
     """
     head = following.shape[0] - 1
     k = 0

@@ -3,7 +3,7 @@
 Texts are read by the grammars below, on both hosts; spaces and control characters around them are ignored.
 
     whole number   [+-] digits
-    number         [+-] digits [. digits] [e [+-] digits], or NaN, [+-] inf, [+-] infinity in any case
+    number         [+-] digits [. digits] [e [+-] 1 to 5 digits], or NaN, [+-] inf, [+-] infinity in any case
     date           yyyy-m-d, or a timestamp without a zone
     timestamp      yyyy-m-d [h:m[:s[.f][zone]]] with a space or T between; a zone is Z, UTC or [+-]hh:mm
 
@@ -27,7 +27,7 @@ from panewise.temporal import DAY, HOUR, MINUTE, SECOND
 
 BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
 WHOLE_NUMBER = r"^[+-]?[0-9]+$"
-NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,5})?$"
 NUMBER_WORD = r"^(?i)(nan|[+-]?inf|[+-]?infinity)$"
 _INSTANT = (
     r"^(?P<year>[0-9]{4})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"

@@ -123,24 +123,21 @@ def _arithmetic(name: str) -> Printer:
 
 
 def _kept_apart(call: Call, arguments: list[str]) -> list[str]:
-    """Operands of a chain of whole sums (or products), hidden from an optimizer that would regroup its constants.
+    """Operands of a sum (or product) of whole numbers, hidden from an optimizer that would regroup nested ones.
 
-    Spark's ReorderAssociativeOperator turns try_add(try_add(x, 5), 7) into try_add(x, 12) though the former overflows
-    where the latter does not. Subtracting 0 ends the chain and costs nothing.
+    Spark's ReorderAssociativeOperator turns try_add(try_add(x, 5), -5) into x, though x + 5 may overflow and so be
+    NULL. Subtracting 0 ends the chain and costs nothing; it is done wherever another sum (or product) lies below, since
+    other rules may bring that one to the top.
     """
-
-    def constants(node: Expression) -> int:
-        if isinstance(node, Call) and node.function == call.function:
-            return sum(map(constants, node.arguments))
-        return 0 if node.columns() else 1
-
-    if constants(call) < 2:
-        return arguments
     zero = "0" if call.type.name == "INT" else "0L"
     return [
-        f"try_subtract({text}, {zero})" if isinstance(node, Call) and node.function == call.function else text
+        f"try_subtract({text}, {zero})" if _contains(node, call.function) else text
         for node, text in zip(call.arguments, arguments, strict=True)
     ]
+
+
+def _contains(expression: Expression, function: str) -> bool:
+    return any(isinstance(node, Call) and node.function == function for node in expression.walk())
 
 
 def _negate(call: Call, arguments: list[str]) -> str:
@@ -243,9 +240,11 @@ def _date_trunc(call: Call, arguments: list[str]) -> str:
 
 
 def _from_epoch(unit: int) -> Printer:
-    return lambda call, arguments: bounded_micros(
-        arguments[0] if unit == 1 else f"try_multiply({arguments[0]}, {unit}L)"
-    )
+    def printed(call: Call, arguments: list[str]) -> str:
+        # The subtraction keeps a product in the argument from being regrouped with the unit, see _kept_apart.
+        return bounded_micros(arguments[0] if unit == 1 else f"try_multiply(try_subtract({arguments[0]}, 0L), {unit}L)")
+
+    return printed
 
 
 def _timestamp_add(call: Call, arguments: list[str]) -> str:

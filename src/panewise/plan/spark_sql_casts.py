@@ -10,7 +10,7 @@ from panewise.schema import BIGINT, BOOLEAN, DATE, DOUBLE, FLOAT, INT, STRING, T
 from panewise.temporal import DAY, INSTANT_MAX, INSTANT_MIN
 
 _BLANK = r"[\\x00-\\x20\\x7f]*"
-_NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
+_NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,5})?"
 _NUMBER_WORD = "((?i)nan|[+-]?inf|[+-]?infinity)"
 # Year 0 is a year for Spark; ours begin with 1.
 _DATE = "(?!0000)[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"

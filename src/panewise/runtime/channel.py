@@ -72,7 +72,7 @@ class Channel:
 
     def _remember(self, rows: Rows) -> None:
         if len(rows):
-            latest = int(rows.times.max())
+            latest = rows.latest
             if latest >= self.watermark:
                 self._recent.append((latest, rows))
             if self.retain_us:

@@ -87,7 +87,8 @@ class TreeConsumer:
         self._taken += len(rows)
         self._times = np.concatenate([self._times, rows.times])
         self._process(rows, points, self._taken)
-        reach = max((m.cadence.range or 0) + m.cadence.offset for m in self.tree.members.values())
+        # None where every query has failed.
+        reach = max(((m.cadence.range or 0) + m.cadence.offset for m in self.tree.members.values()), default=0)
         gone = len(self._times) - 2 * reach - 1
         if gone > 0:
             self._times, self._times_from = self._times[gone:], self._times_from + gone
@@ -197,6 +198,8 @@ class TreeConsumer:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        for name in [name for name in self.queries if name not in snapshot["tree"]["members"]]:
+            self.remove(name)  # it had failed
         self.tree.restore(snapshot["tree"])
         for name, saved in snapshot["finishes"].items():
             self.finishes[name].restore(saved)

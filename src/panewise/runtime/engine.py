@@ -22,7 +22,7 @@ from panewise.catalog import (
     StreamDefinition,
     TableDefinition,
 )
-from panewise.errors import CatalogError, NotHeldError, PanewiseError, PlanError, QueryError, did_you_mean
+from panewise.errors import CatalogError, NotHeldError, PanewiseError, PlanError, QueryError, SnapshotError, did_you_mean
 from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.language.expressions import ColumnRef
@@ -39,7 +39,7 @@ from panewise.runtime.hosting import Hosting
 from panewise.runtime.stream import Stream
 from panewise.schema import DOUBLE, DataType
 from panewise.state.snapshot_format import dumped, loaded
-from panewise.temporal import TimeWindow, instant_us
+from panewise.temporal import INSTANT_MAX, TimeWindow, instant_us
 
 
 class Engine:
@@ -159,10 +159,16 @@ class Engine:
             slides = [
                 member.cadence.slide
                 for tree in self._hosting.trees
-                if tree.channel is stream and not tree.counts_rows
+                if self._root(tree.channel) is stream and not tree.counts_rows
                 for member in tree.tree.members.values()
             ]
             stream.set_slide(min(slides, default=None))
+
+    def _root(self, channel: Channel) -> Channel:
+        """The stream that a channel's rows come from in the end."""
+        while isinstance(channel, HostedQuery):
+            channel = self._hosting.consumers[channel.name].channel
+        return channel
 
     def _drop(self, statement: s.Drop) -> None:
         if statement.if_exists and self.catalog.find(statement.name) is None:
@@ -257,7 +263,7 @@ class Engine:
             self._flush_all()
             for stream in self._streams.values():
                 if stream.newest is not None:
-                    stream.advance(self._last_end(stream, stream.newest))
+                    stream.advance(min(self._last_end(stream, stream.newest), INSTANT_MAX + 1))
             self._deliver()
 
     def _last_end(self, channel: Channel, newest: int) -> int:
@@ -315,7 +321,7 @@ class Engine:
             for item in query.block.items
             if isinstance(item.expression, ColumnRef) and item.expression.name.startswith("key_")
         }
-        names = [shown[name] for name in sorted(shown)]
+        names = [shown[name] for name in sorted(shown, key=lambda name: int(name.removeprefix("key_")))]
         if isinstance(key, dict):
             wanted = {str(name): value for name, value in key.items()}
         else:
@@ -329,7 +335,11 @@ class Engine:
             if name not in names:
                 raise NotHeldError(f"'{name}' is not a selected grouping column", hint=did_you_mean(name, names))
             column = table.column(name)
-            mask = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
+            try:
+                wanted_value = pa.scalar(value, column.type)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+                raise NotHeldError(f"{name} is {column.type}, and {value!r} is not") from None
+            mask = pc.is_null(column) if value is None else pc.equal(column, wanted_value)
             table = table.filter(pc.fill_null(mask, False))
         return table
 
@@ -438,7 +448,8 @@ class Engine:
         """The engine of a snapshot. Give a fresh `engine` that has its aggregates registered where queries use some."""
         tree = loaded(snapshot)
         result = engine if engine is not None else cls()
-        assert not list(result.catalog), "restore needs a fresh engine"
+        if list(result.catalog):
+            raise SnapshotError("a snapshot is restored into a fresh engine; this one has definitions already")
         for text in tree["statements"]:
             result.execute(text)
         done: set[int] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from panewise.language.sql_text import to_sql
-from panewise.operators.aggregation import StateKey
+from panewise.operators.aggregation import ROW_COUNT, StateKey
 from panewise.operators.dense_slices import DenseSlices
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.nodes import Emit
@@ -17,14 +17,14 @@ from panewise.runtime.stream import Stream
 def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | None) -> Explanation:
     """The plan of one query; of a running one also what it shares."""
     explanation = explain(plan)
-    if isinstance(consumer, TreeConsumer):
+    if isinstance(consumer, TreeConsumer) and consumer.queries:
         others = len(consumer.queries) - 1
         shared = {
             "tree": _shares(others),
             "states": ", ".join(_state_name(key) for key in consumer.tree.state_held_from),
         }
         return replace(explanation, properties=explanation.properties | shared)
-    if consumer is not None:
+    if isinstance(consumer, OperatorConsumer):
         return replace(explanation, properties=explanation.properties | {"operator": type(consumer.operator).__name__})
     return explanation
 
@@ -70,7 +70,8 @@ def _tree(consumer: TreeConsumer) -> Explanation:
     for key in tree.state_held_from:
         technique = "SparseTwoStacks"
         if isinstance(tree.store, DenseSlices):
-            technique = type(tree.store.synopses[key]).__name__
+            # A count of something that was never NULL is the count of rows.
+            technique = type(tree.store.synopses.get(key, tree.store.synopses[ROW_COUNT])).__name__
         techniques.append(f"{_state_name(key)} by {technique}")
     members = tuple(
         Explanation(f"QUERY {name}", {"window": str(query.block.window)}) for name, query in consumer.queries.items()

@@ -62,6 +62,12 @@ class HostedQuery(Channel):
             self.watermark = max(self.watermark, watermark)
             self.rows_seen += sum(p.count if isinstance(p, EmptyReports) else p.num_rows for p in pieces)
 
+    @property
+    def held_from(self) -> int | None:
+        """While nobody reads this query its newest results, those at the watermark itself, are not kept."""
+        held = super().held_from
+        return held if held is None or self.consumers or self.retain_us else held + 1
+
     def _flow_on(self, pieces: list[Piece], watermark: int) -> None:
         batches = [batch for piece in pieces for batch in self.batches(piece)]
         if not batches:

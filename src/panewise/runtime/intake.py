@@ -77,13 +77,14 @@ class Intake:
         for position, row in enumerate(rows):
             if not isinstance(row, dict):
                 raise DataError(f"row {position} pushed to '{self.name}' is a {type(row).__name__}, not a dict")
-        spelled = {name.lower() for row in rows for name in row}
+        names = dict.fromkeys(str(name) for row in rows for name in row)
+        spelled = {name.lower() for name in names}
         for column in self.schema:
             if column.name.lower() not in spelled:
-                raise self._missing(column.name, {name for row in rows for name in row})
+                raise self._missing(column.name, names)
             values = [_value(row, column.name) for row in rows]
             arrays.append(_array(values, column.type))
-        unknown = [name for name in rows[0] if self.schema.find(name) is None]
+        unknown = [name for name in names if self.schema.find(name) is None]
         if unknown:
             raise DataError(
                 f"stream '{self.name}' has no column '{unknown[0]}'", hint=did_you_mean(unknown[0], self.schema.names)
@@ -135,7 +136,7 @@ class Intake:
         return result.filter(pa.array(keep)), aside
 
     def refusal(self, batch: pa.RecordBatch, row: int, reason: str) -> DataError:
-        shown = {k: v[0] for k, v in batch.slice(row, 1).to_pydict().items()}
+        shown = shown_row(batch.slice(row, 1))
         return DataError(
             f"row {row} pushed to '{self.name}' is bad: {reason}\nthe row: {shown}",
             hint=f"nothing of this push was taken; ALTER STREAM {self.name} SET (on_bad_row = 'skip') sets such rows aside",
@@ -216,6 +217,17 @@ class Intake:
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
 
+def shown_row(row: pa.RecordBatch) -> dict[str, Any]:
+    """A batch of one row for people to read; what Python cannot hold (an instant past 9999) is shown as Arrow does."""
+    shown: dict[str, Any] = {}
+    for name, column in zip(row.schema.names, row.columns, strict=True):
+        try:
+            shown[name] = column[0].as_py()
+        except (OverflowError, ValueError):
+            shown[name] = f"{column.type} {column.cast(pa.int64())[0].as_py()}"
+    return shown
+
+
 # Types whose exact Python values need no conversion. INT and DECIMAL have limits to check: they go the long way.
 _PLAIN: dict[str, tuple[type, ...]] = {
     "BIGINT": (int,),
@@ -230,7 +242,7 @@ def _value(row: dict[str, Any], name: str) -> Any:
     if name in row:
         return row[name]
     for other, value in row.items():
-        if other.lower() == name.lower():
+        if str(other).lower() == name.lower():
             return value
     return None
 
@@ -238,7 +250,9 @@ def _value(row: dict[str, Any], name: str) -> Any:
 def _array(values: list[Any], type_: DataType) -> pa.Array:
     """An Arrow array of Python values: of the column's type if all fit, else of whatever they are."""
     target = type_.to_arrow()
-    for attempt in (target, None):
+    # Arrow would cut the fraction off a float without a word; read as what it is, it converts or is a bad row.
+    cut = not type_.fractional and any(isinstance(value, float) for value in values)
+    for attempt in (None,) if cut else (target, None):
         try:
             array = pa.array(values, type=attempt)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError):

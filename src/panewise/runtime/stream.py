@@ -16,7 +16,7 @@ from panewise.catalog import StreamDefinition
 from panewise.errors import DataError
 from panewise.operators.rows import Rows
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake
+from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
 from panewise.runtime.watermark import Watermark
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
 
@@ -58,7 +58,15 @@ class Stream(Channel):
     def set_slide(self, slide: int | None) -> None:
         """The shortest slide of the queries that read the stream, which limits how far ahead a row may lie."""
         self.reach = INSTANT_MAX - INSTANT_MIN if slide is None else slide * WINDOWS_CLOSED_MAX
-        self._limit = None if self._newest is None else self._newest + self.reach
+        self._set_limit()
+
+    def _set_limit(self) -> None:
+        come_to = self._come_to(self._newest)
+        self._limit = None if come_to is None else come_to + self.reach
+
+    def _come_to(self, newest: int | None) -> int | None:
+        """How far the stream has come, by rows or punctuations; None before the first row, which may lie anywhere."""
+        return None if newest is None else max(newest, self.progress.floor)
 
     # -- pushing -------------------------------------------------------------------------------------------------
 
@@ -75,7 +83,7 @@ class Stream(Channel):
                 continue
             good, bad = self.intake.conformed(batch, self._skip_bad)
             times = self.intake.times(good)
-            wrong = self.intake.bad_times(good, times, newest, self.reach)
+            wrong = self.intake.bad_times(good, times, self._come_to(newest), self.reach)
             if wrong and not self._skip_bad:
                 first = min(wrong)
                 raise self.intake.refusal(good, first, wrong[first])
@@ -90,7 +98,7 @@ class Stream(Channel):
                 newest = latest if newest is None else max(newest, latest)
         self._seal_plain()
         self._newest = newest
-        self._limit = None if newest is None else newest + self.reach
+        self._set_limit()
         self._bad.extend(aside)
         self.bad_count += len(aside)
         self._pending.extend(accepted)
@@ -105,7 +113,7 @@ class Stream(Channel):
             return False
         if self._newest is None or time > self._newest:
             self._newest = time
-            self._limit = time + self.reach
+            self._limit = max(time, self.progress.floor) + self.reach
         self._plain.append(row)
         self.rows_pushed += 1
         return True
@@ -152,13 +160,15 @@ class Stream(Channel):
         """A punctuation: no row before `until` will come."""
         if not INSTANT_MIN <= until <= INSTANT_MAX + 1:
             raise DataError(f"{until} is not an instant of the years 1 to 9999")
-        if self._newest is not None and until - self._newest > self.reach:
+        come_to = self._come_to(self._newest)
+        if come_to is not None and until - come_to > self.reach:
             raise DataError(
                 f"advancing '{self.name}' to {format_instant(until)} would close more than {WINDOWS_CLOSED_MAX:,} windows"
                 " of a query"
             )
         self.flush()
         self.progress.advance(until)
+        self._set_limit()
         self.flow(self.empty_rows(), self.progress.value)
 
     @property
@@ -172,7 +182,7 @@ class Stream(Channel):
     def bad_rows(self) -> pa.Table:
         """The rows set aside since the last call, as text, with the reason of each."""
         bad, self._bad = list(self._bad), deque(maxlen=SET_ASIDE_MAX)
-        rows = [{k: v[0] for k, v in batch.to_pydict().items()} for batch, _ in bad]
+        rows = [shown_row(batch) for batch, _ in bad]
         return pa.table(
             {
                 "row": pa.array([str(row) for row in rows], pa.string()),
@@ -215,7 +225,7 @@ class Stream(Channel):
         self.bad_count, self._arrived = snapshot["bad_count"], snapshot["arrived"]
         self._skip_bad, self._keep_late = snapshot["skip_bad"], snapshot["keep_late"]
         self._newest = snapshot["newest"]
-        self._limit = None if self._newest is None else self._newest + self.reach
+        self._set_limit()
         self._late = deque(snapshot["late"].to_batches())
 
 

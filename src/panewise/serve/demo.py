@@ -121,7 +121,7 @@ class Demonstration:
         results = sum(answers.rows for answers in self.answers)
         rate = self.rows / self.busy_seconds if self.busy_seconds else 0.0
         copies = sum(window_copies(answers.query) for answers in self.answers)
-        busy = f"{self.rows:,} rows through {queries} queries at {short_number(rate)} rows/s on one core"
+        busy = f"{self.rows:,} rows through {queries} queries at {short_number(rate)} rows/s"
         saved = f"{short_number(self.rows * trees)} touches instead of {short_number(self.rows * queries)}"
         return Group(
             Text(f"{busy}, {results:,} result rows.", style="bold"),
@@ -140,8 +140,9 @@ class Demonstration:
             answers.take(table)
 
     def _picture(self, part: float) -> Group:
-        bar = ProgressBar(total=1.0, completed=min(1.0, part), width=40)
-        return Group(self._table(), bar, self._progress_line())
+        below = Table.grid(padding=(0, 2))
+        below.add_row(ProgressBar(total=1.0, completed=min(1.0, part), width=40), self._progress_line())
+        return Group(self._table(), below)
 
     def _progress_line(self) -> Text:
         rate = self.rows / self.busy_seconds if self.busy_seconds else 0.0

@@ -205,7 +205,7 @@ def _converse(shell: Shell) -> None:
 
 def _session(shell: Shell) -> PromptSession[str]:
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.filters import Condition, is_searching
+    from prompt_toolkit.filters import is_searching
     from prompt_toolkit.history import FileHistory, History, InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
@@ -213,11 +213,13 @@ def _session(shell: Shell) -> PromptSession[str]:
 
     keys = KeyBindings()
 
-    # Where the list of completions is open or a search runs, Enter keeps its usual meaning.
-    @keys.add("enter", filter=~is_searching & Condition(lambda: session.default_buffer.complete_state is None))
+    @keys.add("enter", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
+        completion = event.current_buffer.complete_state
         text = event.current_buffer.text
-        if not text.strip() or text.lstrip().startswith("\\") or is_complete(text):
+        if completion is not None and completion.current_completion is not None:
+            event.current_buffer.complete_state = None  # the chosen completion stays
+        elif not text.strip() or text.lstrip().startswith("\\") or is_complete(text):
             event.current_buffer.validate_and_handle()
         else:
             event.current_buffer.insert_text("\n")
@@ -228,10 +230,9 @@ def _session(shell: Shell) -> PromptSession[str]:
     except OSError:
         history = InMemoryHistory()  # a home that cannot be written is no reason not to work
     completer = CqlCompleter(lambda: shell.engine.catalog, shell.commands)
-    session: PromptSession[str] = PromptSession(
+    return PromptSession(
         history=history, completer=completer, complete_while_typing=False, key_bindings=keys, multiline=True
     )
-    return session
 
 
 def history_file() -> Path:

@@ -23,6 +23,7 @@ from panewise.slicing.pairs import Cadence, edge_classes
 Ints = NDArray[np.int64]
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
+_NONE: Ints = np.empty(0, np.int64)
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -71,19 +72,31 @@ def _room(
 
 @compiled_loop
 def _assign_dense(
-    points: Ints, groups: Ints, begin: int, width: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints,
-    epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, slots: Ints,
+    points: Ints, groups: Ints, words: Ints, word_base: int, direct: Ints, begin: int, width: int, starts: Ints,
+    ends: Ints, rooms: Ints, counts: Ints, free: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints,
+    slots: Ints,
 ) -> int:  # fmt: skip
+    """Groups come as ids, or as words to look up in the direct array: a word that it does not know ends the run."""
     low, high, base = 1, 0, 0
-    grouped = groups.shape[0] > 0
+    grouped, looked_up, span = groups.shape[0] > 0, words.shape[0] > 0, direct.shape[0]
     for i in range(begin, points.shape[0]):
+        group = 0
+        if looked_up:
+            place = words[i] - word_base
+            if place < 0 or place >= span:
+                return i
+            group = direct[place]
+            if group < 0:
+                return i
+        elif grouped:
+            group = groups[i]
         point = points[i]
         if point < low or point >= high:
             k = _room(point, starts, ends, rooms, counts, free, epochs, firsts, slides, phases)
             if k < 0:
                 return i
             low, high, base = starts[k], ends[k], rooms[k] * width
-        slots[i] = base + groups[i] if grouped else base
+        slots[i] = base + group
     return len(points)
 
 
@@ -255,16 +268,12 @@ class OpenSlices:
         slots = np.empty(len(points), np.int64)
         done = 0
         while True:
-            shared = (
-                self._starts, self._ends, self._rooms, self._counts, self._free, self._epochs, self._firsts,
-                self._slides, self._phases,
-            )  # fmt: skip
             if self.width is not None:
-                done = _assign_dense(points, groups, done, self.width, *shared, slots)
+                done = _assign_dense(points, groups, _NONE, 0, _NONE, done, self.width, *self._shared(), slots)
             else:
                 done = _assign_sparse(
-                    points, groups, done, *shared, self._table, self._entry_room, self._entry_group, self._entry_next,
-                    self._heads, self._entry_free, slots,
+                    points, groups, done, *self._shared(), self._table, self._entry_room, self._entry_group,
+                    self._entry_next, self._heads, self._entry_free, slots,
                 )  # fmt: skip
             if done == len(points):
                 return slots
@@ -272,6 +281,26 @@ class OpenSlices:
                 self._grow_rooms()
             else:
                 self._grow_entries()
+
+    def _shared(self) -> tuple[Ints, ...]:
+        return (
+            self._starts, self._ends, self._rooms, self._counts, self._free, self._epochs, self._firsts, self._slides,
+            self._phases,
+        )  # fmt: skip
+
+    def assign_known(self, points: Ints, words: Ints, base: int, direct: Ints) -> Ints:
+        """The slots of the first rows, as many as have groups that the direct array knows by their words."""
+        assert self.width is not None
+        slots = np.empty(len(points), np.int64)
+        done = 0
+        while True:
+            done = _assign_dense(points, _NONE, words, base, direct, done, self.width, *self._shared(), slots)
+            if done == len(points):
+                return slots
+            place = int(words[done]) - base
+            if not 0 <= place < len(direct) or direct[place] < 0:
+                return slots[:done]
+            self._grow_rooms()
 
     def _grow_rooms(self) -> None:
         old = len(self._starts)

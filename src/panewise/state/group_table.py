@@ -122,7 +122,10 @@ class GroupTable:
         if not types:
             self._size[0] = 1  # no key: one group, always there
 
+    version = 0  # changes when ids are given anew
+
     def _allocate(self, room: int) -> None:
+        self.version += 1
         self._table: Ints = np.full(2 * room, -1, np.int64)
         self._held: Ints = np.zeros((len(self.types), room), np.int64)
         self._held_nulls: Ints = np.zeros(room, np.int64)
@@ -140,8 +143,15 @@ class GroupTable:
 
     def ids(self, columns: list[pa.Array]) -> Ints:
         """The id of every row's key; new keys get new ids."""
+        return self.ids_of(*self.words(columns))
+
+    def direct(self, words: Ints, nulls: Ints) -> tuple[int, Ints] | None:
+        """The base and the direct array, where keys of one column are looked up by it: ids of words seen before."""
+        return (self._base, self._direct) if len(words) == 1 and not len(nulls) and len(self._direct) else None
+
+    def ids_of(self, words: Ints, nulls: Ints) -> Ints:
+        """The ids of keys that are words already."""
         assert self.types, "a table without key columns has one group, 0"
-        words, nulls = self._words(columns)
         count = words.shape[1]
         ids = np.empty(count, np.int64)
         if not count:
@@ -159,7 +169,8 @@ class GroupTable:
             else:
                 self._grow()
 
-    def _words(self, columns: list[pa.Array]) -> tuple[Ints, Ints]:
+    def words(self, columns: list[pa.Array]) -> tuple[Ints, Ints]:
+        """One row of words per column, and the masks of NULLs (none where nothing is NULL)."""
         words, nulls = [], np.empty(0, np.int64)
         for i, (column, feed, pool) in enumerate(zip(columns, self._feeds, self._pools, strict=True)):
             part = encoded(column, feed, pool)

@@ -32,11 +32,17 @@ class Synopsis(Protocol):
     def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
         """Appends the partials of new slices, oldest first: arrays of shape (fields, slices, width)."""
 
+    def insert_from(self, ints: Ints, floats: Floats, rooms: Ints, ranks: Ints) -> None:
+        """The same from matrices (fields x slots) of which a room is `width` neighbouring slots, without a copy."""
+
     def evict(self, before: int) -> None:
         """Forgets the slices numbered below `before`."""
 
-    def answer(self, starts: Ints, ends: Ints, ranks: Ints) -> tuple[Ints, Floats]:
-        """The states of windows [start, end) of slice numbers: arrays of shape (fields, windows, width)."""
+    def answer(self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None) -> tuple[Ints, Floats]:
+        """The states of windows [start, end) of slice numbers: arrays of shape (fields, windows, groups).
+
+        `groups`: the first so many groups alone; None for all of the width.
+        """
 
     def widen(self, width: int) -> None:
         """Makes room for more groups; the new ones are at the identity in all slices held."""

@@ -5,10 +5,11 @@
     level 0   |----|----|----|----|----|----|----|----|
     slice       0    1    2    3    4    5    6    7
 
-A node is made when its last slice comes, so an insert combines once, amortised. A window is covered by at most
-2 log2(slices) nodes. Answers for many ranges that end together are chained, the shorter one being a part of the longer
-one, so that all of them together cost little more than the longest. Nothing is ever subtracted: doubles stay as exact as
-their sum, NaN and infinities leave with their slice. Levels are rings: eviction moves one number.
+A node is made when its last slice comes, so an insert combines once, amortised; levels that no window was ever long
+enough to use are not made at all. A window is covered by at most 2 log2(slices) nodes. Windows that are asked for
+together share their work: those of one range that slides cost three combinations each, and of many ranges that end
+together each is built on the next shorter one. Nothing is ever subtracted: doubles stay as exact as their sum, NaN and
+infinities leave with their slice. Levels are rings: eviction moves one number.
 
 Space: two states per slice held. Source: Arasu and Widom 2004, section 3.1.1; Golab 2006, section 2.3.4.
 """
@@ -48,14 +49,14 @@ def _place(room: int, level: int, node: int) -> int:
 
 @compiled_loop
 def _insert(
-    operation: int, ints: Ints, floats: Floats, room: int, width: int, after: int, count: int, part_ints: Ints,
-    part_floats: Floats, ranks: Ints,
+    operation: int, ints: Ints, floats: Floats, room: int, width: int, tallest: int, after: int, part_ints: Ints,
+    part_floats: Floats, places: Ints, ranks: Ints,
 ) -> None:  # fmt: skip
-    for i in range(count):
+    for i in range(places.shape[0]):
         number = after + i
-        _copy(ints, floats, _place(room, 0, number) * width, part_ints, part_floats, i * width, width)
+        _copy(ints, floats, _place(room, 0, number) * width, part_ints, part_floats, places[i] * width, width)
         level = 1
-        while ((number + 1) & ((1 << level) - 1)) == 0 and (room >> level) > 0:
+        while level <= tallest and ((number + 1) & ((1 << level) - 1)) == 0:
             node = number >> level
             target = _place(room, level, node) * width
             left = _place(room, level - 1, 2 * node) * width
@@ -66,41 +67,114 @@ def _insert(
 
 
 @compiled_loop
-def _answer(
-    operation: int, ints: Ints, floats: Floats, room: int, width: int, starts: Ints, ends: Ints, result_ints: Ints,
-    result_floats: Floats, ranks: Ints,
+def _cover(
+    operation: int, ints: Ints, floats: Floats, room: int, width: int, groups: int, tallest: int, position: int,
+    end: int, fresh: bool, result_ints: Ints, result_floats: Floats, target: int, ranks: Ints,
+) -> bool:  # fmt: skip
+    """Appends the slices [position, end) to a result, which is empty where `fresh`; says whether it still is."""
+    while position < end:
+        level = 0
+        while (
+            level < tallest and (position & ((1 << (level + 1)) - 1)) == 0 and position + (1 << (level + 1)) <= end
+        ):
+            level += 1
+        node = _place(room, level, position >> level) * width
+        if fresh:
+            _copy(result_ints, result_floats, target, ints, floats, node, groups)
+            fresh = False
+        else:
+            combine_run(operation, result_ints, result_floats, target, ints, floats, node, groups, ranks)
+        position += 1 << level
+    return fresh
+
+
+@compiled_loop
+def _answer_nested(
+    operation: int, ints: Ints, floats: Floats, room: int, width: int, groups: int, tallest: int, starts: Ints,
+    ends: Ints, result_ints: Ints, result_floats: Floats, int_identity: Ints, float_identity: Floats, ranks: Ints,
 ) -> None:  # fmt: skip
-    """Answer q may build on answer q - 1 where that one is its suffix. The results hold the identity at first."""
+    """Windows in any order; one that ends where the one before it does, and contains it, is built on that."""
+    anew = room > 0  # true, but no literal: each literal argument would be compiled for by itself
     for q in range(starts.shape[0]):
-        position, end = starts[q], ends[q]
-        suffix = q > 0 and ends[q - 1] == end and position <= starts[q - 1] < end
+        target = q * groups
+        end = ends[q]
+        suffix = q > 0 and ends[q - 1] == end and starts[q] <= starts[q - 1] < end
         if suffix:
             end = starts[q - 1]
-        target = q * width
-        fresh = True
-        while position < end:
-            level = 0
-            while (
-                (position & ((1 << (level + 1)) - 1)) == 0
-                and position + (1 << (level + 1)) <= end
-                and (room >> (level + 1)) > 0
-            ):
-                level += 1
-            node = _place(room, level, position >> level) * width
+        fresh = _cover(
+            operation, ints, floats, room, width, groups, tallest, starts[q], end, anew, result_ints, result_floats, target,
+            ranks,
+        )  # fmt: skip
+        if suffix and fresh:
+            _copy(result_ints, result_floats, target, result_ints, result_floats, target - groups, groups)
+        elif suffix:
+            combine_run(
+                operation, result_ints, result_floats, target, result_ints, result_floats, target - groups, groups, ranks
+            )
+        elif fresh:
+            for f in range(result_ints.shape[0]):
+                result_ints[f, target : target + groups] = int_identity[f]
+            for f in range(result_floats.shape[0]):
+                result_floats[f, target : target + groups] = float_identity[f]
+
+
+@compiled_loop
+def _answer_sliding(
+    operation: int, ints: Ints, floats: Floats, room: int, width: int, groups: int, tallest: int, starts: Ints,
+    ends: Ints, result_ints: Ints, result_floats: Floats, ranks: Ints,
+) -> None:  # fmt: skip
+    """Non-empty windows whose starts and ends both ascend: runs of them that share a slice are answered together.
+
+        the run's windows   |---------:----|          left of the split: suffixes, made from the right to the left
+                              |-------:------|        right of it: prefixes, made from the left to the right
+                                 |----:---------|     so each window costs three combinations, whatever its length
+    """
+    part_ints = np.empty((ints.shape[0], groups), np.int64)
+    part_floats = np.empty((floats.shape[0], groups), np.float64)
+    zero, anew = 0 * room, room > 0  # no literals: each would be compiled for by itself
+    first = zero
+    while first < starts.shape[0]:
+        last = first
+        while last + 1 < starts.shape[0] and starts[last + 1] < ends[first]:
+            last += 1
+        split = starts[last]
+        for q in range(last - 1, first - 1, -1):
+            fresh = _cover(
+                operation, ints, floats, room, width, groups, tallest, starts[q], starts[q + 1], anew, result_ints,
+                result_floats, q * groups, ranks,
+            )  # fmt: skip
             if fresh:
-                _copy(result_ints, result_floats, target, ints, floats, node, width)
-                fresh = False
-            else:
-                combine_run(operation, result_ints, result_floats, target, ints, floats, node, width, ranks)
-            position += 1 << level
-        if suffix:
-            before = (q - 1) * width
-            if fresh:
-                _copy(result_ints, result_floats, target, result_ints, result_floats, before, width)
-            else:
+                if starts[q] < split:
+                    _copy(result_ints, result_floats, q * groups, result_ints, result_floats, (q + 1) * groups, groups)
+            elif starts[q + 1] < split:
                 combine_run(
-                    operation, result_ints, result_floats, target, result_ints, result_floats, before, width, ranks
-                )
+                    operation, result_ints, result_floats, q * groups, result_ints, result_floats, (q + 1) * groups,
+                    groups, ranks,
+                )  # fmt: skip
+        reached = split
+        fresh = anew
+        for q in range(first, last + 1):
+            fresh = _cover(
+                operation, ints, floats, room, width, groups, tallest, reached, ends[q], fresh, part_ints, part_floats, zero, ranks
+            )
+            reached = ends[q]
+            if starts[q] < split:
+                combine_run(operation, result_ints, result_floats, q * groups, part_ints, part_floats, zero, groups, ranks)
+            else:
+                _copy(result_ints, result_floats, q * groups, part_ints, part_floats, zero, groups)
+        first = last + 1
+
+
+@compiled_loop
+def _survey(starts: Ints, ends: Ints) -> tuple[int, bool]:
+    """The longest window, and whether all are non-empty and move forwards, start and end."""
+    longest, sliding = 0, True
+    for q in range(starts.shape[0]):
+        longest = max(longest, ends[q] - starts[q])
+        sliding = sliding and starts[q] < ends[q]
+        if q > 0:
+            sliding = sliding and starts[q - 1] <= starts[q] and ends[q - 1] <= ends[q]
+    return longest, sliding
 
 
 class IntervalSynopsis:
@@ -111,12 +185,17 @@ class IntervalSynopsis:
         self.width = width
         self.first = 0
         self.after = 0
-        self._insert, self._answer = _insert, _answer
+        self._insert, self._nested, self._sliding = _insert, _answer_nested, _answer_sliding
         if combine is not None:
+            cover = specialised(_cover, combine_run=combine)
             self._insert = specialised(_insert, combine_run=combine)
-            self._answer = specialised(_answer, combine_run=combine)
+            self._nested = specialised(_answer_nested, combine_run=combine, _cover=cover)
+            self._sliding = specialised(_answer_sliding, combine_run=combine, _cover=cover)
         self._room = 64
+        self._tallest = 0  # levels above are not kept: no window so far was long enough to use them
         self._ints, self._floats = identity(kind, 2 * self._room * width)
+        self._int_identity = np.array(kind.int_identity, np.int64)
+        self._float_identity = np.array(kind.float_identity, np.float64)
 
     @property
     def bytes_held(self) -> int:
@@ -124,20 +203,29 @@ class IntervalSynopsis:
 
     def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
         count = max(ints.shape[1], floats.shape[1])
-        needed = self.after - self.first + count
-        if needed > self._room:
-            self._rebuild(1 << (needed - 1).bit_length(), ranks)
         flat_ints = np.ascontiguousarray(ints).reshape(self.kind.int_fields, count * self.width)
         flat_floats = np.ascontiguousarray(floats).reshape(self.kind.float_fields, count * self.width)
+        self.insert_from(flat_ints, flat_floats, np.arange(count, dtype=np.int64), ranks)
+
+    def insert_from(self, ints: Ints, floats: Floats, rooms: Ints, ranks: Ints) -> None:
+        needed = self.after - self.first + len(rooms)
+        if needed > self._room:
+            self._rebuild(1 << (needed - 1).bit_length(), ranks)
         self._insert(
-            int(self.kind.operation), self._ints, self._floats, self._room, self.width, self.after, count, flat_ints,
-            flat_floats, ranks,
+            int(self.kind.operation), self._ints, self._floats, self._room, self.width, self._tallest, self.after, ints,
+            floats, rooms, ranks,
         )  # fmt: skip
-        self.after += count
+        self.after += len(rooms)
 
     def _rebuild(self, room: int, ranks: Ints) -> None:
         ints, floats = partials(self, ranks)
         self._load(self.first, ints, floats, room, ranks)
+
+    def _grow_levels(self, tallest: int, ranks: Ints) -> None:
+        """Makes the nodes of higher levels, now that a window is long enough to use them."""
+        ints, floats = partials(self, ranks)
+        self._tallest = tallest
+        self._load(self.first, ints, floats, self._room, ranks)
 
     def _load(self, first: int, ints: Ints, floats: Floats, room: int, ranks: Ints) -> None:
         """Starts anew with these partials; nodes that reach before `first` are never read, so they may be anything."""
@@ -149,25 +237,20 @@ class IntervalSynopsis:
     def evict(self, before: int) -> None:
         self.first = min(max(self.first, before), self.after)
 
-    def answer(self, starts: Ints, ends: Ints, ranks: Ints) -> tuple[Ints, Floats]:
-        count = len(starts)
-        ints, floats = identity(self.kind, count * self.width)
-        self._answer(
-            int(self.kind.operation),
-            self._ints,
-            self._floats,
-            self._room,
-            self.width,
-            starts,
-            ends,
-            ints,
-            floats,
-            ranks,
-        )
-        return (
-            ints.reshape(self.kind.int_fields, count, self.width),
-            floats.reshape(self.kind.float_fields, count, self.width),
-        )
+    def answer(self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None) -> tuple[Ints, Floats]:
+        count, groups = len(starts), self.width if groups is None else groups
+        longest, sliding = _survey(starts, ends)
+        if longest > 1 and int(longest).bit_length() - 1 > self._tallest:
+            self._grow_levels(int(longest).bit_length() - 1, ranks)
+        ints = np.empty((self.kind.int_fields, count * groups), np.int64)
+        floats = np.empty((self.kind.float_fields, count * groups))
+        held = int(self.kind.operation), self._ints, self._floats, self._room, self.width, groups, self._tallest
+        if sliding:
+            self._sliding(*held, starts, ends, ints, floats, ranks)
+        else:
+            self._nested(*held, starts, ends, ints, floats, self._int_identity, self._float_identity, ranks)
+        shape = count, groups
+        return ints.reshape(self.kind.int_fields, *shape), floats.reshape(self.kind.float_fields, *shape)
 
     def widen(self, width: int) -> None:
         self._remap(None, width)
@@ -204,3 +287,4 @@ class IntervalSynopsis:
         floats = snapshot["floats"].reshape(self.kind.float_fields, count, self.width)
         room = max(64, 1 << max(0, count - 1).bit_length())
         self._load(snapshot["first"], ints, floats, room, np.empty(0, np.int64) if ranks is None else ranks)
+

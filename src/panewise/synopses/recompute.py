@@ -39,12 +39,17 @@ class RecomputeSynopsis:
         for i in range(max(ints.shape[1], floats.shape[1])):
             self._slices.append((ints[:, i].copy(), floats[:, i].copy()))
 
+    def insert_from(self, ints: Ints, floats: Floats, rooms: Ints, ranks: Ints) -> None:
+        for room in rooms:
+            run = slice(room * self.width, (room + 1) * self.width)
+            self._slices.append((ints[:, run].copy(), floats[:, run].copy()))
+
     def evict(self, before: int) -> None:
         while self.first < before and self._slices:
             self._slices.pop(0)
             self.first += 1
 
-    def answer(self, starts: Ints, ends: Ints, ranks: Ints) -> tuple[Ints, Floats]:
+    def answer(self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None) -> tuple[Ints, Floats]:
         count = len(starts)
         ints, floats = identity(self.kind, count * self.width)
         for q in range(count):
@@ -53,9 +58,10 @@ class RecomputeSynopsis:
                 combine_run(
                     int(self.kind.operation), ints, floats, q * self.width, held_ints, held_floats, 0, self.width, ranks
                 )
+        shape = count, self.width
         return (
-            ints.reshape(self.kind.int_fields, count, self.width),
-            floats.reshape(self.kind.float_fields, count, self.width),
+            ints.reshape(self.kind.int_fields, *shape)[:, :, :groups],
+            floats.reshape(self.kind.float_fields, *shape)[:, :, :groups],
         )
 
     def widen(self, width: int) -> None:

@@ -24,13 +24,13 @@ Floats = NDArray[np.float64]
 
 
 @compiled_loop
-def _insert(prefix: Ints, after: int, part: Ints) -> None:
-    room = prefix.shape[1]
-    for i in range(part.shape[1]):
-        old, new = (after + i) % room, (after + i + 1) % room
+def _insert(prefix: Ints, after: int, part: Ints, places: Ints) -> None:
+    room, width = prefix.shape[1], prefix.shape[2]
+    for i in range(places.shape[0]):
+        old, new, source = (after + i) % room, (after + i + 1) % room, places[i] * width
         for f in range(prefix.shape[0]):
-            for g in range(part.shape[2]):
-                prefix[f, new, g] = prefix[f, old, g] + part[f, i, g]
+            for g in range(width):
+                prefix[f, new, g] = prefix[f, old, g] + part[f, source + g]
 
 
 @compiled_loop
@@ -39,7 +39,7 @@ def _answer(prefix: Ints, starts: Ints, ends: Ints, result: Ints) -> None:
     for q in range(starts.shape[0]):
         a, b = starts[q] % room, ends[q] % room
         for f in range(prefix.shape[0]):
-            for g in range(prefix.shape[2]):
+            for g in range(result.shape[2]):
                 result[f, q, g] = prefix[f, b, g] - prefix[f, a, g]
 
 
@@ -60,12 +60,16 @@ class RunningSynopsis:
 
     def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
         count = ints.shape[1]
+        flat = np.ascontiguousarray(ints).reshape(self.kind.int_fields, count * self.width)
+        self.insert_from(flat, floats, np.arange(count, dtype=np.int64), ranks)
+
+    def insert_from(self, ints: Ints, floats: Floats, rooms: Ints, ranks: Ints) -> None:
         room = self._prefix.shape[1]
-        needed = self.after - self.first + count + 1
+        needed = self.after - self.first + len(rooms) + 1
         if needed > room:
             self._resize(max(2 * (room - 1), needed) + 1, self.width)
-        _insert(self._prefix, self.after, ints)
-        self.after += count
+        _insert(self._prefix, self.after, ints, rooms)
+        self.after += len(rooms)
 
     def _resize(self, room: int, width: int) -> None:
         held = np.arange(self.first, self.after + 1)
@@ -76,10 +80,11 @@ class RunningSynopsis:
     def evict(self, before: int) -> None:
         self.first = min(max(self.first, before), self.after)
 
-    def answer(self, starts: Ints, ends: Ints, ranks: Ints) -> tuple[Ints, Floats]:
-        result = np.empty((self.kind.int_fields, len(starts), self.width), np.int64)
+    def answer(self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None) -> tuple[Ints, Floats]:
+        groups = self.width if groups is None else groups
+        result = np.empty((self.kind.int_fields, len(starts), groups), np.int64)
         _answer(self._prefix, starts, ends, result)
-        return result, np.empty((0, len(starts), self.width))
+        return result, np.empty((0, len(starts), groups))
 
     def widen(self, width: int) -> None:
         self._resize(self._prefix.shape[1], width)

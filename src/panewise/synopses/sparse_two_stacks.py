@@ -33,8 +33,9 @@ Floats = NDArray[np.float64]
 def _append(
     operation: int, ints: Ints, floats: Floats, groups: Ints, part_ints: Ints, part_floats: Floats, ranks: Ints
 ) -> None:
+    one = 1 + 0 * groups.shape[0]  # no literal: it would be compiled for by itself
     for j in range(groups.shape[0]):
-        combine_run(operation, ints, floats, groups[j], part_ints, part_floats, j, 1, ranks)
+        combine_run(operation, ints, floats, groups[j], part_ints, part_floats, j, one, ranks)
 
 
 @compiled_loop
@@ -42,8 +43,9 @@ def _prepend(
     operation: int, ints: Ints, floats: Floats, groups: Ints, part_ints: Ints, part_floats: Floats, ranks: Ints
 ) -> None:
     """`part` ends up as the combination; the caller writes it to the groups."""
+    one = 1 + 0 * groups.shape[0]
     for j in range(groups.shape[0]):
-        combine_run(operation, part_ints, part_floats, j, ints, floats, groups[j], 1, ranks)
+        combine_run(operation, part_ints, part_floats, j, ints, floats, groups[j], one, ranks)
 
 
 class SparseTwoStacks:

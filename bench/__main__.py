@@ -1,0 +1,64 @@
+"""`python -m bench [NAME ...] [--only NAME] [--quick]`: runs the benchmarks and prints their tables.
+
+The exit code is 1 where answers differ or a benchmark cannot run; a missed aim is printed, not punished, because a busy
+machine misses aims. `--strict` punishes those as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from rich.console import Console
+
+from bench.machine import machine
+from bench.measure import ProcessFailed
+
+# In the order in which they run: what is short comes first.
+BENCHMARKS = {
+    "start_up": "import, help, first answers with an empty and a full compile cache",
+    "one_row": "rows pushed one at a time",
+    "windows": "2 million rows, 100 groups, ranges of 1 to 300 s, against the floor, DuckDB and Polars",
+    "many_queries": "100 queries that share a tree, against one",
+    "many_groups": "20 million rows, 1 million keys, a window of 24 hours",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="The benchmarks of panewise.",
+        epilog="\n".join(f"{name:14} {what}" for name, what in BENCHMARKS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these benchmarks")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this benchmark")
+    parser.add_argument("--quick", action="store_true", help="small versions, as the tests run them")
+    parser.add_argument("--strict", action="store_true", help="a missed aim is a failure")
+    options = parser.parse_args(arguments)
+    chosen = [*options.names, *options.only] or list(BENCHMARKS)
+    unknown = [name for name in chosen if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark '{unknown[0]}'; there are {', '.join(BENCHMARKS)}")
+
+    # A table folded to 80 columns in a file or a log is hard to read.
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    described = machine()
+    console.print(", ".join(f"{name} {value}" for name, value in described.items()), style="dim", highlight=False)
+    failed = False
+    for name in chosen:
+        try:
+            report = importlib.import_module(f"bench.{name}").run(options.quick)
+        except ProcessFailed as problem:
+            console.print(f"{name} failed: {problem}", style="red", markup=False, highlight=False)
+            failed = True
+            continue
+        report.show(console)
+        report.save(described, options.quick)
+        failed |= not report.agree or (options.strict and not all(aim.met for aim in report.aims))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
