@@ -16,6 +16,7 @@ from bench import floor, window_peers, window_rows
 from bench.machine import peer_figure, version
 from bench.measure import (
     MEBIBYTE,
+    Timing,
     forget_peak,
     interleaved,
     isolated,
@@ -98,8 +99,8 @@ def _add_aims(report: Report, figures: dict[tuple[str, int], dict[str, Any]]) ->
         what = f"{key_type}: part of the floor's rows/s, least of all ranges ({worst} s)"
         report.aims.append(Aim.at_least(what, wanted, figures[key_type, worst]["ratio"]))
     for key_type in window_rows.KEY_TYPES:
-        slowdown = figures[key_type, 300]["engine_s"] / figures[key_type, 1]["engine_s"]
-        report.aims.append(Aim.at_most(f"{key_type}: time for range 300 s to time for 1 s", SLOWDOWN_WANTED, slowdown))
+        what = f"{key_type}: time for range 300 s to time for 1 s, runs in turn"
+        report.aims.append(Aim.at_most(what, SLOWDOWN_WANTED, figures[key_type, 300]["slowdown"]))
 
 
 # -- in a process of its own -----------------------------------------------------------------------------------------
@@ -133,7 +134,7 @@ def session(cql: str, pushes: list[pa.RecordBatch]) -> Any:
 
 
 def measure(key_type: str, range_s: int, count: int, repeat: int) -> dict[str, Any]:
-    """Runs of the engine and of the floor in turn; the engine is registered anew for each, outside of the clock."""
+    """Runs of the engine, of the floor and of the engine with the least range in turn; registered anew for each."""
     cql = statements(key_type, range_s)
     pushes = window_rows.batches(key_type, count)
     rows = floor.rows(count)
@@ -151,19 +152,24 @@ def measure(key_type: str, range_s: int, count: int, repeat: int) -> dict[str, A
         disagreement = disagreement or f"{results.num_rows} results, the floor has {expected}"
     del tables, results
 
-    engine_timings, floor_timings = [], []
+    least = statements(key_type, min(window_rows.RANGES))
+    timings: dict[str, list[Timing]] = {"engine": [], "floor": [], "least": []}
     for _ in range(repeat):
-        work = session(cql, pushes)
-        timings = interleaved({"engine": work, "floor": lambda: floor.answer(*rows, range_s)}, 1)
-        engine_timings += timings["engine"]
-        floor_timings += timings["floor"]
+        works = {
+            "engine": session(cql, pushes),
+            "floor": lambda: floor.answer(*rows, range_s),
+            "least": session(least, pushes),
+        }
+        for name, taken in interleaved(works, 1).items():
+            timings[name] += taken
     return {
         "results": expected,
-        "engine_s": median_cpu(engine_timings),
-        "engine_clock_s": median_clock(engine_timings),
-        "floor_s": median_cpu(floor_timings),
-        "floor_clock_s": median_clock(floor_timings),
-        "ratio": ratio(floor_timings, engine_timings),
+        "engine_s": median_cpu(timings["engine"]),
+        "engine_clock_s": median_clock(timings["engine"]),
+        "floor_s": median_cpu(timings["floor"]),
+        "floor_clock_s": median_clock(timings["floor"]),
+        "ratio": ratio(timings["floor"], timings["engine"]),
+        "slowdown": ratio(timings["engine"], timings["least"]),
         "peak_bytes": peak,
         "disagreement": disagreement,
     }

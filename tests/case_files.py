@@ -20,7 +20,7 @@ The steps:
     push STREAM fails: TEXT     the batch is refused with an error that contains TEXT, and changes nothing
     advance STREAM INSTANT      a punctuation
     flush                       every window that holds rows closes
-    results QUERY [ordered]     exactly these rows are new; by time, and in any order within one instant unless `ordered`
+    results QUERY [ordered]     exactly these rows are new; in any order within one instant unless `ordered`
     lookup QUERY [at INSTANT]   the answer now or then; only the columns of the header are compared
     lookup QUERY ... fails: TEXT
     execute                     statements; below a line `->` stands the table that the last one returns
@@ -31,9 +31,10 @@ The steps:
     status QUERY STATUS         as SHOW QUERIES says
     snapshot                    the host is replaced by one that is restored from its snapshot
 
-Instants are `HH:MM:SS[.ffffff]` of 1970-01-01 or `YYYY-MM-DD HH:MM:SS[.ffffff]`, UTC. Cells are NULL, true, false, integers,
-numbers with a point or an exponent (doubles), NaN, inf, -inf, instants, dates, or text; quotes keep a text as it is: ''
-is the empty one. A type is part of the answer: `3` is not `3.0`. A table of only a header, or nothing, is no rows.
+Instants are `HH:MM:SS[.ffffff]` of 1970-01-01 or `YYYY-MM-DD HH:MM:SS[.ffffff]`, UTC. Cells are NULL, true, false,
+integers, numbers with a point or an exponent (doubles), NaN, inf, -inf, instants, dates, or text; quotes keep a text
+as it is: '' is the empty one. A type is part of the answer: `3` is not `3.0`. A table of only a header, or nothing,
+is no rows.
 """
 
 from __future__ import annotations
@@ -95,8 +96,7 @@ def read_cases(path: Path) -> list[Case]:
     lines = path.read_text(encoding="utf-8").split("\n")
     starts = [number for number, line in enumerate(lines) if line.startswith("===")]
     cases = [
-        _read_case(path.stem, lines, start, end)
-        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)
+        _read_case(path.stem, lines, start, end) for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)
     ]
     names = [case.name for case in cases]
     repeated = {name for name in names if names.count(name) > 1}

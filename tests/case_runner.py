@@ -1,8 +1,8 @@
 """Runs a case on a host, step by step, and says in which line and how an answer differs.
 
-A host is anything with the verbs of `Host`: the engine in this process, the reference, later Spark. A case may be run in
-several `manners`, none of which may change any answer: pushes as they stand, pushes cut into single rows, and a snapshot
-and restore after every step.
+A host is anything with the verbs of `Host`: the engine in this process, the reference, later Spark. A case may be run
+in several `manners`, none of which may change any answer: pushes as they stand, pushes cut into single rows, and a
+snapshot and restore after every step.
 """
 
 from __future__ import annotations
@@ -154,9 +154,7 @@ def _in_time_order(found: list[dict[str, Any]]) -> None:
             raise Mismatch(f"results are not in the order of {name}\n{shown_table(found)}")
 
 
-def _all_match(
-    expected: Table, rows: list[tuple[Any, ...]], ordered: bool, by_time: bool, tolerance: float
-) -> bool:
+def _all_match(expected: Table, rows: list[tuple[Any, ...]], ordered: bool, by_time: bool, tolerance: float) -> bool:
     """Pairs each expected row with one found row: the next one, or any of the same instant."""
     times = [at for at, name in enumerate(expected.header) if name in TIME_COLUMNS] if by_time else []
     left = list(rows)
@@ -179,11 +177,17 @@ def _all_match(
 
 
 def same_rows(
-    expected: list[dict[str, Any]], found: list[dict[str, Any]], *, tolerance: float = 1e-9, smallest: float = 1e-9
+    expected: list[dict[str, Any]],
+    found: list[dict[str, Any]],
+    *,
+    by_time: bool = True,
+    tolerance: float = 1e-9,
+    smallest: float = 1e-9,
 ) -> None:
-    """Raises Mismatch unless two hosts gave the same rows, in any order within an instant; floats within a tolerance."""
+    """Raises Mismatch unless two hosts gave the same rows, in any order within an instant, floats nearly so."""
     if len(expected) == len(found) and (not found or tuple(expected[0]) == tuple(found[0])):
-        _in_time_order(found)
+        if by_time:
+            _in_time_order(found)
         left = sorted(found, key=_sorting_key)
         right = sorted(expected, key=_sorting_key)
         if all(_same(a, b, tolerance, smallest) for a, b in zip(left, right, strict=True)):
@@ -201,9 +205,9 @@ def _sorting_key(row: dict[str, Any]) -> tuple[Any, ...]:
 def _same(left: dict[str, Any], right: dict[str, Any], tolerance: float, smallest: float) -> bool:
     for a, b in zip(left.values(), right.values(), strict=True):
         if isinstance(a, float) and isinstance(b, float):
-            if a != b and not (math.isnan(a) and math.isnan(b)):
-                if not math.isclose(a, b, rel_tol=tolerance, abs_tol=smallest):
-                    return False
+            equal = a == b or (math.isnan(a) and math.isnan(b))
+            if not equal and not math.isclose(a, b, rel_tol=tolerance, abs_tol=smallest):
+                return False
         elif type(a) is not type(b) or a != b:
             return False
     return True

@@ -1,7 +1,7 @@
 """`pw.Engine` as a host of cases.
 
-Well-formed pushes of several rows go in as Arrow tables, single rows and rows that do not fit as lists of dicts, so that the
-cases walk through both doors of the engine.
+Well-formed pushes of several rows go in as Arrow tables, single rows and rows that do not fit as lists of dicts, so
+that the cases walk through both doors of the engine.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+from panewise.errors import PanewiseError
 from tests.case_files import Case, read_cases
 from tests.case_runner import MANNERS, run_case
 from tests.embedded_host import EmbeddedHost
 from tests.reference.host import BadRow, NoSuchName, ReferenceHost
-
-from panewise.errors import PanewiseError
 
 CASES = [case for path in sorted((Path(__file__).parent / "cases").glob("*.case")) for case in read_cases(path)]
 

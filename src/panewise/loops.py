@@ -1,7 +1,7 @@
 """Compiled loops: Python functions over NumPy arrays, turned into machine code by Numba.
 
-A loop is compiled when it is first called with new argument types and cached on disk beside its source, or in the user's
-cache folder where that is read-only.
+A loop is compiled when it is first called with new argument types and cached on disk beside its source, or in the
+user's cache folder where that is read-only.
 """
 
 from __future__ import annotations

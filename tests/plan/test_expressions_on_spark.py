@@ -53,8 +53,8 @@ def test_listed_expressions_agree(
 ) -> None:
     expressions = listed_expressions()
     if ansi == "true" and not soak:
-        # The compiled form takes three times as long: a third of the list is enough for every run.
-        expressions = expressions[::3]
+        # The compiled form takes three times as long: a fifth of the list is enough for every run.
+        expressions = expressions[::5]
     _assert_agreement(session, frame, batch, expressions, ansi)
 
 

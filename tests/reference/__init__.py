@@ -4,7 +4,7 @@ Every answer is recomputed from all rows that ever arrived, straight from the de
 the engine and the cases have something independent to be compared with. Nothing here is clever or fast on purpose: a
 report costs O(rows), a query O(rows x reports).
 
-- `cql` reads the part of the language that cases and property tests use;
+- `tokens`, `row_expressions` and `cql` read the part of the language that cases and property tests use;
 - `scalars` evaluates row expressions, `folds` evaluates aggregates over lists;
 - `relations` turns rows, a window and a watermark into result rows;
 - `host` keeps streams and queries and speaks the same few verbs as every other host of cases.

@@ -1,8 +1,8 @@
 """The reference as a host of cases: streams, queries and the same verbs as the engine, all by recomputation.
 
-A call outside of what the reference covers raises `NotCovered`. A query that is created when its stream has already moved
-starts with its first whole window: rows from the watermark of that moment on, reports whose window begins there or
-later.
+A call outside of what the reference covers raises `NotCovered`. A query that is created when its stream has already
+moved starts with its first whole window: rows from the watermark of that moment on, reports whose window begins there
+or later.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from decimal import Decimal
 from typing import Any
 
 from tests.reference import cql
-from tests.reference.cql import EPOCH, MICROSECOND, NotCovered, Select, TimeWindow
+from tests.reference.cql import Select
 from tests.reference.folds import Overflow
 from tests.reference.relations import Relation, Result, Row, item_names, report_at, results, state_at
+from tests.reference.tokens import EPOCH, MICROSECOND, NotCovered, TimeWindow
 
 PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "BOOLEAN": (bool,),
@@ -64,10 +65,9 @@ class StreamState:
             if value is None:
                 if name == self.definition.timestamp:
                     return False
-            elif not isinstance(value, PYTHON_TYPES.get(kind, (object,))):
-                return False
-            elif kind in ("INT", "BIGINT") and not -(2 ** (31 if kind == "INT" else 63)) <= value < 2 ** (
-                31 if kind == "INT" else 63
+            elif not isinstance(value, PYTHON_TYPES.get(kind, (object,))) or (
+                kind in ("INT", "BIGINT")
+                and not -(2 ** (31 if kind == "INT" else 63)) <= value < 2 ** (31 if kind == "INT" else 63)
             ):
                 return False
         return True
@@ -120,7 +120,9 @@ class ReferenceHost:
 
     def create_query(self, statement: cql.CreateQuery) -> None:
         since = self.relation(statement.select.source).watermark
-        if since is not None and not (isinstance(statement.select.window, TimeWindow) and statement.select.window.slide):
+        if since is not None and not (
+            isinstance(statement.select.window, TimeWindow) and statement.select.window.slide
+        ):
             raise NotCovered("a query without SLIDE that comes in mid-stream")
         mode = statement.options.get("mode", "push")
         self.queries[statement.name.lower()] = QueryState(statement.name, statement.select, mode, since)
@@ -216,8 +218,7 @@ class ReferenceHost:
         found: list[Result] = []
         try:
             for result in results(query.select, self.relation(query.select.source, query.since)):
-                if query.since is None or self.whole(query, result):
-                    found.append(result)
+                found += [result] if query.since is None or self.whole(query, result) else []
         except Overflow:
             query.failed = True
         return found

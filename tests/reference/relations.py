@@ -1,8 +1,9 @@
 """From rows, a window and a watermark to result rows, by recomputing every state from all rows.
 
 A row is in a time window at instant t when `ts + offset <= t < ts + offset + range`. A periodic report at e shows the
-state at e minus one microsecond and exists once the watermark has reached e; a continuous change at instant t exists once
-the watermark is past t. Count windows see rows in the order of (event time, arrival) once the watermark is past them.
+state at e minus one microsecond and exists once the watermark has reached e; a continuous change at instant t exists
+once the watermark is past t. Count windows see rows in the order of (event time, arrival) once the watermark is past
+them.
 
 Every function here yields results in time order, so a later watermark only ever appends.
 """
@@ -17,9 +18,11 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from tests.reference.cql import EPOCH, MICROSECOND, NotCovered, RowsWindow, Select, TimeWindow, aggregates_of
+from tests.reference.cql import Select
 from tests.reference.folds import fold
+from tests.reference.row_expressions import aggregates_of
 from tests.reference.scalars import evaluate, identity_key
+from tests.reference.tokens import EPOCH, MICROSECOND, NotCovered, RowsWindow, TimeWindow
 
 Values = tuple[Any, ...]
 
@@ -101,12 +104,10 @@ def answer(select: Select, rows: Sequence[Row], columns: tuple[str, ...]) -> lis
     for members in groups.values():
         # Items and HAVING read grouping columns from any member of the group: they agree on them.
         sample = members[0] if members else {}
-        if select.having is not None:
-            if evaluate(select.having, sample, lambda call, m=members: fold(call, m)) is not True:
-                continue
-        found.append(
-            tuple(evaluate(item, sample, lambda call, m=members: fold(call, m)) for _, item in select.items)
-        )
+        having = select.having or ("literal", True)
+        if evaluate(having, sample, lambda call, m=members: fold(call, m)) is not True:
+            continue
+        found.append(tuple(evaluate(item, sample, lambda call, m=members: fold(call, m)) for _, item in select.items))
     return found
 
 
@@ -274,13 +275,14 @@ def reported(select: Select, reports: Iterator[Report], relation: Relation, name
         if select.restore:
             assert report.until is not None
             produced = [
-                values
-                for t, values in insertions
-                if (report.since is None or t >= report.since) and t <= report.until
+                values for t, values in insertions if (report.since is None or t >= report.since) and t <= report.until
             ]
             shown = shown + difference(produced, difference(now, before))
         before = now
-        extra = {"window_start": None if report.start is None else moment(report.start), "window_end": moment(report.end)}
+        extra = {
+            "window_start": None if report.start is None else moment(report.start),
+            "window_end": moment(report.end),
+        }
         for values in shown:
             yield Result(report.end, extra, dict(zip(names, values, strict=True)))
 

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from tests.reference.cql import NotCovered
+from tests.reference.tokens import NotCovered
 
 BIGINT_MIN, BIGINT_MAX = -(2**63), 2**63 - 1
 

@@ -1,8 +1,8 @@
 """Hypothesis strategies for streams, queries and the ways in which rows reach a host.
 
-A script is what happens: rows and punctuations in order of arrival. How rows are cut into pushes and where snapshots are
-taken is drawn apart from it, because no answer may depend on that. Doubles are multiples of a quarter, NaN or infinite, so
-that every sum is exact and multisets of sums can be compared.
+A script is what happens: rows and punctuations in order of arrival. How rows are cut into pushes and where snapshots
+are taken is drawn apart from it, because no answer may depend on that. Doubles are multiples of a quarter, NaN or
+infinite, so that every sum is exact and multisets of sums can be compared.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Spark's own batch `groupBy(window(...))` as a second, independent oracle for periodic queries.
 
-Both sides answer the same list of aggregates for the same windows; `compare` holds the engine's results against Spark's,
-window by window. Spark aligns the starts of windows and panewise their ends, hence `startTime = -range mod slide`.
-Only non-empty windows are compared, and slides of at most the range, which is all that Spark's window knows.
+Both sides answer the same list of aggregates for the same windows; `compare` holds the engine's results against
+Spark's, window by window. Spark aligns the starts of windows and panewise their ends, hence `startTime = -range mod
+slide`. Only non-empty windows are compared, and slides of at most the range, which is all that Spark's window knows.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ class WindowQuery:
     where: str = "true"
 
     def cql(self) -> str:
-        items = [*self.groups, *(f"{text} AS a{at}" for at, (text, _) in enumerate(self.aggregates)), "COUNT(*) AS rows"]
+        items = [
+            *self.groups,
+            *(f"{text} AS a{at}" for at, (text, _) in enumerate(self.aggregates)),
+            "COUNT(*) AS rows",
+        ]
         grouping = f" GROUP BY {', '.join(self.groups)}" if self.groups else ""
         window = f"[RANGE {self.range_us} MICROSECONDS SLIDE {self.slide_us} MICROSECONDS]"
         return f"SELECT {', '.join(items)} FROM t {window} WHERE {self.where}{grouping}"
 
     def spark_sql(self) -> str:
         start = -self.range_us % self.slide_us
-        window = (
-            f"window(ts, '{self.range_us} microseconds', '{self.slide_us} microseconds', '{start} microseconds')"
-        )
+        window = f"window(ts, '{self.range_us} microseconds', '{self.slide_us} microseconds', '{start} microseconds')"
         items = [f"{text} AS a{at}" for at, (_, text) in enumerate(self.aggregates)]
         keys = ", ".join((window, *self.groups))
         return (

@@ -53,8 +53,10 @@ def against_reference(script: Script, queries: list[str], manner: Manner) -> Non
     expected = run(reference, script, queries, Manner())
     found = run(engine, script, queries, manner)
     for query, wanted, got in zip(queries, expected, found, strict=True):
+        # Windows of partitions with an OFFSET end before the row that makes them report: their ends are not in order.
+        by_time = not ("PARTITION" in query and "OFFSET" in query)
         try:
-            same_rows(wanted, got)
+            same_rows(wanted, got, by_time=by_time)
         except AssertionError as mismatch:
             raise AssertionError(f"{query}\n{mismatch}") from None
     assert engine.late_count("t") == reference.late_count("t")
@@ -118,7 +120,7 @@ def test_many_queries_equal_each_alone(script: Script, queries: list[str], manne
 
 @given(scripts(), st.lists(periodic, min_size=1, max_size=2), periodic, st.integers(0, 30))
 def test_a_new_query_is_never_wrong(script: Script, old: list[str], query: str, arrival: int) -> None:
-    """Whatever a query reports that comes in mid-stream is what it would have reported, and it misses no whole window."""
+    """What a query reports that comes in mid-stream is what it would have reported, and it misses no whole window."""
     host = EmbeddedHost()
     host.execute(script.stream)
     for at, text in enumerate(old):

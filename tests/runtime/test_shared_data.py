@@ -1,7 +1,7 @@
 """Periodic queries on real streams, where their files are at hand: the engine gives what Spark's batch windows give.
 
-The files are in `shared/data` beside the repository; without them these tests are skipped. Each is cut to what a test may
-take; the long run takes more.
+The files are in `shared/data` beside the repository; without them these tests are skipped. Each is cut to what a test
+may take; the long run takes more.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def trades(count: int) -> pa.Table:
 
 
 def connections(count: int) -> pa.Table:
-    frame = pd.read_csv(DATA / "zeek_conn_20240419_20240421.tsv.zst", sep="\t", nrows=count, na_values="-", dtype={"ts": str})
+    frame = pd.read_csv(
+        DATA / "zeek_conn_20240419_20240421.tsv.zst", sep="\t", nrows=count, na_values="-", dtype={"ts": str}
+    )
     seconds = frame["ts"].str.split(".", expand=True)
     times = seconds[0].astype("int64") * SECOND + seconds[1].fillna("0").str.ljust(6, "0").str[:6].astype("int64")
     return pa.table(

@@ -1,8 +1,8 @@
 """The compiled loops over states: fold rows into slots, combine runs of slots.
 
 A state's fields are two matrices, `ints[field, slot]` (int64) and `floats[field, slot]` (float64). Rows name the slot
-that they fall into; which slice and group a slot belongs to is its owner's business. `valid` is one byte a row, or empty
-where no value is NULL. `combine_run` takes the older states on the left: nothing built in depends on it, a user's
+that they fall into; which slice and group a slot belongs to is its owner's business. `valid` is one byte a row, or
+empty where no value is NULL. `combine_run` takes the older states on the left: nothing built in depends on it, a user's
 aggregate may.
 
 The loops are compiled when first called and cached on disk. They branch on the operation once per run, not per slot, so
@@ -303,7 +303,9 @@ def combine_run(
 
 
 @compiled_loop
-def reset_rooms(ints: Ints, floats: Floats, rooms: Ints, width: int, int_identity: Ints, float_identity: Floats) -> None:
+def reset_rooms(
+    ints: Ints, floats: Floats, rooms: Ints, width: int, int_identity: Ints, float_identity: Floats
+) -> None:
     """The identity again in all slots of some rooms."""
     for room in rooms:
         for f in range(ints.shape[0]):

@@ -28,7 +28,7 @@ NO_FLOATS: Floats = np.empty(0, np.float64)
 
 @dataclass(frozen=True)
 class Encoded:
-    """A column for the loops: `values` is int64 or float64 (empty for presence alone), `valid` empty if none is NULL."""
+    """A column for the loops: int64 or float64 values (none for presence alone), `valid` empty if none is NULL."""
 
     values: NDArray[Any]
     valid: NDArray[np.uint8]
@@ -43,6 +43,8 @@ NO_ARGUMENT = Encoded(NO_INTS, NO_BYTES)
 
 
 def validity(column: pa.Array) -> NDArray[np.uint8]:
+    if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
+        column = column.dictionary_decode()  # NULL stands among its values too, which null_count does not see
     if column.null_count == 0:
         return NO_BYTES
     result: NDArray[np.uint8] = pc.is_valid(column).cast(pa.uint8()).to_numpy()

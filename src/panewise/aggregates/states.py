@@ -116,7 +116,8 @@ def latest(feed: Feed) -> StateKind:
 def arg_extreme(maximum: bool, value: Feed, key: Feed) -> StateKind:
     """The value where the key is least (greatest), of the earliest such row.
 
-    int64 fields: timestamp, arrival, value, whether there is a value (-1: no row yet), and the key unless it is a float.
+    int64 fields: timestamp, arrival, value, whether there is a value (-1: no row yet), and the key unless it is a
+    float.
     """
     operation = {
         (False, Feed.INTEGER): Operation.ARG_MIN_INT,

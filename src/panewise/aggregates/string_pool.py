@@ -2,8 +2,8 @@
 
 States and group keys hold codes, never strings. Interning is one compiled pass over Arrow's buffers: O(1) a string,
 expected. A string of up to seven bytes is its own hash key (bytes and length in one word), so most symbols, hosts and
-flags are found by comparing one integer. `ranks` is the order of the codes by their strings' UTF-8 bytes, sorted anew only
-when asked for after new strings came.
+flags are found by comparing one integer. `ranks` is the order of the codes by their strings' UTF-8 bytes, sorted anew
+only when asked for after new strings came.
 
     table: open addressing, slot -> code         words[code]: 7 bytes + length, or a hash
                                                  arena[starts[code] : starts[code + 1]]: the bytes
@@ -38,8 +38,10 @@ def _word(data: Bytes, start: np.int64, stop: np.int64) -> np.uint64:
     word = np.uint64(length)
     while position < stop:
         part = np.uint64(0)
-        for i in range(int(min(8, stop - position))):
+        i = 0
+        while i < 8 and position + i < stop:
             part |= np.uint64(data[position + i]) << np.uint64(8 * i)
+            i += 1
         word = (word ^ part) * SECOND
         word ^= word >> np.uint64(29)
         position += 8

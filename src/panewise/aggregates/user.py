@@ -1,10 +1,10 @@
 """Aggregates written by users in Python: lift, combine, lower and an optional inverse, compiled by Numba.
 
 A state is a tuple of floats (or of ints, where the identity is all ints). `lift(x, ...)` makes the state of one row,
-`combine(a, b)` that of two neighbouring pieces, the older one first, `lower(a)` the answer; rows with a NULL argument are
-skipped and a group without other rows answers NULL. A count of rows stands beside the state, as the last int64 field, so
-that `combine` and `lower` never meet a piece without rows: a mean may divide by its count. `inverse(a, b)` takes the older
-piece b out of a again; it is checked and kept for techniques that subtract.
+`combine(a, b)` that of two neighbouring pieces, the older one first, `lower(a)` the answer; rows with a NULL argument
+are skipped and a group without other rows answers NULL. A count of rows stands beside the state, as the last int64
+field, so that `combine` and `lower` never meet a piece without rows: a mean may divide by its count. `inverse(a, b)`
+takes the older piece b out of a again; it is checked and kept for techniques that subtract.
 
     register(
         "RANGE_WIDTH",
@@ -178,7 +178,9 @@ def user_aggregate(
     def lower_fields(parts: list[list[NDArray[Any]]]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
         (fields,) = parts
         ints = np.ascontiguousarray(np.stack(fields[: kind.int_fields]))
-        floats = np.ascontiguousarray(np.stack(fields[kind.int_fields :])) if not integral else np.empty((0, len(ints[0])))
+        floats = (
+            np.ascontiguousarray(np.stack(fields[kind.int_fields :])) if not integral else np.empty((0, len(ints[0])))
+        )
         result = np.zeros(len(ints[-1]), answer_type)
         try:
             compiled.lower_all(ints, floats, result)
@@ -240,5 +242,7 @@ def _check_length(name: str, function: Any, arguments: list[Any], length: int) -
 def _reason(problem: Exception) -> str:
     """The line of Numba's report that says what is wrong."""
     lines = [line.strip() for line in str(problem).split("\n")]
-    told = [line for line in lines if line and not line.startswith(("Failed in", "File ", "-", "During:", "<source", "^"))]
+    told = [
+        line for line in lines if line and not line.startswith(("Failed in", "File ", "-", "During:", "<source", "^"))
+    ]
     return told[0] if told else type(problem).__name__

@@ -1,7 +1,8 @@
 """Slices in which every group has a place: the store of trees with few groups.
 
-Open slices are rooms of a state matrix; closed ones go, in time order, into one synopsis per state: the running synopsis
-where the state can be taken away exactly, the interval synopsis otherwise. One vectorised call answers all due windows.
+Open slices are rooms of a state matrix; closed ones go, in time order, into one synopsis per state: the running
+synopsis where the state can be taken away exactly, the interval synopsis otherwise. One vectorised call answers all due
+windows.
 """
 
 from __future__ import annotations
@@ -95,26 +96,11 @@ class DenseSlices:
         if self.base is not None:
             del self.base[key]
 
-    def restore_counts(self, snapshot: dict[str, Any]) -> None:
-        """Counts that a snapshot holds apart from the count of rows get a state of their own again."""
-        for key in [key for key in self.same_as_rows if repr(key) not in snapshot.get("same_as_rows", [])]:
-            self.count_apart(key)
-
-    def order_states(self, order: list[StateKey]) -> None:
-        """The same states in another order, before a snapshot is restored."""
-        order = [key for key in order if key in self.matrices]
-        self.matrices = {key: self.matrices[key] for key in order}
-        self.synopses = {key: self.synopses[key] for key in order}
-        if self.base is not None:
-            self.base = {key: self.base[key] for key in order}
-
     def assign(self, points: Ints, groups: Ints) -> Ints:
         """The slot of every row."""
         return self.open.assign(points, groups)
 
-    def fold(
-        self, slots: Ints, arguments: Arguments, times: Ints, arrivals: Ints
-    ) -> list[tuple[StateKey, Exception]]:
+    def fold(self, slots: Ints, arguments: Arguments, times: Ints, arrivals: Ints) -> list[tuple[StateKey, Exception]]:
         """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
         failed: list[tuple[StateKey, Exception]] = []
         for key in [key for key in self.same_as_rows if len(arguments_of(key, arguments)[0].valid)]:
@@ -216,7 +202,7 @@ class DenseSlices:
     ) -> dict[StateKey, tuple[Ints, Floats]]:
         """The states of windows of slice numbers, shape (fields, windows, groups); start -1 is the beginning of all."""
         held = np.maximum(starts, self.first)
-        result = {}
+        result: dict[StateKey, tuple[Ints, Floats]] = {}
         for key in dict.fromkeys([ROW_COUNT, *keys]):
             if key in self.same_as_rows:
                 result[key] = result[ROW_COUNT]
@@ -239,19 +225,29 @@ class DenseSlices:
     def snapshot(self) -> dict[str, Any]:
         return {
             "width": self.width,
-            "same_as_rows": [repr(key) for key in self.same_as_rows],
+            "states": [repr(key) for key in self.matrices],
             "open": self.open.snapshot(),
             "first": self.first,
             "starts": self.starts,
             "ends": self.ends,
             "ints": [matrix.ints.reshape(-1) for matrix in self.matrices.values()],
             "floats": [matrix.floats.reshape(-1) for matrix in self.matrices.values()],
-            "synopses": [synopsis.snapshot() for synopsis in self.synopses.values()],
-            "base": [[m.ints.reshape(-1), m.floats.reshape(-1)] for m in (self.base or {}).values()],
+            "synopses": [self.synopses[key].snapshot() for key in self.matrices],
+            "base": [self._flat_base(key) for key in self.matrices] if self.base is not None else [],
         }
 
+    def _flat_base(self, key: StateKey) -> list[NDArray[Any]]:
+        assert self.base is not None
+        return [self.base[key].ints.reshape(-1), self.base[key].floats.reshape(-1)]
+
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """The states must have been added already, in the order of the snapshot."""
+        """The states must have been added already; they take the order of the snapshot."""
+        for key in [key for key in self.same_as_rows if repr(key) in snapshot["states"]]:
+            self.count_apart(key)
+        by_name = {repr(key): key for key in self.matrices}
+        self.matrices = {by_name[name]: self.matrices[by_name[name]] for name in snapshot["states"]}
+        if self.base is not None:
+            self.base = {key: self.base[key] for key in self.matrices}
         self.width = snapshot["width"]
         self.open.restore(snapshot["open"])
         self.first, self.starts, self.ends = snapshot["first"], snapshot["starts"], snapshot["ends"]

@@ -1,8 +1,8 @@
 """Slices that hold only the groups they touch: the store of trees with very many groups.
 
-Open slices give a slot to each (slice, group) that occurs. A closed slice is a list of groups and partials. Per distinct
-(range, offset) of the tree's windows a *cursor* slides over the closed slices and keeps every group's answer up to date,
-touching only groups of slices that enter or leave. Memory follows what is touched.
+Open slices give a slot to each (slice, group) that occurs. A closed slice is a list of groups and partials. Per
+distinct (range, offset) of the tree's windows a *cursor* slides over the closed slices and keeps every group's answer
+up to date, touching only groups of slices that enter or leave. Memory follows what is touched.
 """
 
 from __future__ import annotations
@@ -104,7 +104,18 @@ class SparseSlices:
         store._take_open(dense)
         for cadence in cadences:
             store.add_span(cadence)
+        if dense.base is not None:
+            store._take_base(dense)
         return store
+
+    def _take_base(self, dense: DenseSlices) -> None:
+        """What windows without a beginning hold of slices that have gone."""
+        assert dense.base is not None
+        everybody = np.arange(dense.width, dtype=np.int64)
+        for cursor in self.cursors.values():
+            if cursor.endless:
+                for key, stack in cursor.stacks.items():
+                    stack.insert(everybody, dense.base[key].ints, dense.base[key].floats, ranks_of(key, self.pools))
 
     def _take_open(self, dense: DenseSlices) -> None:
         counts = dense.matrices[ROW_COUNT].ints[0].reshape(-1, dense.width)
@@ -149,17 +160,11 @@ class SparseSlices:
         for cursor in self.cursors.values():
             del cursor.stacks[key]
 
-    def order_states(self, order: list[StateKey]) -> None:
-        """The same states in another order, before a snapshot is restored."""
-        self.matrices = {key: self.matrices[key] for key in order}
-
     def assign(self, points: Ints, groups: Ints) -> Ints:
         """The slot of every row."""
         return self.open.assign(points, groups)
 
-    def fold(
-        self, slots: Ints, arguments: Arguments, times: Ints, arrivals: Ints
-    ) -> list[tuple[StateKey, Exception]]:
+    def fold(self, slots: Ints, arguments: Arguments, times: Ints, arrivals: Ints) -> list[tuple[StateKey, Exception]]:
         """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
         failed: list[tuple[StateKey, Exception]] = []
         for key, matrix in self.matrices.items():
@@ -241,6 +246,7 @@ class SparseSlices:
     def snapshot(self) -> dict[str, Any]:
         return {
             "groups": self.groups,
+            "states": [repr(key) for key in self.matrices],
             "open": self.open.snapshot(),
             "first": self.first,
             "ints": [matrix.ints.reshape(-1) for matrix in self.matrices.values()],
@@ -290,7 +296,9 @@ class SparseSlices:
         return pa.record_batch(columns)
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """The states must have been added already, in the order of the snapshot."""
+        """The states must have been added already; they take the order of the snapshot."""
+        by_name = {repr(key): key for key in self.matrices}
+        self.matrices = {by_name[name]: self.matrices[by_name[name]] for name in snapshot["states"]}
         self.groups, self.first = snapshot["groups"], snapshot["first"]
         self.open.restore(snapshot["open"])
         for i, (key, matrix) in enumerate(self.matrices.items()):

@@ -1,8 +1,8 @@
 """From typed statements to plan nodes.
 
-The plan of a SELECT, from the bottom: inputs under their windows, joined where there are several; WHERE; EXISTS; GROUP BY
-and aggregates; HAVING; the items; DISTINCT; relation to stream. Everything that the language can say has a plan; whether
-there is an operator for it is asked by `supported.py`.
+The plan of a SELECT, from the bottom: inputs under their windows, joined where there are several; WHERE; EXISTS; GROUP
+BY and aggregates; HAVING; the items; DISTINCT; relation to stream. Everything that the language can say has a plan;
+whether there is an operator for it is asked by `supported.py`.
 """
 
 from __future__ import annotations

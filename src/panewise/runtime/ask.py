@@ -1,7 +1,8 @@
 """One-time queries: run once, over what is held now.
 
 A query without a window reads another query's answer. A window over a stream is answered from the rows that the stream
-retains (`retain`), or, where it has a SLIDE, from the slices of a registered query with the same selection and grouping.
+retains (`retain`), or, where it has a SLIDE, from the slices of a registered query with the same selection and
+grouping.
 """
 
 from __future__ import annotations

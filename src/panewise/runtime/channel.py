@@ -1,7 +1,8 @@
 """Channels: what queries read. A stream is one, and so is every query that another one reads.
 
-A channel hands batches of rows and its watermark to its consumers. Consumers that fold rows in any order get them as they
-come; those that need event-time order share one reorder buffer, from which rows leave when the watermark has passed them.
+A channel hands batches of rows and its watermark to its consumers. Consumers that fold rows in any order get them as
+they come; those that need event-time order share one reorder buffer, from which rows leave when the watermark has
+passed them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Consumers: operators attached to a channel, and the queries that get what they produce.
 
-A tree serves many queries; every other operator serves one. All answer lookups, say what they hold, and go into and come
-out of snapshots.
+A tree serves many queries; every other operator serves one. All answer lookups, say what they hold, and go into and
+come out of snapshots.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation
+from panewise.operators.dense_reports import Piece
 from panewise.operators.due_reports import EmptyReports
-from panewise.operators.periodic import PeriodicTree, Piece
+from panewise.operators.periodic import PeriodicTree
 from panewise.operators.rows import Rows
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
@@ -94,10 +95,8 @@ class TreeConsumer:
             self._times, self._times_from = self._times[gone:], self._times_from + gone
 
     def _process(self, rows: Rows, points: Ints, watermark: int, again: bool = False) -> None:
-        pieces = self.tree.late_joiners() if again else self.tree.process(rows, points, watermark)
+        pieces = self.tree.due() if again else self.tree.process(rows, points, watermark)
         for name, query in self.queries.items():
-            if name in self.tree.failures:
-                continue
             raw = pieces.get(name, [])
             finals = [final for piece in raw if (final := self._final_piece(query, piece)) is not None]
             if finals:

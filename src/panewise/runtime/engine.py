@@ -22,7 +22,15 @@ from panewise.catalog import (
     StreamDefinition,
     TableDefinition,
 )
-from panewise.errors import CatalogError, NotHeldError, PanewiseError, PlanError, QueryError, SnapshotError, did_you_mean
+from panewise.errors import (
+    CatalogError,
+    NotHeldError,
+    PanewiseError,
+    PlanError,
+    QueryError,
+    SnapshotError,
+    did_you_mean,
+)
 from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.language.expressions import ColumnRef
@@ -306,7 +314,7 @@ class Engine:
         return unsubscribe
 
     def lookup(self, query: str, at: Any = None, key: Any = None) -> pa.Table:
-        """The answer now, or at an instant that is still held; `key` picks one group (a value, or a dict of columns)."""
+        """The answer now, or at an instant still held; `key` picks one group: a value, or a dict of columns."""
         with self._lock:
             self._flush_all()
             hosted = self._query(query)

@@ -34,7 +34,7 @@ class TimedFinish:
 
 
 class CountedFinish:
-    """Reports of a row window. `points` are the row numbers at which the rows' reports came, `times` maps row numbers."""
+    """Reports of a row window: `points` are their row numbers, `times` maps row numbers to event times."""
 
     def __init__(self, relation: RelationToStream, rows: int, slide: int, offset: int, last: int) -> None:
         self._relation = relation

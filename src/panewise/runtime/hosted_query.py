@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.operators.dense_reports import Piece
 from panewise.operators.due_reports import EmptyReports
-from panewise.operators.periodic import Piece
 from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit

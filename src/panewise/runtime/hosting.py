@@ -1,8 +1,8 @@
 """Hosting: which operators run a query, and where they are attached.
 
 Periodic aggregates over one channel with equal selection and grouping share a tree, time windows one and row windows
-another; everything else gets an operator of its own. A query inside another one's FROM is hosted first, under a name that
-nobody else can use.
+another; everything else gets an operator of its own. A query inside another one's FROM is hosted first, under a name
+that nobody else can use.
 """
 
 from __future__ import annotations

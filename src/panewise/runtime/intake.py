@@ -1,11 +1,11 @@
 """Intake: what a caller pushes, as Arrow batches of the stream's schema, with bad rows found before anything changes.
 
-A row is bad where a value does not convert to its column's type, its timestamp is NULL or outside the years 1 to 9999, or
-lies so far ahead that it would close more than `WINDOWS_CLOSED_MAX` windows of one query. `on_bad_row` says what becomes of
-it: 'fail' refuses the whole push with the row in the message, 'skip' sets it aside and counts it.
+A row is bad where a value does not convert to its column's type, its timestamp is NULL or outside the years 1 to 9999,
+or lies so far ahead that it would close more than `WINDOWS_CLOSED_MAX` windows of one query. `on_bad_row` says what
+becomes of it: 'fail' refuses the whole push with the row in the message, 'skip' sets it aside and counts it.
 
-Converting is one pass per column that is not of its type already. Only where a column does not convert as a whole are the
-bad rows searched for, by halving.
+Converting is one pass per column that is not of its type already. Only where a column does not convert as a whole are
+the bad rows searched for, by halving.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ class Intake:
         shown = shown_row(batch.slice(row, 1))
         return DataError(
             f"row {row} pushed to '{self.name}' is bad: {reason}\nthe row: {shown}",
-            hint=f"nothing of this push was taken; ALTER STREAM {self.name} SET (on_bad_row = 'skip') sets such rows aside",
+            hint="nothing of this push was taken; "
+            f"ALTER STREAM {self.name} SET (on_bad_row = 'skip') sets such rows aside",
         )
 
     def times(self, batch: pa.RecordBatch) -> Ints:
@@ -166,8 +167,8 @@ class Intake:
                     continue
                 if greatest is not None and time - greatest > reach:
                     bad[row] = (
-                        f"its timestamp {format_instant(time)} would close more than {WINDOWS_CLOSED_MAX:,} windows of a "
-                        f"query (the stream has come to {format_instant(greatest)})"
+                        f"its timestamp {format_instant(time)} would close more than {WINDOWS_CLOSED_MAX:,} windows "
+                        f"of a query (the stream has come to {format_instant(greatest)})"
                     )
                 else:
                     greatest = time if greatest is None else max(greatest, time)

@@ -1,7 +1,7 @@
 """A stream while it runs: rows from callers, judged, buffered and handed on as a channel.
 
-Small pushes are collected and processed together, at the latest when somebody reads; bad rows are found in their own push
-all the same. Late rows change nothing but a count.
+Small pushes are collected and processed together, at the latest when somebody reads; bad rows are found in their own
+push all the same. Late rows change nothing but a count.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class Stream(Channel):
         come_to = self._come_to(self._newest)
         if come_to is not None and until - come_to > self.reach:
             raise DataError(
-                f"advancing '{self.name}' to {format_instant(until)} would close more than {WINDOWS_CLOSED_MAX:,} windows"
-                " of a query"
+                f"advancing '{self.name}' to {format_instant(until)} would close more than "
+                f"{WINDOWS_CLOSED_MAX:,} windows of a query"
             )
         self.flush()
         self.progress.advance(until)

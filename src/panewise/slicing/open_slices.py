@@ -236,6 +236,10 @@ class OpenSlices:
             self._slides, self._phases = self._slides[first:], self._phases[first:]
             self._firsts = self._firsts[gone:] - first
 
+    def is_edge(self, point: int) -> bool:
+        """Whether slices to come are cut at the point."""
+        return bool(_bounds(point, self._epochs, self._firsts, self._slides, self._phases)[0] == point)
+
     # -- slots ---------------------------------------------------------------------------------------------------
 
     @property
@@ -282,7 +286,7 @@ class OpenSlices:
             else:
                 self._grow_entries()
 
-    def _shared(self) -> tuple[Ints, ...]:
+    def _shared(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
         return (
             self._starts, self._ends, self._rooms, self._counts, self._free, self._epochs, self._firsts, self._slides,
             self._phases,

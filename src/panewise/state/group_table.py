@@ -1,7 +1,7 @@
 """Group ids: every distinct key, of any columns, gets the next small integer.
 
-The truth is an open-addressing hash table over the key's words (one int64 a column, a bit mask of NULLs last). For a key
-of one column whose words lie close together, an array indexed by the word answers first: one load a row.
+The truth is an open-addressing hash table over the key's words (one int64 a column, a bit mask of NULLs last). For a
+key of one column whose words lie close together, an array indexed by the word answers first: one load a row.
 
     column -> words     BIGINT, TIMESTAMP, ...: itself; DOUBLE: its bits; STRING: its code in a pool of the table's own
     words -> id         direct[word - base], else table[hash(words)]
@@ -62,8 +62,8 @@ def _find(words: Ints, i: int, nulls: int, table: Ints, held: Ints, held_nulls: 
 
 @compiled_loop
 def _assign(
-    words: Ints, nulls: Ints, begin: int, base: int, direct: Ints, table: Ints, held: Ints, held_nulls: Ints, size: Ints,
-    ids: Ints,
+    words: Ints, nulls: Ints, begin: int, base: int, direct: Ints, table: Ints, held: Ints, held_nulls: Ints, size:
+    Ints, ids: Ints,
 ) -> int:  # fmt: skip
     """Ids of the rows from `begin` on; stops where a new key has no room, and says at which row."""
     span = direct.shape[0]
@@ -164,7 +164,7 @@ class GroupTable:
             )
             if done == count:
                 return ids
-            if len(direct) and not 0 <= words[0, done] - self._base < len(direct):
+            if len(direct) and not 0 <= int(words[0, done]) - self._base < len(direct):
                 direct = self._direct_span(words)
             else:
                 self._grow()
@@ -189,7 +189,7 @@ class GroupTable:
         return np.stack(words), nulls
 
     def _direct_span(self, words: Ints) -> Ints:
-        """The direct array moved and widened to cover these words too; none from now on where they lie too far apart."""
+        """The direct array, moved and widened to cover these words; none from now on where they lie too far apart."""
         low, high = int(words[0].min()), int(words[0].max())
         if len(self._direct) > 1:
             low, high = min(low, self._base), max(high, self._base + len(self._direct) - 1)
@@ -228,7 +228,9 @@ class GroupTable:
             if pool is not None:
                 present = np.flatnonzero(np.bincount(held[i][(nulls >> i) & 1 == 0], minlength=len(pool)))
                 codes = pool.keep(present)
-                held[i] = np.where((nulls >> i) & 1 == 1, 0, codes[held[i]])
+                there = (nulls >> i) & 1 == 0
+                held[i][there] = codes[held[i][there]]
+                held[i][~there] = 0
         self._load(held, nulls)
         return renamed
 

@@ -80,7 +80,6 @@ def _encoded(value: Any, batches: list[pa.RecordBatch]) -> Any:
             batches.append(combined[0] if combined else pa.RecordBatch.from_pylist([], value.schema))
             return {"@table": len(batches) - 1}
         case dict():
-            assert not any(str(key).startswith("@") for key in value), value.keys()
             return {"@dict": [[key, _encoded(item, batches)] for key, item in value.items()]}
         case list() | tuple():
             return [_encoded(item, batches) for item in value]

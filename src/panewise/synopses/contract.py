@@ -1,7 +1,7 @@
 """What every synopsis over slices does: insert, evict, answer, snapshot, restore.
 
-Slices are numbered from 0 in time order. A synopsis holds the states of one kind for slices `first` to `after` (exclusive),
-each for `width` groups, and answers windows over any of them:
+Slices are numbered from 0 in time order. A synopsis holds the states of one kind for slices `first` to `after`
+(exclusive), each for `width` groups, and answers windows over any of them:
 
          first                              after
     ......|----|----|----|----|----|----|----|

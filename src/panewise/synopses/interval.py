@@ -74,9 +74,7 @@ def _cover(
     """Appends the slices [position, end) to a result, which is empty where `fresh`; says whether it still is."""
     while position < end:
         level = 0
-        while (
-            level < tallest and (position & ((1 << (level + 1)) - 1)) == 0 and position + (1 << (level + 1)) <= end
-        ):
+        while level < tallest and (position & ((1 << (level + 1)) - 1)) == 0 and position + (1 << (level + 1)) <= end:
             level += 1
         node = _place(room, level, position >> level) * width
         if fresh:
@@ -102,14 +100,22 @@ def _answer_nested(
         if suffix:
             end = starts[q - 1]
         fresh = _cover(
-            operation, ints, floats, room, width, groups, tallest, starts[q], end, anew, result_ints, result_floats, target,
-            ranks,
+            operation, ints, floats, room, width, groups, tallest, starts[q], end, anew, result_ints, result_floats,
+            target, ranks,
         )  # fmt: skip
         if suffix and fresh:
             _copy(result_ints, result_floats, target, result_ints, result_floats, target - groups, groups)
         elif suffix:
             combine_run(
-                operation, result_ints, result_floats, target, result_ints, result_floats, target - groups, groups, ranks
+                operation,
+                result_ints,
+                result_floats,
+                target,
+                result_ints,
+                result_floats,
+                target - groups,
+                groups,
+                ranks,
             )
         elif fresh:
             for f in range(result_ints.shape[0]):
@@ -125,9 +131,9 @@ def _answer_sliding(
 ) -> None:  # fmt: skip
     """Non-empty windows whose starts and ends both ascend: runs of them that share a slice are answered together.
 
-        the run's windows   |---------:----|          left of the split: suffixes, made from the right to the left
-                              |-------:------|        right of it: prefixes, made from the left to the right
-                                 |----:---------|     so each window costs three combinations, whatever its length
+    the run's windows   |---------:----|          left of the split: suffixes, made from the right to the left
+                          |-------:------|        right of it: prefixes, made from the left to the right
+                             |----:---------|     so each window costs three combinations, whatever its length
     """
     part_ints = np.empty((ints.shape[0], groups), np.int64)
     part_floats = np.empty((floats.shape[0], groups), np.float64)
@@ -155,11 +161,26 @@ def _answer_sliding(
         fresh = anew
         for q in range(first, last + 1):
             fresh = _cover(
-                operation, ints, floats, room, width, groups, tallest, reached, ends[q], fresh, part_ints, part_floats, zero, ranks
+                operation,
+                ints,
+                floats,
+                room,
+                width,
+                groups,
+                tallest,
+                reached,
+                ends[q],
+                fresh,
+                part_ints,
+                part_floats,
+                zero,
+                ranks,
             )
             reached = ends[q]
             if starts[q] < split:
-                combine_run(operation, result_ints, result_floats, q * groups, part_ints, part_floats, zero, groups, ranks)
+                combine_run(
+                    operation, result_ints, result_floats, q * groups, part_ints, part_floats, zero, groups, ranks
+                )
             else:
                 _copy(result_ints, result_floats, q * groups, part_ints, part_floats, zero, groups)
         first = last + 1
@@ -287,4 +308,3 @@ class IntervalSynopsis:
         floats = snapshot["floats"].reshape(self.kind.float_fields, count, self.width)
         room = max(64, 1 << max(0, count - 1).bit_length())
         self._load(snapshot["first"], ints, floats, room, np.empty(0, np.int64) if ranks is None else ranks)
-

@@ -1,11 +1,11 @@
 """The running synopsis (R-INT): prefix sums over slices, for states that can be taken away again.
 
-Invariant: `prefix[k]` is the combination of all slices before slice k. A window [a, b) is `prefix[b] - prefix[a]`, so an
-answer costs one subtraction per group whatever its range, and every range, also a historical one, is answered from the
-same arrays. Insert O(1), evict O(1), answer O(1), per group; space: one prefix per slice held.
+Invariant: `prefix[k]` is the combination of all slices before slice k. A window [a, b) is `prefix[b] - prefix[a]`, so
+an answer costs one subtraction per group whatever its range, and every range, also a historical one, is answered from
+the same arrays. Insert O(1), evict O(1), answer O(1), per group; space: one prefix per slice held.
 
-Only integer states are invertible here (counts, sums in two words): two's complement makes the difference of two prefixes
-exact even where a prefix has wrapped. Source: Arasu and Widom 2004, section 3.2; Golab 2006, section 2.3.4.
+Only integer states are invertible here (counts, sums in two words): two's complement makes the difference of two
+prefixes exact even where a prefix has wrapped. Source: Arasu and Widom 2004, section 3.2; Golab 2006, section 2.3.4.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Two stacks over sparse slices: one window over very many groups, of which each slice touches few.
 
-A slice is a list of (group, partial). Per group the window is `front[group]` then `back[group]`. New partials are combined
-into the back. When the front is used up the slices are flipped, newest first, into it, and each partial remembers what the
-front was before it came; evicting a slice puts that back:
+A slice is a list of (group, partial). Per group the window is `front[group]` then `back[group]`. New partials are
+combined into the back. When the front is used up the slices are flipped, newest first, into it, and each partial
+remembers what the front was before it came; evicting a slice puts that back:
 
     flip:    undo[slice, group] = front[group];  front[group] = partial + front[group]
     evict:   front[group] = undo[slice, group]          for the groups of the oldest slice alone

@@ -1,0 +1,97 @@
+"""Reports of a tree with sparse slices, one instant after the other: only groups that changed are judged anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.errors import QueryFailed
+from panewise.operators.aggregation import ROW_COUNT, StateKey
+from panewise.operators.dense_reports import Piece, due_of, stamped
+from panewise.operators.members import Member
+from panewise.operators.sparse_slices import Span, SparseSlices
+
+if TYPE_CHECKING:
+    from panewise.operators.periodic import PeriodicTree
+
+Ints = NDArray[np.int64]
+INT64_MIN = -(2**63)
+
+
+def sparse_reports(tree: PeriodicTree) -> dict[str, list[Piece]]:
+    """All that has come due, in order of time."""
+    assert isinstance(tree.store, SparseSlices)
+    due = [(int(e), name) for name, member in tree.members.items() for e in due_of(tree, member)]
+    pieces: dict[str, list[Piece]] = {}
+    marks: dict[tuple[int | None, int], int] = {}
+    for report, name in sorted(due):
+        if name in tree.failures:
+            continue
+        member = tree.members[name]
+        cadence = member.cadence
+        span = cadence.range, cadence.offset
+        marks[span] = report
+        _move(tree, span, report)
+        try:
+            batch = _sparse_batch(tree, member, report)
+        except QueryFailed as problem:
+            tree.failures[name] = problem.message
+            continue
+        if batch is not None and not member.suspended:
+            pieces.setdefault(name, []).append(batch)
+    for member in tree.members.values():
+        member.reported = max(member.reported, tree.watermark)
+        # Windows without rows report nothing, but what has left must leave the cursor too.
+        cadence = member.cadence
+        last = tree.watermark - (tree.watermark - cadence.align) % cadence.slide
+        if last > marks.get((cadence.range, cadence.offset), INT64_MIN):
+            marks[cadence.range, cadence.offset] = last
+            _move(tree, (cadence.range, cadence.offset), last)
+    return pieces
+
+
+def _move(tree: PeriodicTree, span: Span, report: int) -> None:
+    assert isinstance(tree.store, SparseSlices)
+    end = report - span[1]
+    touched = tree.store.move(span, None if span[0] is None else end - span[0], end)
+    for member in tree.members.values():
+        if (member.cadence.range, member.cadence.offset) == span:
+            member.touched.extend(touched)
+
+
+def _sparse_batch(tree: PeriodicTree, member: Member, report: int) -> pa.RecordBatch | None:
+    """Judges the touched groups anew, then reports all groups that pass."""
+    assert isinstance(tree.store, SparseSlices)
+    span = member.cadence.range, member.cadence.offset
+    keys = list(member.aggregation.states)
+    if len(member.passing) < tree.store.groups:
+        member.passing = np.append(member.passing, np.zeros(tree.store.groups - len(member.passing), np.bool_))
+    if member.touched:
+        groups = np.unique(np.concatenate(member.touched))
+        member.touched = []
+        member.passing[groups] = _judge(tree, member, span, keys, groups)
+    ids = np.flatnonzero(member.passing)
+    if not len(ids):
+        return None
+    fields = tree.store.states_of(span, keys, ids)
+    answers = member.aggregation.answer_batch(tree.table.keys(ids), fields, tree.pools)
+    ends = np.full(len(ids), report, np.int64)
+    return stamped(member, ends, member.aggregation.selected(answers))
+
+
+def _judge(tree: PeriodicTree, member: Member, span: Span, keys: list[StateKey], groups: Ints) -> NDArray[np.bool_]:
+    assert isinstance(tree.store, SparseSlices)
+    fields = tree.store.states_of(span, keys, groups)
+    present: NDArray[np.bool_] = fields[ROW_COUNT][0] > 0
+    if member.aggregation.having is None or not present.any():
+        return present
+    there = np.flatnonzero(present)
+    some = {key: [part[there] for part in parts] for key, parts in fields.items()}
+    answers = member.aggregation.answer_batch(tree.table.keys(groups[there]), some, tree.pools)
+    passing = member.aggregation.passing(answers)
+    assert passing is not None
+    present[there] = passing
+    return present

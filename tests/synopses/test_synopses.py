@@ -1,0 +1,213 @@
+"""Every synopsis x every state that it admits, in random sequences, against recomputing each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from panewise.aggregates import states
+from panewise.aggregates.matrix import identity
+from panewise.aggregates.states import Feed, StateKind
+from panewise.synopses.contract import Synopsis
+from panewise.synopses.interval import IntervalSynopsis
+from panewise.synopses.recompute import RecomputeSynopsis
+from panewise.synopses.running import RunningSynopsis
+from panewise.synopses.sparse_two_stacks import SparseTwoStacks
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+CODES = 6
+RANKS = np.array([3, 0, 5, 1, 4, 2])  # of strings with the codes 0 to 5
+INVERTIBLE = [states.COUNT, states.SUM_INTEGER]
+OTHERS = [
+    states.SUM_FLOAT,
+    states.MOMENTS,
+    *states.MINIMUM.values(),
+    *states.MAXIMUM.values(),
+    states.earliest(Feed.INTEGER),
+    states.latest(Feed.FLOAT),
+    states.arg_extreme(False, Feed.INTEGER, Feed.INTEGER),
+    states.arg_extreme(True, Feed.CODE, Feed.FLOAT),
+    states.arg_extreme(True, Feed.FLOAT, Feed.CODE),
+]
+KINDS = INVERTIBLE + OTHERS
+
+
+def named(value: object) -> str | None:
+    return f"{value.name} {'/'.join(feed.name for feed in value.feeds)}" if isinstance(value, StateKind) else None
+
+
+def partials(kind: StateKind, count: int, width: int, random: np.random.Generator) -> tuple[Ints, Floats]:
+    """States as folding would leave them: about half at the identity."""
+    ints, floats = (a.reshape(len(a), count, width) for a in identity(kind, count * width))
+    present = random.random((count, width)) < 0.6
+    size = int(present.sum())
+    for field in range(kind.int_fields):
+        ints[field][present] = _int_field(kind, field, size, random)
+    for field in range(kind.float_fields):
+        values = random.choice([0.0, 1.5, -2.25, 1e9, np.inf, np.nan, 3.0], size)
+        if kind == states.MOMENTS:
+            values = random.integers(0, 5, size) + 0.5
+        elif kind == states.SUM_FLOAT:
+            values = random.integers(-1000, 1000, size) / 8.0 if field == 0 else np.zeros(size)
+        floats[field][present] = values
+    return ints, floats
+
+
+def _int_field(kind: StateKind, field: int, size: int, random: np.random.Generator) -> Ints:
+    if kind.name.startswith("arg") and field == 3:
+        return random.integers(0, 2, size)  # whether there is a value
+    if Feed.CODE in kind.feeds:
+        return random.integers(0, CODES, size)
+    if kind in (states.COUNT, states.MOMENTS):
+        return random.integers(1, 4, size)
+    if kind == states.SUM_INTEGER:
+        return random.integers(-(2**31), 2**31, size) if field == 0 else random.integers(0, 2**32, size)
+    return random.integers(-4, 4, size)
+
+
+def equal(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    if first.dtype == np.float64:
+        return bool(np.allclose(first, second, rtol=1e-12, atol=1e-12, equal_nan=True))
+    return bool((first == second).all())
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["insert", "insert", "insert", "insert many", "evict", "answer", "answer", "widen", "regroup", "restore"]),
+        st.integers(0, 2**32 - 1),
+    ),
+    max_size=25,
+)
+
+
+def check(kind: StateKind, make: Callable[[StateKind, int], Synopsis], actions: list[tuple[str, int]]) -> None:
+    tested, oracle = make(kind, 2), RecomputeSynopsis(kind, 2)
+    for action, seed in [*actions, ("answer", 0)]:
+        random = np.random.default_rng(seed)
+        held = oracle.after - oracle.first
+        match action:
+            case "insert" | "insert many":
+                count = int(random.integers(0, 4 if action == "insert" else 100))
+                ints, floats = partials(kind, count, oracle.width, random)
+                for synopsis in (tested, oracle):
+                    synopsis.insert(ints.copy(), floats.copy(), RANKS)
+            case "evict":
+                before = oracle.first + int(random.integers(0, held + 1))
+                tested.evict(before)
+                oracle.evict(before)
+            case "answer":
+                pairs = np.sort(random.integers(oracle.first, oracle.after + 1, (12, 2)), axis=1).astype(np.int64)
+                if seed % 2:  # as trees ask: by end, shortest first
+                    pairs = pairs[np.lexsort((-pairs[:, 0], pairs[:, 1]))]
+                windows = np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
+                for mine, wanted in zip(tested.answer(*windows, RANKS), oracle.answer(*windows, RANKS), strict=True):
+                    assert mine.shape == wanted.shape
+                    assert equal(mine, wanted), (windows, mine, wanted)
+            case "widen":
+                width = oracle.width + int(random.integers(0, 3))
+                tested.widen(width)
+                oracle.widen(width)
+            case "regroup":
+                kept = random.permutation(oracle.width)[: int(random.integers(1, oracle.width + 1))]
+                width = len(kept) + int(random.integers(0, 2))
+                tested.regroup(kept, width)
+                oracle.regroup(kept, width)
+            case "restore":
+                saved = tested.snapshot()
+                tested = make(kind, 1)
+                if isinstance(tested, IntervalSynopsis):
+                    tested.restore(saved, RANKS)
+                else:
+                    tested.restore(saved)
+        assert (tested.first, tested.after, tested.width) == (oracle.first, oracle.after, oracle.width)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+@settings(max_examples=max(15, settings.default.max_examples // 3))
+@given(actions=steps)
+def test_interval(kind: StateKind, actions: list[tuple[str, int]]) -> None:
+    check(kind, IntervalSynopsis, actions)
+
+
+@pytest.mark.parametrize("kind", INVERTIBLE, ids=named)
+@given(actions=steps)
+def test_running(kind: StateKind, actions: list[tuple[str, int]]) -> None:
+    check(kind, RunningSynopsis, actions)
+
+
+@pytest.mark.parametrize("kind", OTHERS, ids=named)
+def test_what_cannot_be_taken_away_is_refused(kind: StateKind) -> None:
+    with pytest.raises(AssertionError, match="cannot be taken away exactly"):
+        RunningSynopsis(kind, 1)
+
+
+@pytest.mark.parametrize("make", [IntervalSynopsis, RunningSynopsis])
+def test_insert_from_rooms(make: Callable[[StateKind, int], Synopsis]) -> None:
+    """Slices that lie in rooms of a matrix, in any order, enter in the order given."""
+    random = np.random.default_rng(1)
+    ints, floats = partials(states.SUM_INTEGER, 9, 3, random)
+    rooms = np.array([7, 0, 4])
+    tested, oracle = make(states.SUM_INTEGER, 3), RecomputeSynopsis(states.SUM_INTEGER, 3)
+    tested.insert_from(ints.reshape(2, -1), floats.reshape(0, 27), rooms, RANKS)
+    oracle.insert(ints[:, rooms], floats[:, rooms], RANKS)
+    starts, ends = np.array([0, 0, 1, 2]), np.array([3, 1, 2, 3])
+    assert (tested.answer(starts, ends, RANKS)[0] == oracle.answer(starts, ends, RANKS)[0]).all()
+
+
+def test_a_prefix_may_wrap() -> None:
+    """Two's complement: a window's sum is exact though the sum of everything has left int64."""
+    synopsis = RunningSynopsis(states.COUNT, 1)
+    part = np.full((1, 1, 1), 2**62)
+    for _ in range(9):
+        synopsis.insert(part, np.empty((0, 1, 1)), RANKS)
+    ints, _ = synopsis.answer(np.array([8]), np.array([9]), RANKS)
+    assert ints[0, 0, 0] == 2**62
+
+
+def test_nan_leaves_with_its_slice() -> None:
+    synopsis = IntervalSynopsis(states.SUM_FLOAT, 1)
+    for value in (1.0, np.nan, np.inf, 2.0, 4.0):
+        synopsis.insert(np.empty((0, 1, 1), np.int64), np.array([[[value]], [[0.0]]]), RANKS)
+    _, floats = synopsis.answer(np.array([3, 0]), np.array([5, 1]), RANKS)
+    assert floats[0, :, 0].tolist() == [6.0, 1.0]
+
+
+# -- very many groups ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("endless", [False, True])
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+@settings(max_examples=max(15, settings.default.max_examples // 3))
+@given(actions=st.lists(st.tuples(st.sampled_from(["insert", "insert", "evict", "widen"]), st.integers(0, 2**32 - 1)), max_size=25))
+def test_sparse_two_stacks(kind: StateKind, endless: bool, actions: list[tuple[str, int]]) -> None:
+    groups = 4
+    tested = SparseTwoStacks(kind, groups, endless=endless)
+    held: list[tuple[Ints, Ints, Floats]] = []
+    for action, seed in actions:
+        random = np.random.default_rng(seed)
+        if action == "insert":
+            touched = np.flatnonzero(random.random(groups) < 0.5)
+            ints, floats = (a[:, 0].copy() for a in partials(kind, 1, len(touched), random))
+            tested.insert(touched, ints, floats, RANKS)
+            held.append((touched, ints.copy(), floats.copy()))
+        elif action == "widen":
+            groups += int(random.integers(0, 3))
+            tested.widen(groups)
+        elif held and not endless:
+            tested.evict(*held.pop(0), RANKS)
+        oracle = RecomputeSynopsis(kind, groups)
+        for touched, ints, floats in held:
+            all_ints, all_floats = identity(kind, groups)
+            all_ints[:, touched], all_floats[:, touched] = ints, floats
+            oracle.insert(all_ints[:, None], all_floats[:, None], RANKS)
+        wanted = oracle.answer(np.array([0]), np.array([len(held)]), RANKS)
+        asked = random.permutation(groups)[: int(random.integers(1, groups + 1))]
+        for mine, expected in zip(tested.answer(asked, RANKS), wanted, strict=True):
+            assert equal(mine, expected[:, 0, asked])
