@@ -141,3 +141,18 @@ def test_a_lower_that_raises_fails_the_query() -> None:
 def test_what_is_wrong_is_said_in_words(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(BindError, match=message):
         user_aggregate("WRONG", **{**MEAN, **changed})
+
+
+def test_a_combine_that_raises_fails_those_who_ask_for_its_piece() -> None:
+    def combine(a: Any, b: Any) -> Any:
+        if a[0] + b[0] > 3:
+            raise ValueError("more than three")
+        return (a[0] + b[0],)
+
+    few = user_aggregate("FEW", lift=lambda x: (x,), combine=combine, lower=lambda a: a[0], identity=(0.0,))
+    one = [(0, (0, (1.0,)))]
+    assert answers(few, (DOUBLE,), [one] * 3, 2) == [3.0, None]
+    with pytest.raises(QueryFailed, match="FEW: its combine raised an exception"):
+        answers(few, (DOUBLE,), [one] * 6, 2)
+    with pytest.raises(ValueError, match="more than three"):
+        answers(few, (DOUBLE,), [one * 4], 1)  # while rows are folded the host hears it from the matrix

@@ -129,7 +129,7 @@ STREAMS = (
             WindowQuery(7 * MINUTE, 3 * MINUTE, ("symbol", "exchange"), PRICES),
             WindowQuery(10 * SECOND, 10 * SECOND, (), PRICES, where="size >= 100"),
         ),
-        150_000,
+        100_000,
         2_793_812,
     ),
     RealStream(

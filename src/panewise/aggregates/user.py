@@ -3,8 +3,9 @@
 A state is a tuple of floats (or of ints, where the identity is all ints). `lift(x, ...)` makes the state of one row,
 `combine(a, b)` that of two neighbouring pieces, the older one first, `lower(a)` the answer; rows with a NULL argument
 are skipped and a group without other rows answers NULL. A count of rows stands beside the state, as the last int64
-field, so that `combine` and `lower` never meet a piece without rows: a mean may divide by its count. `inverse(a, b)`
-takes the older piece b out of a again; it is checked and kept for techniques that subtract.
+field, so that `combine` and `lower` never meet a piece without rows: a mean may divide by its count. Where `combine`
+raises, the piece is marked, and whoever asks for an answer that holds it fails; nobody else notices. `inverse(a, b)`
+takes the older piece b out of a again; it is checked, and kept for techniques that subtract.
 
     register(
         "RANGE_WIDTH",
@@ -32,6 +33,7 @@ from panewise.errors import BindError, QueryFailed
 from panewise.schema import BIGINT, DOUBLE, DataType
 
 Ints = NDArray[np.int64]
+RAISED = -1  # in place of the count of rows, of a piece that `combine` raised for
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,18 @@ class Compiled:
             operation: Any, ints: Any, floats: Any, d: Any, ints2: Any, floats2: Any, s: Any, count: Any, ranks: Any
         ) -> None:
             for j in range(count):
-                if ints2[rows, s + j] == 0:
+                here, there = ints[rows, d + j], ints2[rows, s + j]
+                if there == 0 or here == RAISED:
                     continue
-                if ints[rows, d + j] == 0:
+                if here == 0 or there == RAISED:
                     write(ints, floats, d + j, read(ints2, floats2, s + j))
-                else:
+                    ints[rows, d + j] = there
+                    continue
+                try:
                     write(ints, floats, d + j, combine(read(ints, floats, d + j), read(ints2, floats2, s + j)))
-                ints[rows, d + j] += ints2[rows, s + j]
+                    ints[rows, d + j] = here + there
+                except Exception:
+                    ints[rows, d + j] = RAISED
 
         @njit  # type: ignore[untyped-decorator]
         def fold_one(slots: Any, x: Any, valid: Any, ints: Any, floats: Any) -> None:
@@ -81,7 +88,7 @@ class Compiled:
         @njit  # type: ignore[untyped-decorator]
         def lower_all(ints: Any, floats: Any, result: Any) -> None:
             for i in range(result.shape[0]):
-                if ints[rows, i] != 0:
+                if ints[rows, i] > 0:
                     result[i] = lower(read(ints, floats, i))
 
         self.combine_run = combine_run
@@ -181,6 +188,8 @@ def user_aggregate(
         floats = (
             np.ascontiguousarray(np.stack(fields[kind.int_fields :])) if not integral else np.empty((0, len(ints[0])))
         )
+        if (ints[-1] == RAISED).any():
+            raise QueryFailed(f"{name}: its combine raised an exception")
         result = np.zeros(len(ints[-1]), answer_type)
         try:
             compiled.lower_all(ints, floats, result)

@@ -26,7 +26,13 @@ GAP_MATERIALISED = 1024  # longer runs of empty reports stay ranges
 
 def due_of(tree: PeriodicTree, member: Member) -> Ints:
     """The reports of non-empty, whole windows that the watermark has reached since the last time."""
-    due = due_reports(member.cadence, tree.store.starts, tree.store.ends, member.reported, tree.watermark)
+    cadence = member.cadence
+    due = due_reports(cadence, tree.store.starts, tree.store.ends, member.reported, tree.watermark)
+    if cadence.range is None and (len(due) or member.endless):
+        # What an endless window holds stays, also when its slices have gone: every report is due from the first one on.
+        first = cadence.next_report(member.reported) if member.endless else int(due[0])
+        member.endless = True
+        return np.arange(first, tree.watermark + 1, cadence.slide, dtype=np.int64)
     if member.held_from is not None and member.cadence.range is not None and len(due):
         due = due[due - member.cadence.range - member.cadence.offset >= member.held_from]
     return due
@@ -70,10 +76,11 @@ def _with_gaps(tree: PeriodicTree, member: Member, due: Ints) -> tuple[Ints, lis
     """The reports of an ungrouped query: those of empty windows between and after, long runs as ranges."""
     cadence, slide = member.cadence, member.cadence.slide
     if not member.begun:
-        if not len(due):
+        begins = member.first_report if member.first_report is not None else (int(due[0]) if len(due) else None)
+        if begins is None or begins > tree.watermark:
             return due, []
         member.begun = True
-        first = int(due[0])
+        first = max(begins, cadence.next_report(member.reported)) if member.reported > begins else begins
     else:
         first = cadence.next_report(member.reported)
     last = tree.watermark - (tree.watermark - cadence.align) % slide
@@ -115,7 +122,8 @@ def answered(tree: PeriodicTree, requests: list[tuple[str, Ints]]) -> list[tuple
         places = places.reshape(-1)
         starts_, ends_ = np.ascontiguousarray(-windows[:, 1]), np.ascontiguousarray(windows[:, 0])
         answers = store.answers(keys, starts_, ends_, len(tree.table))
-    result, begin = [], 0
+    result: list[tuple[str, pa.RecordBatch]] = []
+    begin = 0
     for (name, due), size in zip(requests, sizes, strict=True):
         chosen = places[begin : begin + size]
         begin += size

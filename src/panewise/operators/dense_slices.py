@@ -252,8 +252,8 @@ class DenseSlices:
         self.open.restore(snapshot["open"])
         self.first, self.starts, self.ends = snapshot["first"], snapshot["starts"], snapshot["ends"]
         for i, (key, matrix) in enumerate(self.matrices.items()):
-            matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields)
-            matrix.floats = state_matrix(snapshot["floats"][i], key.kind.float_fields)
+            matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields, self.open.slots)
+            matrix.floats = state_matrix(snapshot["floats"][i], key.kind.float_fields, self.open.slots)
             synopsis = self.synopses[key]
             if isinstance(synopsis, IntervalSynopsis):
                 synopsis.restore(snapshot["synopses"][i], ranks_of(key, self.pools))
@@ -261,10 +261,10 @@ class DenseSlices:
                 synopsis.restore(snapshot["synopses"][i])
         if self.base is not None:
             for key, (ints, floats) in zip(self.base, snapshot["base"], strict=True):
-                self.base[key].ints = state_matrix(ints, key.kind.int_fields)
-                self.base[key].floats = state_matrix(floats, key.kind.float_fields)
+                self.base[key].ints = state_matrix(ints, key.kind.int_fields, self.width)
+                self.base[key].floats = state_matrix(floats, key.kind.float_fields, self.width)
 
 
-def state_matrix(flat: NDArray[Any], fields: int) -> NDArray[Any]:
+def state_matrix(flat: NDArray[Any], fields: int, slots: int) -> NDArray[Any]:
     """A flat copy of a state matrix in its shape again."""
-    return flat.reshape(fields, len(flat) // fields if fields else 0).copy()
+    return flat.reshape(fields, slots).copy()

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.operators.aggregation import Aggregation
+from panewise.operators.sparse_slices import SparseSlices
 from panewise.slicing.pairs import Cadence
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 CANDIDATES = 1000
+INT64_MIN = -(2**63)
 
 
 @dataclass
@@ -30,26 +32,46 @@ class Member:
     cadence: Cadence
     reported: int
     held_from: int | None = None
-    begun: bool = False  # an ungrouped query reports every window from the first one with a row on
+    # An ungrouped query reports every window from the first one that holds a row, before any WHERE, on.
+    first_report: int | None = None
+    begun: bool = False
+    endless: bool = False  # a window without a beginning holds rows by now, and always will
     suspended: bool = False
     passing: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     touched: list[Ints] = field(default_factory=list)
 
 
+def note_rows(member: Member, points: Ints) -> None:
+    """Rows of the stream, before any WHERE: an ungrouped query begins with the first whole window that holds one."""
+    cadence = member.cadence
+    reports = points + cadence.offset
+    reports = reports - (reports - cadence.align) % cadence.slide + cadence.slide
+    if cadence.range is not None:
+        starts = reports - (cadence.range + cadence.offset)
+        # A row may lie between two windows, or in one that is not whole: that is the next one's business.
+        reports = reports[
+            (starts <= points) & (starts >= (INT64_MIN if member.held_from is None else member.held_from))
+        ]
+    if len(reports):
+        first = int(reports.min())
+        member.first_report = first if member.first_report is None else min(first, member.first_report)
+
+
 def first_answerable(tree: PeriodicTree, member: Member) -> int:
-    """The first report whose window is whole: the last one due, if the slices held answer it."""
+    """The first report from which on all windows are whole; as early as the last one due, if the slices held answer it."""
     cadence, since = member.cadence, member.held_from
-    report = cadence.next_report(tree.watermark)
+    soonest = cadence.next_report(tree.watermark) - cadence.slide
     if cadence.range is None:
-        return report
-    reach = cadence.range + cadence.offset
-    candidates = [report - cadence.slide]
-    if since is not None:
-        report = max(report, cadence.next_report(since + reach - 1))
-    # Past the newest cut every window of a member begins and ends at an edge.
-    certain = max(report, cadence.next_report(tree.cut + reach - 1))
-    candidates.extend(range(report, min(certain, report + CANDIDATES * cadence.slide), cadence.slide))
-    return next((e for e in candidates if is_whole(tree, cadence, e, since)), certain)
+        return soonest + cadence.slide
+    # Past the newest cut every window of a member begins and ends at an edge. Before it, back from there, each report is
+    # asked for by itself: one that is not whole makes those before it useless.
+    seen = tree.cut if since is None else max(tree.cut, since)
+    report = max(soonest + cadence.slide, cadence.next_report(seen + cadence.range + cadence.offset - 1))
+    for _ in range(CANDIDATES):
+        if report == soonest or not is_whole(tree, cadence, report - cadence.slide, since):
+            break
+        report -= cadence.slide
+    return report
 
 
 def is_whole(tree: PeriodicTree, cadence: Cadence, report: int, since: int | None) -> bool:
@@ -60,6 +82,8 @@ def is_whole(tree: PeriodicTree, cadence: Cadence, report: int, since: int | Non
     if since is not None and start < since:
         return False
     if tree.evicted_to is not None and start < tree.evicted_to:
+        return False
+    if isinstance(tree.store, SparseSlices) and tree.store.passed(cadence, report):
         return False
     starts = np.concatenate([tree.store.starts, tree.store.open.starts])
     ends = np.concatenate([tree.store.ends, tree.store.open.ends])

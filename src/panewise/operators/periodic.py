@@ -30,7 +30,7 @@ from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation, Pools, StateKey, encoded_arguments
 from panewise.operators.dense_reports import Piece, answered, dense_reports, result_of, stamped
 from panewise.operators.dense_slices import Arguments, DenseSlices
-from panewise.operators.members import Member, first_answerable, is_whole
+from panewise.operators.members import Member, first_answerable, is_whole, note_rows
 from panewise.operators.rows import Rows
 from panewise.operators.sparse_reports import sparse_reports
 from panewise.operators.sparse_slices import SparseSlices
@@ -84,10 +84,12 @@ class PeriodicTree:
             since = self.state_held_from[key]
             if since is not None:
                 held_from = since if held_from is None else max(held_from, since)
-        self.members[name] = Member(aggregation, cadence, INT64_MIN, held_from)
+        member = self.members[name] = Member(aggregation, cadence, INT64_MIN, held_from)
         self._recut()
+        if isinstance(self.store, SparseSlices):
+            member.touched = self.store.touched(cadence)
         if self.watermark != INT64_MIN:
-            self.members[name].reported = first_answerable(self, self.members[name]) - cadence.slide
+            member.reported = first_answerable(self, member) - cadence.slide
 
     def _recut(self) -> None:
         """Edges of the members from the first point on that no row has reached."""
@@ -117,6 +119,10 @@ class PeriodicTree:
         """
         if len(rows):
             self.greatest = max(self.greatest, rows.latest if points is rows.times else int(points[-1]))
+            if not self.keys:
+                for member in self.members.values():
+                    if not member.begun:
+                        note_rows(member, points)
             self._fold(rows, points)
         if watermark <= self.watermark:
             return {}
@@ -174,7 +180,7 @@ class PeriodicTree:
                 cadences = [member.cadence for member in self.members.values()]
                 self.store = SparseSlices.of_dense(self.store, 2 * needed, cadences)
                 for member in self.members.values():
-                    member.touched = [held.groups for held in self.store.slices]
+                    member.touched = self.store.touched(member.cadence)
             elif needed > self.store.width:
                 roomy = max(needed, self.store.width + self.store.width // 2)
                 self.store.widen(min(DENSE_GROUPS, -(-roomy // 16) * 16))
@@ -236,10 +242,11 @@ class PeriodicTree:
             following = member.cadence.next_report(max(self.watermark, member.reported))
             start = member.cadence.start(following)
             if start is None:
-                number = int(np.searchsorted(self.store.ends, following - member.cadence.offset, side="right"))
+                start = following - member.cadence.offset
+                number = int(np.searchsorted(self.store.ends, start, side="right"))
             else:
                 number = int(np.searchsorted(self.store.starts, start, side="left"))
-                held_to = start if held_to is None else min(held_to, start)
+            held_to = start if held_to is None else min(held_to, start)
             needed = min(needed, self.store.first + number)
         if held_to is not None and (self.evicted_to is None or held_to > self.evicted_to):
             self.evicted_to = held_to
@@ -268,7 +275,9 @@ class PeriodicTree:
                 name: {
                     "reported": member.reported,
                     "held_from": member.held_from,
+                    "first_report": member.first_report,
                     "begun": member.begun,
+                    "endless": member.endless,
                     "suspended": member.suspended,
                     "passing": member.passing.view(np.uint8).astype(np.int64),
                     "touched": np.concatenate(member.touched) if member.touched else np.empty(0, np.int64),
@@ -304,7 +313,7 @@ class PeriodicTree:
         self.evicted_to = snapshot["evicted_to"]
         for name, saved in snapshot["members"].items():
             member = self.members[name]
-            for attribute in ("reported", "held_from", "begun", "suspended"):
+            for attribute in ("reported", "held_from", "first_report", "begun", "endless", "suspended"):
                 setattr(member, attribute, saved[attribute])
             member.passing = saved["passing"].astype(np.bool_)
             member.touched = [saved["touched"]] if len(saved["touched"]) else []

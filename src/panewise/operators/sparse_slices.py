@@ -111,11 +111,13 @@ class SparseSlices:
     def _take_base(self, dense: DenseSlices) -> None:
         """What windows without a beginning hold of slices that have gone."""
         assert dense.base is not None
-        everybody = np.arange(dense.width, dtype=np.int64)
+        present = np.flatnonzero(dense.base[ROW_COUNT].ints[0])
         for cursor in self.cursors.values():
             if cursor.endless:
                 for key, stack in cursor.stacks.items():
-                    stack.insert(everybody, dense.base[key].ints, dense.base[key].floats, ranks_of(key, self.pools))
+                    base = dense.base[key]
+                    ints, floats = np.take(base.ints, present, axis=1), np.take(base.floats, present, axis=1)
+                    stack.insert(present, ints, floats, ranks_of(key, self.pools))
 
     def _take_open(self, dense: DenseSlices) -> None:
         counts = dense.matrices[ROW_COUNT].ints[0].reshape(-1, dense.width)
@@ -140,6 +142,20 @@ class SparseSlices:
         span = cadence.range, cadence.offset
         if span not in self.cursors:
             self.cursors[span] = Cursor(list(self.matrices), self.groups, self.first, cadence.range is None)
+
+    def touched(self, cadence: Cadence) -> list[Ints]:
+        """The groups that a new reader of the cadence's cursor finds in it, or will when it moves on."""
+        if cadence.range is None:
+            return [np.arange(self.groups, dtype=np.int64)]
+        return [held.groups for held in self.slices]
+
+    def passed(self, cadence: Cadence, report: int) -> bool:
+        """Whether the cadence's cursor has gone past a report: it does not turn back."""
+        cursor = self.cursors[cadence.range, cadence.offset]
+        start, end = cadence.start(report), report - cadence.offset
+        came, left = self.slices[: cursor.inserted - self.first], self.slices[: cursor.evicted - self.first]
+        too_new = bool(came) and came[-1].end > end
+        return too_new or (start is not None and bool(left) and left[-1].start >= start)
 
     def add_state(self, key: StateKey) -> None:
         """A state that slices hold from now on; those that exist have its identity."""
@@ -302,8 +318,8 @@ class SparseSlices:
         self.groups, self.first = snapshot["groups"], snapshot["first"]
         self.open.restore(snapshot["open"])
         for i, (key, matrix) in enumerate(self.matrices.items()):
-            matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields)
-            matrix.floats = state_matrix(snapshot["floats"][i], key.kind.float_fields)
+            matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields, self.open.slots)
+            matrix.floats = state_matrix(snapshot["floats"][i], key.kind.float_fields, self.open.slots)
         self.slices = [
             self._slice_of(page, int(start), int(end))
             for page, start, end in zip(snapshot["slices"], snapshot["starts"], snapshot["ends"], strict=True)

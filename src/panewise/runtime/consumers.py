@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from panewise.errors import NotHeldError, QueryFailed
@@ -21,6 +22,7 @@ from panewise.operators.due_reports import EmptyReports
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.rows import Rows
 from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.finish import RestoredOperator
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import format_instant
@@ -223,21 +225,29 @@ class OperatorConsumer:
         try:
             table = self.operator.process(rows, watermark)
         except QueryFailed as problem:
+            if isinstance(problem.results, pa.Table):
+                self.query.receive(list(problem.results.to_batches()), watermark)
             self.query.status, self.query.reason = "FAILED", problem.message
             return
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
-        if self.query.block.periodic and table.num_rows:
+        if isinstance(self.operator, RestoredOperator) and table.num_rows:
             ends = table.column("window_end")
-            self._last_report = table.filter(pa.compute.equal(ends, ends[-1]))
+            self._last_report = table.filter(pc.equal(ends, ends[-1]))
         self.query.receive(pieces, watermark)
 
     def lookup(self, name: str, at: int | None) -> pa.Table:
         watermark = self.channel.watermark
-        if self.query.block.periodic:
+        if isinstance(self.operator, RestoredOperator):
             if at is not None:
                 raise NotHeldError(f"only the last report of '{name}' is held")
             return self._last_report if self._last_report is not None else self.query.arrow.empty_table()
-        result: pa.Table = self.operator.lookup(watermark - 1 if at is None else at)
+        periodic = self.query.block.periodic
+        if watermark == INT64_MIN:
+            names = self.query.arrow.names if periodic else [item.name for item in self.query.block.items]
+            return self.query.arrow.empty_table().select(names)
+        if at is None:
+            at = watermark if periodic else watermark - 1
+        result: pa.Table = self.operator.lookup(at)
         return result
 
     @property

@@ -38,7 +38,9 @@ class Hosting:
         self._channel_of = channel_of
         self.queries: dict[str, HostedQuery] = {}
         self.consumers: dict[str, TreeConsumer | OperatorConsumer] = {}  # by query
-        self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
+        self._trees: dict[tuple[int, TreeKey, str], TreeConsumer] = {}
+        # Queries with a tree of their own: endless windows that came when others had already seen, and forgotten, rows.
+        self.apart: set[str] = set()
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
 
     @property
@@ -73,7 +75,11 @@ class Hosting:
         assert block.aggregate is not None and block.window is not None
         aggregation = aggregation_of(block)
         counts_rows = isinstance(block.window, RowsWindow)
-        key = (id(channel), (counts_rows, block.where, aggregation.keys))
+        shared = (id(channel), (counts_rows, block.where, aggregation.keys), "")
+        cadence = cadence_of(block.window)
+        if cadence.range is None and shared in self._trees and channel.held_from is not None:
+            self.apart.add(query.name)
+        key = (*shared[:2], query.name) if query.name in self.apart else shared
         consumer = self._trees.get(key)
         fresh = consumer is None
         if consumer is None:
@@ -84,7 +90,7 @@ class Hosting:
         if fresh and counts_rows:
             self._count_rows(consumer, channel)
         finish = self._finish(block, consumer)
-        consumer.add(query, aggregation, cadence_of(block.window), finish)
+        consumer.add(query, aggregation, cadence, finish)
         if fresh:
             channel.attach(consumer)
         return consumer
@@ -153,6 +159,7 @@ class Hosting:
         """Stops a query; what only it needed goes."""
         consumer = self.consumers.pop(name)
         query = self.queries.pop(name)
+        self.apart.discard(name)
         if isinstance(consumer, TreeConsumer):
             if name in consumer.queries:
                 consumer.remove(name)

@@ -59,7 +59,7 @@ class Intake:
         if isinstance(data, dict):
             data = [data]
         if isinstance(data, list):
-            return [self._from_rows(data)] if data else []
+            return self._from_rows(data) if data else []
         if hasattr(data, "to_arrow"):  # polars, and whatever else speaks Arrow
             return self.batches(data.to_arrow())
         if type(data).__module__.startswith("pandas"):
@@ -71,9 +71,8 @@ class Intake:
             hint="push an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts",
         )
 
-    def _from_rows(self, rows: list[Any]) -> pa.RecordBatch:
-        """Rows given as dicts; values of one column may be of several types, each judged by itself later."""
-        arrays = []
+    def _from_rows(self, rows: list[Any]) -> list[pa.RecordBatch]:
+        """Rows given as dicts, in runs of values of one type in each column, so that a bad one spoils no other."""
         for position, row in enumerate(rows):
             if not isinstance(row, dict):
                 raise DataError(f"row {position} pushed to '{self.name}' is a {type(row).__name__}, not a dict")
@@ -82,20 +81,39 @@ class Intake:
         for column in self.schema:
             if column.name.lower() not in spelled:
                 raise self._missing(column.name, names)
-            values = [_value(row, column.name) for row in rows]
-            arrays.append(_array(values, column.type))
         unknown = [name for name in names if self.schema.find(name) is None]
         if unknown:
             raise DataError(
                 f"stream '{self.name}' has no column '{unknown[0]}'", hint=did_you_mean(unknown[0], self.schema.names)
             )
-        return pa.RecordBatch.from_arrays(arrays, names=list(self.schema.names))
+        values = [[_value(row, column.name) for row in rows] for column in self.schema]
+        whole = [_fitting(of_column, column.type) for of_column, column in zip(values, self.schema, strict=True)]
+        if all(array is not None for array in whole):
+            return [pa.RecordBatch.from_arrays(whole, names=list(self.schema.names))]
+        kinds = [
+            [None if _fitting([value], column.type) is not None else type(value) for value in of_column]
+            for array, of_column, column in zip(whole, values, self.schema, strict=True)
+            if array is None
+        ]
+        edges = [i for i in range(1, len(rows)) if any(kind[i] != kind[i - 1] for kind in kinds)]
+        return [
+            pa.RecordBatch.from_arrays(
+                [_array(v[start:stop], column.type) for v, column in zip(values, self.schema, strict=True)],
+                names=list(self.schema.names),
+            )
+            for start, stop in zip([0, *edges], [*edges, len(rows)], strict=True)
+        ]
 
     def _missing(self, name: str, found: Iterable[str]) -> DataError:
         return DataError(f"rows pushed to '{self.name}' have no column '{name}'", hint=did_you_mean(name, found))
 
-    def conformed(self, batch: pa.RecordBatch, skip: bool) -> tuple[pa.RecordBatch, list[tuple[pa.RecordBatch, str]]]:
-        """The batch in the stream's types, and the bad rows with their reasons; raises instead unless `skip`."""
+    def conformed(
+        self, batch: pa.RecordBatch, skip: bool, first: int = 0
+    ) -> tuple[pa.RecordBatch, list[tuple[pa.RecordBatch, str]]]:
+        """The batch in the stream's types, and the bad rows with their reasons; raises instead unless `skip`.
+
+        `first` is the number of the batch's first row in its push.
+        """
         if batch.schema.equals(self.arrow):
             return batch, []
         columns = []
@@ -109,7 +127,7 @@ class Intake:
                 for row, value in reasons:
                     bad.setdefault(row, f"{column.name} = {value!r} is not {_article(column.type)}")
                     if not skip:
-                        raise self.refusal(batch, row, bad[row])
+                        raise self.refusal(batch, row, bad[row], first)
             columns.append(target)
         result = pa.RecordBatch.from_arrays(columns, names=list(self.schema.names))
         if not bad:
@@ -135,10 +153,10 @@ class Intake:
         aside = [(original.slice(row, 1), reason) for row, reason in sorted(bad.items())]
         return result.filter(pa.array(keep)), aside
 
-    def refusal(self, batch: pa.RecordBatch, row: int, reason: str) -> DataError:
+    def refusal(self, batch: pa.RecordBatch, row: int, reason: str, first: int) -> DataError:
         shown = shown_row(batch.slice(row, 1))
         return DataError(
-            f"row {row} pushed to '{self.name}' is bad: {reason}\nthe row: {shown}",
+            f"row {first + row} pushed to '{self.name}' is bad: {reason}\nthe row: {shown}",
             hint="nothing of this push was taken; "
             f"ALTER STREAM {self.name} SET (on_bad_row = 'skip') sets such rows aside",
         )
@@ -248,21 +266,31 @@ def _value(row: dict[str, Any], name: str) -> Any:
     return None
 
 
-def _array(values: list[Any], type_: DataType) -> pa.Array:
-    """An Arrow array of Python values: of the column's type if all fit, else of whatever they are."""
-    target = type_.to_arrow()
+# What Arrow raises for a value that is not of the type it was told.
+_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError)
+
+
+def _fitting(values: list[Any], type_: DataType) -> pa.Array | None:
+    """The values as an array of the column's type; None where one does not fit."""
     # Arrow would cut the fraction off a float without a word; read as what it is, it converts or is a bad row.
-    cut = not type_.fractional and any(isinstance(value, float) for value in values)
-    for attempt in (None,) if cut else (target, None):
-        try:
-            array = pa.array(values, type=attempt)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError):
-            continue
-        if attempt is None and pa.types.is_null(array.type):
-            return array.cast(target)
+    if not type_.fractional and any(isinstance(value, float) for value in values):
+        return None
+    try:
+        return pa.array(values, type=type_.to_arrow())
+    except _UNFIT:
+        return None
+
+
+def _array(values: list[Any], type_: DataType) -> pa.Array:
+    """An Arrow array of Python values of one kind: of the column's type if they fit, else of whatever they are."""
+    array = _fitting(values, type_)
+    if array is not None:
         return array
-    # Mixed types: texts keep every value visible for the message, and convert back where they can.
-    return pa.array([None if value is None else str(value) for value in values], type=pa.string())
+    try:
+        return pa.array(values)
+    except _UNFIT:
+        # A number past 64 bits, or what Arrow has no type for: a text keeps it visible for the message.
+        return pa.array([str(value) for value in values], type=pa.string())
 
 
 def _by_halves(source: pa.Array, type_: DataType) -> tuple[pa.Array, list[tuple[int, Any]]]:

@@ -78,15 +78,17 @@ class Stream(Channel):
             return len(self._plain) >= FLUSH_ROWS
         accepted, newest = [], self._newest
         aside: list[tuple[pa.RecordBatch, str]] = []
-        for batch in self.intake.batches(data):
+        batches = self.intake.batches(data)
+        for i, batch in enumerate(batches):
             if not batch.num_rows:
                 continue
-            good, bad = self.intake.conformed(batch, self._skip_bad)
+            taken = sum(before.num_rows for before in batches[:i])
+            good, bad = self.intake.conformed(batch, self._skip_bad, taken)
             times = self.intake.times(good)
             wrong = self.intake.bad_times(good, times, self._come_to(newest), self.reach)
             if wrong and not self._skip_bad:
                 first = min(wrong)
-                raise self.intake.refusal(good, first, wrong[first])
+                raise self.intake.refusal(good, first, wrong[first], taken)
             if wrong:
                 good, more = self.intake.without(good, good, wrong)
                 times = self.intake.times(good)
