@@ -48,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     console.print(", ".join(f"{name} {value}" for name, value in described.items()), style="dim", highlight=False)
     failed = False
     for name in chosen:
+        console.print(f"{name} ...", style="dim")
         try:
             report = importlib.import_module(f"bench.{name}").run(options.quick)
         except ProcessFailed as problem:

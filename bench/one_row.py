@@ -49,8 +49,10 @@ def run(quick: bool) -> Report:
     )
     cases = [(form, FETCHES[0]) for form in FORMS] + [(FORMS[0], fetch) for fetch in FETCHES[1:]]
     for form, fetch in cases:
-        figure = isolated(measure, form=form, fetch=fetch, count=count, repeat=repeat)
-        rows_per_s = count / figure["seconds"]
+        # A subscriber is called by the push that completes a window, so nothing can wait: fewer rows say enough.
+        rows = count // 10 if fetch == "by a subscriber" else count
+        figure = isolated(measure, form=form, fetch=fetch, count=rows, repeat=repeat)
+        rows_per_s = rows / figure["seconds"]
         report.rows.append(
             {"push": form, "results": fetch, "rows/s": rows_per_s, "clock/CPU": figure["clock_s"] / figure["seconds"],
              "peak MiB": figure["peak_bytes"] / MEBIBYTE, "agrees": figure["agrees"]}

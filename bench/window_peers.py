@@ -39,7 +39,7 @@ def duckdb_query(rows: pa.Table, range_s: int) -> Callable[[], pa.Table]:
         )
         SELECT make_timestamp((second + 1) * 1000000) AS window_end, k, s, m FROM slid WHERE m IS NOT NULL
     """
-    return lambda: connection.execute(query).to_arrow_table()
+    return lambda: connection.sql(query).to_arrow_table()
 
 
 def polars_query(rows: pa.Table, range_s: int) -> Callable[[], pa.Table]:

@@ -41,9 +41,7 @@ def answers(engine: pw.Engine, query: str = "q") -> list[tuple[Any, ...]]:
 
 # -- kinds of data ------------------------------------------------------------------------------------------------------
 
-ARROW = pa.schema(
-    [("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("v", pa.int64()), ("x", pa.float64())]
-)
+ARROW = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("v", pa.int64()), ("x", pa.float64())])
 COLUMNS = {
     "ts": [datetime(1970, 1, 1, 0, 0, 0, 500_000, UTC), datetime(1970, 1, 1, 0, 0, 0, 700_000, UTC)],
     "k": ["a", "b"],
@@ -76,9 +74,7 @@ KINDS: dict[str, Any] = {
     "pandas with an index": lambda: TABLE.to_pandas().set_index(pd.Index([7, 8], name="other")),
     "polars": lambda: _polars(TABLE),
     "list of dicts": lambda: TABLE.to_pylist(),
-    "dicts with microseconds": lambda: [
-        {**r, "ts": int(r["ts"].timestamp() * SECOND)} for r in TABLE.to_pylist()
-    ],
+    "dicts with microseconds": lambda: [{**r, "ts": int(r["ts"].timestamp() * SECOND)} for r in TABLE.to_pylist()],
     "dicts with naive datetimes": lambda: [{**r, "ts": r["ts"].replace(tzinfo=None)} for r in TABLE.to_pylist()],
     "dicts in another zone": lambda: [
         {**r, "ts": r["ts"].astimezone(timezone(timedelta(hours=5)))} for r in TABLE.to_pylist()
@@ -118,7 +114,16 @@ def test_every_type_comes_back() -> None:
         "CREATE STREAM t (ts TIMESTAMP, b BOOLEAN, i INT, l BIGINT, f FLOAT, d DOUBLE, m DECIMAL(9, 2), s STRING, e DATE)",
         "CREATE QUERY q AS SELECT * FROM t [RANGE 1 SECOND SLIDE 1 SECOND]",
     )
-    values = {"b": True, "i": -(2**31), "l": 2**63 - 1, "f": 0.5, "d": 0.1, "m": Decimal("1.25"), "s": "é", "e": date(2000, 2, 29)}
+    values = {
+        "b": True,
+        "i": -(2**31),
+        "l": 2**63 - 1,
+        "f": 0.5,
+        "d": 0.1,
+        "m": Decimal("1.25"),
+        "s": "é",
+        "e": date(2000, 2, 29),
+    }
     engine.push("t", [{"ts": 5, **values}, {"ts": 5, **dict.fromkeys(values)}])
     engine.flush()
     found = engine.results("q").select(list(values)).to_pylist()
@@ -309,7 +314,9 @@ def test_punctuations_that_cannot_be() -> None:
 
 
 def test_an_idle_stream_may_be_advanced_for_ever() -> None:
-    engine = engine_of(STREAM, "CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM t [RANGE 1 SECOND SLIDE 1 MILLISECOND] GROUP BY k")
+    engine = engine_of(
+        STREAM, "CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM t [RANGE 1 SECOND SLIDE 1 MILLISECOND] GROUP BY k"
+    )
     engine.push("t", row(0))
     for hours in range(1, 20):
         engine.advance("t", hours * 3600 * SECOND)

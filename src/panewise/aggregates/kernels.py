@@ -254,28 +254,19 @@ def combine_run(
             floats[1, d + j] += floats2[1, s + j] + ((old - (new - part)) + (value - part))
     elif operation == MAX_FLOAT:
         for j in range(count):
-            value = floats2[0, s + j]
-            if value > floats[0, d + j] or value != value:
-                floats[0, d + j] = value
+            old, value = floats[0, d + j], floats2[0, s + j]
+            floats[0, d + j] = value if value > old or value != value else old
     elif operation == MIN_FLOAT:
         for j in range(count):
-            value = floats2[0, s + j]
-            old = floats[0, d + j]
-            if value < old or old != old:
-                floats[0, d + j] = value
+            old, value = floats[0, d + j], floats2[0, s + j]
+            floats[0, d + j] = value if value < old or old != old else old
     elif operation == MAX_INT:
         for j in range(count):
             ints[0, d + j] = max(ints[0, d + j], ints2[0, s + j])
     elif operation == MIN_INT:
         for j in range(count):
             ints[0, d + j] = min(ints[0, d + j], ints2[0, s + j])
-    elif operation == MIN_STRING or operation == MAX_STRING:
-        for j in range(count):
-            code = ints2[0, s + j]
-            held = ints[0, d + j]
-            if code >= 0 and (held < 0 or (operation == MIN_STRING) == (ranks[code] < ranks[held])):
-                ints[0, d + j] = code
-    elif operation == MOMENTS:
+    else:
         for j in range(count):
             more = ints2[0, s + j]
             if more == 0:
@@ -290,6 +281,19 @@ def combine_run(
                 floats[0, d + j] += delta * (more / total)
                 floats[1, d + j] += floats2[1, s + j] + delta * delta * (rows * (more / total))
             ints[0, d + j] = total
+
+
+@compiled_loop
+def combine_chosen(
+    operation: int, ints: Ints, floats: Floats, d: int, ints2: Ints, floats2: Floats, s: int, count: int, ranks: Ints
+) -> None:
+    """The same for states that choose a string or a row: apart, because few queries need them to be compiled."""
+    if operation == MIN_STRING or operation == MAX_STRING:
+        for j in range(count):
+            code = ints2[0, s + j]
+            held = ints[0, d + j]
+            if code >= 0 and (held < 0 or (operation == MIN_STRING) == (ranks[code] < ranks[held])):
+                ints[0, d + j] = code
     elif operation == EARLIEST or operation == LATEST:
         for j in range(count):
             sooner = ints2[0, s + j] < ints[0, d + j] or (

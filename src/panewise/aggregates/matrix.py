@@ -7,6 +7,7 @@ bytes where nothing is NULL).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,20 @@ def _numbers(column: pa.Array, type_: Any) -> NDArray[Any]:
     return np.frombuffer(data, type_)[column.offset : column.offset + len(column)]
 
 
+# Kinds that choose a string or a row have a combine of their own.
+CHOICES = frozenset(Operation) - {
+    Operation.ADD,
+    Operation.SUM_FLOAT,
+    Operation.MIN_INT,
+    Operation.MAX_INT,
+    Operation.MIN_FLOAT,
+    Operation.MAX_FLOAT,
+    Operation.MOMENTS,
+    Operation.USER,
+}
+CHOOSING = SimpleNamespace(combine_run=kernels.combine_chosen)
+
+
 class StateMatrix:
     """The states of one kind in a number of slots, all at the identity at first."""
 
@@ -158,7 +173,8 @@ class StateMatrix:
 
     @property
     def kernels(self) -> Any:
-        return kernels
+        """Where `combine_run` for this kind is to be had."""
+        return CHOOSING if self.kind.operation in CHOICES else kernels
 
     def reset(self, slots: Any) -> None:
         """The identity again, in these slots (an index array or a slice)."""

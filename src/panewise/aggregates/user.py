@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.aggregates import kernels
 from panewise.aggregates.algebra import Algebra, Kind
 from panewise.aggregates.functions import AggregateFunction, BoundAggregate, Part
-from panewise.aggregates.matrix import Encoded, StateMatrix
+from panewise.aggregates.matrix import CHOICES, Encoded, StateMatrix
 from panewise.aggregates.states import Feed, Operation, StateKind
 from panewise.errors import BindError, QueryFailed
 from panewise.schema import BIGINT, DOUBLE, DataType
@@ -146,8 +147,10 @@ def matrix_of(kind: StateKind, slots: int) -> StateMatrix:
 
 
 def combine_of(kind: StateKind) -> Any:
-    """A user's compiled combine, or None for built-in kinds."""
-    return kind.compiled.combine_run if isinstance(kind, UserStateKind) else None
+    """The compiled combine of kinds that have one of their own, or None."""
+    if isinstance(kind, UserStateKind):
+        return kind.compiled.combine_run
+    return kernels.combine_chosen if kind.operation in CHOICES else None
 
 
 def user_aggregate(

@@ -45,6 +45,11 @@ class StateKey:
         return self._hash  # type: ignore[attr-defined,no-any-return]
 
     @cached_property
+    def ordered(self) -> bool:
+        """Whether it depends on when rows came."""
+        return self.kind.operation >= Operation.EARLIEST and self.kind.operation != Operation.USER
+
+    @cached_property
     def ranked(self) -> Expression | None:
         """The argument whose strings are compared, where the state needs their order."""
         match self.kind.operation:
@@ -133,27 +138,42 @@ class Aggregation:
         return [column(answers) for column in self.item_columns]
 
 
-def encoded_arguments(
-    states: tuple[StateKey, ...], batch: pa.RecordBatch, pools: Pools
-) -> dict[tuple[Expression, Feed], Encoded]:
-    """Every argument that the states read, evaluated and encoded once per feed."""
-    columns: dict[Expression, pa.Array] = {}
-    result: dict[tuple[Expression, Feed], Encoded] = {}
-    for key in states:
-        for argument, feed in zip(key.arguments, key.kind.feeds, strict=False):
-            if (argument, feed) in result:
-                continue
-            if argument not in columns:
-                columns[argument] = compiled(argument)(batch)
-            pool = pools.setdefault(argument, StringPool()) if feed is Feed.CODE else None
-            result[argument, feed] = encoded(columns[argument], feed, pool)
-    return result
+class Arguments:
+    """The arguments of some states for a batch, each evaluated and encoded once per feed."""
+
+    def __init__(self, places: dict[StateKey, tuple[int, ...]], columns: list[Encoded]) -> None:
+        self._places = places
+        self._columns = columns
+
+    def of(self, key: StateKey) -> list[Encoded]:
+        return [self._columns[place] for place in self._places[key]] or [NO_ARGUMENT]
+
+    def rest(self, begin: int) -> Arguments:
+        """The arguments without their first rows."""
+        if not begin:
+            return self
+        return Arguments(self._places, [Encoded(c.values[begin:], c.valid[begin:]) for c in self._columns])
 
 
-def arguments_of(key: StateKey, columns: dict[tuple[Expression, Feed], Encoded]) -> list[Encoded]:
-    if not key.arguments:
-        return [NO_ARGUMENT]
-    return [columns[a, feed] for a, feed in zip(key.arguments, key.kind.feeds, strict=True)]
+class ArgumentPlan:
+    """Which columns some states read, worked out once."""
+
+    def __init__(self, states: tuple[StateKey, ...], pools: Pools) -> None:
+        self._pools = pools
+        self._places: dict[StateKey, tuple[int, ...]] = {}
+        sources: dict[tuple[Expression, Feed], int] = {}
+        for key in states:
+            wanted = zip(key.arguments, key.kind.feeds, strict=False)
+            self._places[key] = tuple(sources.setdefault(source, len(sources)) for source in wanted)
+        evaluators = {argument: compiled(argument) for argument, _ in sources}
+        self._sources = [(evaluators[argument], argument, feed) for argument, feed in sources]
+
+    def read(self, batch: pa.RecordBatch) -> Arguments:
+        columns = []
+        for evaluator, argument, feed in self._sources:
+            pool = self._pools.setdefault(argument, StringPool()) if feed is Feed.CODE else None
+            columns.append(encoded(evaluator(batch), feed, pool))
+        return Arguments(self._places, columns)
 
 
 def ranks_of(key: StateKey, pools: Pools) -> Ints:

@@ -80,7 +80,7 @@ def _with_gaps(tree: PeriodicTree, member: Member, due: Ints) -> tuple[Ints, lis
         if begins is None or begins > tree.watermark:
             return due, []
         member.begun = True
-        first = max(begins, cadence.next_report(member.reported)) if member.reported > begins else begins
+        first = max(begins, cadence.next_report(member.reported))
     else:
         first = cadence.next_report(member.reported)
     last = tree.watermark - (tree.watermark - cadence.align) % slide
@@ -178,11 +178,12 @@ def keys_of(tree: PeriodicTree, ids: Ints) -> list[pa.Array]:
 
 def _all_keys(tree: PeriodicTree, times: int) -> list[pa.Array]:
     """The key columns of all groups, so many times; the same for report after report, so they are kept."""
-    shape = times, len(tree.table), tree.table.version
-    if tree.repeated_keys is None or tree.repeated_keys[0] != shape:
-        ids = np.tile(np.arange(len(tree.table), dtype=np.int64), times)
-        tree.repeated_keys = shape, keys_of(tree, ids)
-    return tree.repeated_keys[1]
+    count = len(tree.table)
+    kept = tree.repeated_keys
+    if kept is None or kept[0] < times or kept[1] != (count, tree.table.version):
+        ids = np.tile(np.arange(count, dtype=np.int64), times + 1)
+        kept = tree.repeated_keys = times + 1, (count, tree.table.version), keys_of(tree, ids)
+    return [column.slice(0, times * count) for column in kept[2]]
 
 
 def result_of(

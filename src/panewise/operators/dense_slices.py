@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.aggregates.matrix import Encoded, StateMatrix
-from panewise.aggregates.states import COUNT, Feed
-from panewise.aggregates.user import UserStateKind, combine_of, matrix_of
-from panewise.language.expressions import Expression
-from panewise.operators.aggregation import ROW_COUNT, Pools, StateKey, arguments_of, ranks_of
+from panewise.aggregates.matrix import NO_INTS, StateMatrix
+from panewise.aggregates.states import COUNT
+from panewise.aggregates.user import UserStateKind, matrix_of
+from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
+from panewise.operators.rows import Rows
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
 from panewise.synopses.contract import Synopsis
@@ -25,14 +25,13 @@ from panewise.synopses.running import RunningSynopsis
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Arguments = dict[tuple[Expression, Feed], Encoded]
 
 
 def synopsis_of(key: StateKey, width: int) -> Synopsis:
     """The technique that a state is kept by."""
     if key.kind.algebra.invertible and not key.kind.float_fields:
         return RunningSynopsis(key.kind, width)
-    return IntervalSynopsis(key.kind, width, combine_of(key.kind))
+    return IntervalSynopsis(key.kind, width)
 
 
 class DenseSlices:
@@ -97,19 +96,20 @@ class DenseSlices:
             del self.base[key]
 
     def assign(self, points: Ints, groups: Ints) -> Ints:
-        """The slot of every row."""
+        """The slot of every row, until the next call."""
         return self.open.assign(points, groups)
 
-    def fold(self, slots: Ints, arguments: Arguments, times: Ints, arrivals: Ints) -> list[tuple[StateKey, Exception]]:
+    def fold(self, slots: Ints, arguments: Arguments, rows: Rows) -> list[tuple[StateKey, Exception]]:
         """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
         failed: list[tuple[StateKey, Exception]] = []
-        for key in [key for key in self.same_as_rows if len(arguments_of(key, arguments)[0].valid)]:
+        for key in [key for key in self.same_as_rows if len(arguments.of(key)[0].valid)]:
             self.count_apart(key)
         for key, matrix in self.matrices.items():
             if matrix.slots < self.open.slots:
                 self._resize(matrix, self.open.slots)
             try:
-                matrix.fold(slots, arguments_of(key, arguments), times, arrivals, ranks_of(key, self.pools))
+                arrivals = rows.arrivals if key.ordered else NO_INTS
+                matrix.fold(slots, arguments.of(key), rows.times, arrivals, ranks_of(key, self.pools))
             except Exception as problem:
                 if not isinstance(key.kind, UserStateKind):
                     raise

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from panewise.aggregates.user import matrix_of
 from panewise.operators.aggregation import (
     ROW_COUNT,
+    ArgumentPlan,
     Pools,
     aggregation_of,
-    arguments_of,
-    encoded_arguments,
     ranks_of,
 )
 from panewise.operators.rows import Rows
@@ -43,11 +42,11 @@ def _aggregated(block: Block, rows: Rows) -> pa.Table:
     if aggregation.keys:
         slots = table.ids([compiled(key)(rows.batch) for key in aggregation.keys])
     pools: Pools = {}
-    arguments = encoded_arguments(aggregation.states, rows.batch, pools)
+    arguments = ArgumentPlan(aggregation.states, pools).read(rows.batch)
     fields = {}
     for key in aggregation.states:
         matrix = matrix_of(key.kind, len(table))
-        matrix.fold(slots, arguments_of(key, arguments), rows.times, rows.arrivals, ranks_of(key, pools))
+        matrix.fold(slots, arguments.of(key), rows.times, rows.arrivals, ranks_of(key, pools))
         fields[key] = matrix.fields()
     assert len(fields[ROW_COUNT][0]) == len(table)
     keys = table.keys(np.arange(len(table), dtype=np.int64)) if aggregation.keys else []

@@ -21,15 +21,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from panewise.aggregates.matrix import Encoded
 from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool
 from panewise.aggregates.user import matrix_of
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
-from panewise.operators.aggregation import Aggregation, Pools, StateKey, encoded_arguments
+from panewise.operators.aggregation import Aggregation, ArgumentPlan, Arguments, Pools, StateKey
 from panewise.operators.dense_reports import Piece, answered, dense_reports, result_of, stamped
-from panewise.operators.dense_slices import Arguments, DenseSlices
+from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member, first_answerable, is_whole, note_rows
 from panewise.operators.rows import Rows
 from panewise.operators.sparse_reports import sparse_reports
@@ -60,7 +59,8 @@ class PeriodicTree:
         self.cut = INT64_MIN  # from here on, edges are those of all members
         self.evicted_to: int | None = None  # slices before this point may have gone
         self._held_from = held_from
-        self.repeated_keys: tuple[tuple[int, int, int], list[pa.Array]] | None = None
+        self.repeated_keys: tuple[int, tuple[int, int], list[pa.Array]] | None = None
+        self._arguments: ArgumentPlan | None = None  # of the states; made anew when they change
         self._where = compiled(where) if where is not None else None
         self._keys = [compiled(key) for key in keys]
 
@@ -80,6 +80,7 @@ class PeriodicTree:
                 # Nobody kept this state so far: it is whole from the next point that no row has reached.
                 seen = self._held_from if self.greatest == INT64_MIN else self.greatest + 1
                 self.state_held_from[key] = seen
+                self._arguments = None
                 self.store.add_state(key)
             since = self.state_held_from[key]
             if since is not None:
@@ -106,6 +107,7 @@ class PeriodicTree:
         wanted = {key for member in self.members.values() for key in member.aggregation.states}
         for key in [key for key in self.state_held_from if key not in wanted]:
             del self.state_held_from[key]
+            self._arguments = None
             self.store.drop_state(key)
         if self.members:
             self._recut()
@@ -133,42 +135,40 @@ class PeriodicTree:
         return pieces
 
     def _fold(self, rows: Rows, points: Ints) -> None:
-        batch, times, arrivals = rows.batch, rows.times, rows.arrivals
         if self._where is not None:
-            kept = self._where(batch)
+            kept = self._where(rows.batch)
             chosen = np.flatnonzero(kept.fill_null(False).to_numpy(zero_copy_only=False))
             if len(chosen) < len(rows):
                 if not len(chosen):
                     return
-                batch = batch.take(pa.array(chosen))
-                times, arrivals, points = times[chosen], arrivals[chosen], points[chosen]
-        arguments = encoded_arguments(tuple(self.state_held_from), batch, self.pools)
+                rows, points = rows.take(chosen), points[chosen]
+        if self._arguments is None:
+            self._arguments = ArgumentPlan(tuple(self.state_held_from), self.pools)
+        arguments = self._arguments.read(rows.batch)
         done = 0
         groups = np.empty(0, np.int64)
         if self.keys:
-            words, nulls = self.table.words([key(batch) for key in self._keys])
-            done = self._fold_known(words, nulls, points, arguments, times, arrivals)
-            if done == len(points):
+            words, nulls = self.table.words([key(rows.batch) for key in self._keys])
+            done = self._fold_known(words, nulls, points, arguments, rows)
+            if done == len(rows):
                 return
             groups = self.table.ids_of(words[:, done:], nulls[done:])
             self._make_room()
         slots = self.store.assign(points[done:], groups)
-        self._fold_slots(slots, _rest(arguments, done), times[done:], arrivals[done:])
+        self._fold_slots(slots, arguments.rest(done), rows.slice(done, len(rows)))
 
-    def _fold_known(
-        self, words: Ints, nulls: Ints, points: Ints, arguments: Arguments, times: Ints, arrivals: Ints
-    ) -> int:
+    def _fold_known(self, words: Ints, nulls: Ints, points: Ints, arguments: Arguments, rows: Rows) -> int:
         """The short way: rows up to the first one with a new key find their group by one load. How many there were."""
         direct = self.table.direct(words, nulls)
         if direct is None or not isinstance(self.store, DenseSlices):
             return 0
         slots = self.store.open.assign_known(points, words[0], *direct)
         if len(slots):
-            self._fold_slots(slots, arguments, times, arrivals)
+            self._fold_slots(slots, arguments, rows)
         return len(slots)
 
-    def _fold_slots(self, slots: Ints, arguments: Arguments, times: Ints, arrivals: Ints) -> None:
-        for key, problem in self.store.fold(slots, arguments, times, arrivals):
+    def _fold_slots(self, slots: Ints, arguments: Arguments, rows: Rows) -> None:
+        for key, problem in self.store.fold(slots, arguments, rows):
             for name, member in self.members.items():
                 if key in member.aggregation.states:
                     self.failures[name] = f"an aggregate raised {type(problem).__name__}: {problem}"
@@ -242,8 +242,9 @@ class PeriodicTree:
             following = member.cadence.next_report(max(self.watermark, member.reported))
             start = member.cadence.start(following)
             if start is None:
-                start = following - member.cadence.offset
+                start = min(following - member.cadence.offset, self.watermark)
                 number = int(np.searchsorted(self.store.ends, start, side="right"))
+                member.endless = member.endless or number > 0
             else:
                 number = int(np.searchsorted(self.store.starts, start, side="left"))
             held_to = start if held_to is None else min(held_to, start)
@@ -299,6 +300,7 @@ class PeriodicTree:
         """The members must have been added already; their states take the order of the snapshot."""
         by_name = {repr(key): key for key in self.state_held_from}
         order = [by_name[name] for name in snapshot["states"]]
+        self._arguments = None
         self.state_held_from = dict(zip(order, snapshot["state_held_from"], strict=True))
         for pool, strings in zip(self._pool_list(), snapshot["pools"], strict=True):
             pool.load(strings.column(0))
@@ -317,8 +319,3 @@ class PeriodicTree:
                 setattr(member, attribute, saved[attribute])
             member.passing = saved["passing"].astype(np.bool_)
             member.touched = [saved["touched"]] if len(saved["touched"]) else []
-
-
-def _rest(arguments: Arguments, begin: int) -> Arguments:
-    """The arguments without their first rows."""
-    return {key: Encoded(a.values[begin:], a.valid[begin:]) for key, a in arguments.items()} if begin else arguments

@@ -16,13 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates import kernels
-from panewise.aggregates.matrix import StateMatrix
+from panewise.aggregates.matrix import CHOOSING, StateMatrix
 from panewise.aggregates.states import Feed, Operation, StateKind
 from panewise.aggregates.string_pool import StringPool
 from panewise.errors import QueryFailed
 from panewise.language.expressions import Expression
 from panewise.loops import specialised
-from panewise.operators.aggregation import Aggregation, StateKey, arguments_of, encoded_arguments, ranks_of
+from panewise.operators.aggregation import Aggregation, ArgumentPlan, StateKey, ranks_of
 from panewise.operators.rows import Rows
 from panewise.operators.window_folds import fold_fifo, move_middles
 from panewise.plan.evaluate import compiled
@@ -69,12 +69,12 @@ class RowStates:
         else:
             new = np.zeros(count, np.int64)
         self.groups = np.concatenate([self.groups, new])
-        arguments = encoded_arguments(self.aggregation.states, rows.batch, self.pools)
+        arguments = ArgumentPlan(self.aggregation.states, self.pools).read(rows.batch)
         for key, matrix in self.matrices.items():
             single = self.matrix_of(key.kind, count)
             with guarded(key.kind):
                 single.fold(
-                    np.arange(count), arguments_of(key, arguments), rows.times, rows.arrivals, ranks_of(key, self.pools)
+                    np.arange(count), arguments.of(key), rows.times, rows.arrivals, ranks_of(key, self.pools)
                 )
             matrix.ints = np.concatenate([matrix.ints, single.ints], axis=1)
             matrix.floats = np.concatenate([matrix.floats, single.floats], axis=1)
@@ -93,7 +93,8 @@ class RowStates:
             return kernel
         found = self._compiled.get((kernel, matrix.kind))
         if found is None:
-            found = specialised(kernel, combine_run=matrix.kernels.combine_run)
+            name = "chosen" if matrix.kernels is CHOOSING else None
+            found = specialised(kernel, name, combine_run=matrix.kernels.combine_run)
             self._compiled[kernel, matrix.kind] = found
         return found
 

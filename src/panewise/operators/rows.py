@@ -14,11 +14,19 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows:
-    """`times` are the event times in microseconds, `arrivals` number the stream's rows as they came."""
+    """`times` are the event times in microseconds. `arrived` numbers the stream's rows as they came: the number of the
+    first one where they follow each other, else the number of each."""
 
     batch: pa.RecordBatch
     times: Ints
-    arrivals: Ints
+    arrived: int | Ints
+
+    @cached_property
+    def arrivals(self) -> Ints:
+        """The number of each row; made only when somebody needs them."""
+        if isinstance(self.arrived, np.ndarray):
+            return self.arrived
+        return np.arange(self.arrived, self.arrived + len(self), dtype=np.int64)
 
     @cached_property
     def latest(self) -> int:
@@ -31,10 +39,15 @@ class Rows:
     def take(self, chosen: NDArray[np.generic]) -> Rows:
         """The rows at these positions, or where the mask is true."""
         positions = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-        return Rows(self.batch.take(pa.array(positions)), self.times[positions], self.arrivals[positions])
+        if isinstance(self.arrived, np.ndarray):
+            arrived: Ints = self.arrived[positions]
+        else:
+            arrived = positions.astype(np.int64) + self.arrived
+        return Rows(self.batch.take(pa.array(positions)), self.times[positions], arrived)
 
     def slice(self, start: int, stop: int) -> Rows:
-        return Rows(self.batch.slice(start, stop - start), self.times[start:stop], self.arrivals[start:stop])
+        arrived = self.arrived[start:stop] if isinstance(self.arrived, np.ndarray) else self.arrived + start
+        return Rows(self.batch.slice(start, stop - start), self.times[start:stop], arrived)
 
 
 def concatenated(parts: list[Rows]) -> Rows:

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from panewise.aggregates.matrix import StateMatrix
-from panewise.aggregates.user import UserStateKind, combine_of, matrix_of
-from panewise.operators.aggregation import ROW_COUNT, Pools, StateKey, arguments_of, ranks_of
-from panewise.operators.dense_slices import Arguments, DenseSlices, state_matrix
+from panewise.aggregates.matrix import NO_INTS, StateMatrix
+from panewise.aggregates.user import UserStateKind, matrix_of
+from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
+from panewise.operators.dense_slices import DenseSlices, state_matrix
+from panewise.operators.rows import Rows
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
 from panewise.synopses.sparse_two_stacks import SparseTwoStacks
@@ -46,7 +47,7 @@ class Cursor:
 
     def __init__(self, keys: list[StateKey], groups: int, position: int, endless: bool) -> None:
         self.endless = endless
-        self.stacks = {key: SparseTwoStacks(key.kind, groups, combine_of(key.kind), endless) for key in keys}
+        self.stacks = {key: SparseTwoStacks(key.kind, groups, endless) for key in keys}
         # Slices below `inserted` came in; those below `evicted` left again or, in an endless window, are not needed.
         self.evicted = self.inserted = position
 
@@ -164,7 +165,7 @@ class SparseSlices:
             empty = matrix_of(key.kind, len(held.groups))
             held.partials[key] = empty.ints, empty.floats
         for cursor in self.cursors.values():
-            cursor.stacks[key] = SparseTwoStacks(key.kind, self.groups, combine_of(key.kind), cursor.endless)
+            cursor.stacks[key] = SparseTwoStacks(key.kind, self.groups, cursor.endless)
             for number in range(cursor.evicted, cursor.inserted):
                 held = self.slices[number - self.first]
                 cursor.stacks[key].insert(held.groups, *held.partials[key], ranks_of(key, self.pools))
@@ -177,16 +178,17 @@ class SparseSlices:
             del cursor.stacks[key]
 
     def assign(self, points: Ints, groups: Ints) -> Ints:
-        """The slot of every row."""
+        """The slot of every row, until the next call."""
         return self.open.assign(points, groups)
 
-    def fold(self, slots: Ints, arguments: Arguments, times: Ints, arrivals: Ints) -> list[tuple[StateKey, Exception]]:
+    def fold(self, slots: Ints, arguments: Arguments, rows: Rows) -> list[tuple[StateKey, Exception]]:
         """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
         failed: list[tuple[StateKey, Exception]] = []
         for key, matrix in self.matrices.items():
             self._make_room(matrix)
             try:
-                matrix.fold(slots, arguments_of(key, arguments), times, arrivals, ranks_of(key, self.pools))
+                arrivals = rows.arrivals if key.ordered else NO_INTS
+                matrix.fold(slots, arguments.of(key), rows.times, arrivals, ranks_of(key, self.pools))
             except Exception as problem:
                 if not isinstance(key.kind, UserStateKind):
                     raise

@@ -51,7 +51,7 @@ class TreeConsumer:
         self.ordered = counts_rows
         self.queries: dict[str, HostedQuery] = {}
         self.finishes: dict[str, Finish] = {}
-        self.last_reports: dict[str, pa.RecordBatch | None] = {}
+        self._last_pieces: dict[str, Piece | None] = {}
         self._taken = 0  # row numbers handed to the tree so far
         self._times: Ints = np.empty(0, np.int64)  # event times of the last rows, for row windows
         self._times_from = 0
@@ -59,7 +59,7 @@ class TreeConsumer:
     def add(self, query: HostedQuery, aggregation: Aggregation, cadence: Cadence, finish: Finish | None) -> None:
         self.tree.add(query.name, aggregation, cadence)
         self.queries[query.name] = query
-        self.last_reports[query.name] = None
+        self._last_pieces[query.name] = None
         if finish is not None:
             self.finishes[query.name] = finish
         if not aggregation.keys:
@@ -71,7 +71,7 @@ class TreeConsumer:
 
     def remove(self, name: str) -> None:
         self.tree.remove(name)
-        del self.queries[name], self.last_reports[name]
+        del self.queries[name], self._last_pieces[name]
         self.finishes.pop(name, None)
 
     @property
@@ -102,7 +102,7 @@ class TreeConsumer:
             raw = pieces.get(name, [])
             finals = [final for piece in raw if (final := self._final_piece(query, piece)) is not None]
             if finals:
-                self._remember(name, finals)
+                self._last_pieces[name] = finals[-1]
             if name in self.finishes:
                 finals = self._finished(query, raw, finals)
             query.receive(finals, self.channel.watermark)
@@ -145,17 +145,17 @@ class TreeConsumer:
         result: Ints = self._times[np.maximum(points, self._times_from) - self._times_from]
         return result
 
-    def _remember(self, name: str, pieces: list[Piece]) -> None:
-        """Keeps the last report for lookups."""
-        last = pieces[-1]
+    def last_report(self, name: str) -> pa.RecordBatch | None:
+        """The last report, taken from the last results only when somebody asks."""
+        last = self._last_pieces[name]
         if isinstance(last, EmptyReports):
-            ends = np.array([last.first + last.slide * (last.count - 1)], np.int64)
             builder = self.queries[name].empty_batch
-            self.last_reports[name] = builder(ends) if builder is not None else None
-            return
-        ends = last.column(1).cast(pa.int64()).to_numpy()
-        first = int(np.searchsorted(ends, ends[-1], side="left"))
-        self.last_reports[name] = last.slice(first)
+            last = builder(np.array([last.first + last.slide * (last.count - 1)])) if builder is not None else None
+        elif last is not None:
+            ends = last.column(1).cast(pa.int64()).to_numpy()
+            last = last.slice(int(np.searchsorted(ends, ends[-1], side="left")))
+        self._last_pieces[name] = last
+        return last
 
     def lookup(self, name: str, at: int | None) -> pa.Table:
         """The last report, or the one that was the last at an instant."""
@@ -164,7 +164,7 @@ class TreeConsumer:
         if self.counts_rows:
             if at is not None:
                 raise NotHeldError(f"'{name}' has a window of rows: only its last report can be looked up")
-            held = self.last_reports[name]
+            held = self.last_report(name)
             return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
         watermark = self.channel.watermark
         moment = watermark if at is None else at
@@ -177,7 +177,7 @@ class TreeConsumer:
             )
         report = moment - (moment - cadence.align) % cadence.slide
         if report == watermark - (watermark - cadence.align) % cadence.slide:
-            held = self.last_reports[name]
+            held = self.last_report(name)
             if held is not None and held.column(1)[0].value != report:
                 held = None
             return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
@@ -192,7 +192,7 @@ class TreeConsumer:
         return {
             "tree": self.tree.snapshot(),
             "finishes": {name: finish.snapshot() for name, finish in self.finishes.items()},
-            "last_reports": dict(self.last_reports),
+            "last_reports": {name: self.last_report(name) for name in self.queries},
             "taken": self._taken,
             "times": self._times,
             "times_from": self._times_from,
@@ -204,7 +204,7 @@ class TreeConsumer:
         self.tree.restore(snapshot["tree"])
         for name, saved in snapshot["finishes"].items():
             self.finishes[name].restore(saved)
-        self.last_reports = dict(snapshot["last_reports"])
+        self._last_pieces = dict(snapshot["last_reports"])
         self._taken, self._times, self._times_from = snapshot["taken"], snapshot["times"], snapshot["times_from"]
 
 

@@ -77,8 +77,7 @@ class HostedQuery(Channel):
         if len(batches) > 1:
             batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
         times = batch.column(self.timestamp).cast(pa.int64()).to_numpy()
-        arrivals = np.arange(self.rows_seen, self.rows_seen + batch.num_rows, dtype=np.int64)
-        self.flow(Rows(batch, times, arrivals), watermark)
+        self.flow(Rows(batch, times, self.rows_seen), watermark)
 
     def batches(self, piece: Piece) -> list[pa.RecordBatch]:
         """A piece as batches; a range of empty reports becomes rows only here."""

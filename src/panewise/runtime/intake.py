@@ -23,6 +23,7 @@ from panewise.aggregates.matrix import integers
 from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import converted
 from panewise.errors import DataError, did_you_mean
+from panewise.runtime.watermark import survey
 from panewise.schema import DataType
 from panewise.temporal import EPOCH, INSTANT_MAX, INSTANT_MIN, format_instant
 
@@ -175,7 +176,7 @@ class Intake:
                 bad[row] = f"{name} is NULL"
         if not len(times):
             return bad
-        low, high = int(times.min()), int(times.max())
+        low, high, _ = map(int, survey(times))
         if low < INSTANT_MIN or high > INSTANT_MAX:
             for row in np.flatnonzero((times < INSTANT_MIN) | (times > INSTANT_MAX)).tolist():
                 bad[row] = "its timestamp lies outside the years 1 to 9999"

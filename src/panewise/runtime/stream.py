@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from panewise.catalog import StreamDefinition
@@ -143,10 +142,9 @@ class Stream(Channel):
             table = pa.Table.from_batches([_plain_strings(part, self.intake.arrow) for part in pending])
             batch = table.combine_chunks().to_batches()[0]
         times = self.intake.times(batch)
-        arrivals = np.arange(self._arrived, self._arrived + batch.num_rows, dtype=np.int64)
+        rows = Rows(batch, times, self._arrived)
         self._arrived += batch.num_rows
         late = self.progress.judge(times)
-        rows = Rows(batch, times, arrivals)
         if late is not None:
             self.late_count += int(late.sum())
             if self._keep_late:

@@ -29,6 +29,18 @@ def _judge(times: Ints, greatest: int, delay: int, floor: int, late: NDArray[np.
     return count, greatest
 
 
+@compiled_loop
+def survey(times: Ints) -> tuple[int, int, bool]:
+    """The least and the greatest of some times, and whether they ascend; there must be some."""
+    least = greatest = times[0]
+    ascends = True
+    for i in range(1, times.shape[0]):
+        least = min(least, times[i])
+        greatest = max(greatest, times[i])
+        ascends &= times[i] >= times[i - 1]
+    return least, greatest, ascends
+
+
 class Watermark:
     """The greatest timestamp seen minus the delay, or what a punctuation says where that is more.
 
@@ -48,6 +60,10 @@ class Watermark:
 
     def judge(self, times: Ints) -> NDArray[np.bool_] | None:
         """Which rows are late; None where none is. The watermark moves past them all."""
+        least, greatest, ascends = survey(times)
+        if least >= self.value and (ascends or greatest - least <= self.delay):
+            self.greatest = max(self.greatest, int(greatest))
+            return None
         late = np.zeros(len(times), np.uint8)
         count, greatest = _judge(times, self.greatest, self.delay, self.floor, late)
         self.greatest = int(greatest)

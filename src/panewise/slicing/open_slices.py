@@ -201,6 +201,7 @@ class OpenSlices:
         self._firsts: Ints = np.array([0, 0], np.int64)
         self._slides: Ints = np.empty(0, np.int64)
         self._phases: Ints = np.empty(0, np.int64)
+        self._buffer: Ints = np.empty(0, np.int64)
         if width is None:
             self._make_entries(1024)
 
@@ -268,8 +269,8 @@ class OpenSlices:
         return sum(v.nbytes for v in vars(self).values() if isinstance(v, np.ndarray))
 
     def assign(self, points: Ints, groups: Ints) -> Ints:
-        """The slot of every row. `slots` may have grown afterwards: the owner of the states follows."""
-        slots = np.empty(len(points), np.int64)
+        """The slot of every row, until the next call. There may be more slots afterwards: the states' owner follows."""
+        slots = self._scratch(len(points))
         done = 0
         while True:
             if self.width is not None:
@@ -292,10 +293,16 @@ class OpenSlices:
             self._phases,
         )  # fmt: skip
 
+    def _scratch(self, count: int) -> Ints:
+        """Room for slots, used again by the next call: fresh memory would cost more than the work."""
+        if len(self._buffer) < count:
+            self._buffer = np.empty(count, np.int64)
+        return self._buffer[:count]
+
     def assign_known(self, points: Ints, words: Ints, base: int, direct: Ints) -> Ints:
         """The slots of the first rows, as many as have groups that the direct array knows by their words."""
         assert self.width is not None
-        slots = np.empty(len(points), np.int64)
+        slots = self._scratch(len(points))
         done = 0
         while True:
             done = _assign_dense(points, _NONE, words, base, direct, done, self.width, *self._shared(), slots)
@@ -353,9 +360,9 @@ class OpenSlices:
             self._counts[1] += count
 
     def snapshot(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)} | {
-            "width": self.width
-        }
+        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        del arrays["_buffer"]
+        return arrays | {"width": self.width}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         for name, value in snapshot.items():

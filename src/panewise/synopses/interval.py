@@ -21,9 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.aggregates import kernels
 from panewise.aggregates.kernels import combine_run
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import StateKind
+from panewise.aggregates.user import combine_of
 from panewise.loops import compiled_loop, specialised
 from panewise.synopses.contract import partials
 
@@ -201,17 +203,19 @@ def _survey(starts: Ints, ends: Ints) -> tuple[int, bool]:
 class IntervalSynopsis:
     """Base intervals in rings, one per level."""
 
-    def __init__(self, kind: StateKind, width: int, combine: Any = None) -> None:
+    def __init__(self, kind: StateKind, width: int) -> None:
         self.kind = kind
         self.width = width
         self.first = 0
         self.after = 0
         self._insert, self._nested, self._sliding = _insert, _answer_nested, _answer_sliding
+        combine = combine_of(kind)
         if combine is not None:
-            cover = specialised(_cover, combine_run=combine)
-            self._insert = specialised(_insert, combine_run=combine)
-            self._nested = specialised(_answer_nested, combine_run=combine, _cover=cover)
-            self._sliding = specialised(_answer_sliding, combine_run=combine, _cover=cover)
+            name = "chosen" if combine is kernels.combine_chosen else None
+            cover = specialised(_cover, name, combine_run=combine)
+            self._insert = specialised(_insert, name, combine_run=combine)
+            self._nested = specialised(_answer_nested, name, combine_run=combine, _cover=cover)
+            self._sliding = specialised(_answer_sliding, name, combine_run=combine, _cover=cover)
         self._room = 64
         self._tallest = 0  # levels above are not kept: no window so far was long enough to use them
         self._ints, self._floats = identity(kind, 2 * self._room * width)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.kernels import combine_run
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import StateKind
+from panewise.aggregates.user import combine_of
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -24,6 +25,7 @@ class RecomputeSynopsis:
     def __init__(self, kind: StateKind, width: int) -> None:
         self.kind = kind
         self.width = width
+        self._combine = combine_of(kind) or combine_run
         self.first = 0
         self._slices: list[tuple[Ints, Floats]] = []
 
@@ -55,7 +57,7 @@ class RecomputeSynopsis:
         for q in range(count):
             for number in range(int(starts[q]), int(ends[q])):
                 held_ints, held_floats = self._slices[number - self.first]
-                combine_run(
+                self._combine(
                     int(self.kind.operation), ints, floats, q * self.width, held_ints, held_floats, 0, self.width, ranks
                 )
         shape = count, self.width

@@ -15,14 +15,15 @@ Memory: two states per group, one or two per partial held. Source: the two-stack
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.aggregates import kernels
 from panewise.aggregates.kernels import combine_run
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import StateKind
+from panewise.aggregates.user import combine_of
 from panewise.loops import compiled_loop, specialised
 
 Ints = NDArray[np.int64]
@@ -51,14 +52,16 @@ def _prepend(
 class SparseTwoStacks:
     """One window, one state, many groups."""
 
-    def __init__(self, kind: StateKind, groups: int, combine: Any = None, endless: bool = False) -> None:
+    def __init__(self, kind: StateKind, groups: int, endless: bool = False) -> None:
         self.kind = kind
         self.endless = endless  # nothing is ever evicted, so nothing need be remembered
-        self.subtracts = kind.algebra.invertible and not kind.float_fields and combine is None
+        self.subtracts = kind.algebra.invertible and not kind.float_fields
         self._append, self._prepend = _append, _prepend
+        combine = combine_of(kind)
         if combine is not None:
-            self._append = specialised(_append, combine_run=combine)
-            self._prepend = specialised(_prepend, combine_run=combine)
+            name = "chosen" if combine is kernels.combine_chosen else None
+            self._append = specialised(_append, name, combine_run=combine)
+            self._prepend = specialised(_prepend, name, combine_run=combine)
         self._back = identity(kind, groups)
         self._front = identity(kind, 0 if self.subtracts else groups)
         self._undo: deque[tuple[Ints, Floats]] = deque()  # of the slices in the front, oldest first

@@ -1,0 +1,76 @@
+"""The benchmarks on little data: their answers must agree, whatever their speed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from bench import floor, many_groups, many_queries, one_row, window_peers, window_rows, windows
+from bench.machine import peer_figure
+from bench.report import Aim, Report
+from bench.zipf_rows import ZipfRows
+
+ROWS = 100_000
+
+
+@pytest.mark.parametrize("key_type", window_rows.KEY_TYPES)
+def test_windows_of_the_engine_agree_with_the_reference(key_type: str) -> None:
+    figure = windows.measure(key_type, range_s=10, count=ROWS, repeat=1)
+    assert figure["disagreement"] == ""
+    assert figure["results"] > 0
+
+
+@pytest.mark.parametrize("peer", window_peers.PEERS)
+def test_windows_of_the_peers_agree_with_the_reference(peer: str) -> None:
+    pytest.importorskip(peer)
+    assert window_peers.measure(peer, "STRING", range_s=10, count=ROWS, repeat=1)["disagreement"] == ""
+
+
+def test_a_wrong_answer_is_noticed() -> None:
+    tables = windows.session(windows.statements("BIGINT", 10), window_rows.batches("BIGINT", ROWS))()
+    assert window_rows.disagreement(tables[0], ROWS, 10).endswith(
+        f"instead of {floor.answer(*floor.rows(ROWS), 10)[0]}"
+    )
+
+
+@pytest.mark.parametrize("fetch", one_row.FETCHES)
+def test_rows_pushed_one_by_one_all_arrive(fetch: str) -> None:
+    assert one_row.agree(one_row.session(one_row.rows_of(one_row.FORMS[0], 2500), fetch)(), 2500)
+
+
+def test_a_hundred_queries_share_a_tree_and_agree() -> None:
+    _, one, hundred, having = many_queries.cases()[0]
+    figure = many_queries.measure(one, hundred, having, count=ROWS, repeat=1)
+    assert figure["hundred"]["trees"] == 1
+    assert figure["one"]["disagreement"] == figure["hundred"]["disagreement"] == ""
+
+
+def test_many_groups_agree_with_numpy(tmp_path: Path) -> None:
+    rows, path = ZipfRows(100_000, 20_000), tmp_path / "results.parquet"
+    figure = many_groups.measure(rows.count, rows.keys, threshold=50, path=str(path))
+    results = pq.read_table(path)
+    assert results.num_rows == figure["results"] > 0
+    assert many_groups.disagreements(results, rows, threshold=50) == []
+    assert many_groups.disagreements(results, rows, threshold=49) != []
+
+
+def test_a_figure_of_a_peer_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.machine.CACHE", tmp_path)
+    script = tmp_path / "script.py"
+    script.write_text("one")
+    measured: list[int] = []
+
+    def figure(count: int) -> dict[str, object]:
+        return peer_figure("numpy", [script], {"count": count}, lambda: {"seconds": measured.append(count)})
+
+    assert [figure(1)["cached"], figure(1)["cached"], figure(2)["cached"]] == [False, True, False]
+    script.write_text("another")
+    assert figure(1)["cached"] is False
+    assert measured == [1, 2, 1]
+
+
+def test_a_missed_aim_says_so() -> None:
+    report = Report("name", "title", ("a",), aims=[Aim.at_least("speed", 2.0, 1.0), Aim.at_most("time", 2.0, 1.0)])
+    assert [aim.met for aim in report.aims] == [False, True]
