@@ -15,8 +15,8 @@ from numba import njit
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
-# Loops that were specialised under a name: the same functions each time, so compiled or loaded once.
-_NAMED: dict[tuple[Any, str | None], Any] = {}
+# Loops that were specialised, by name or by the functions put in: the same each time, so compiled or loaded once.
+_SPECIALISED: dict[tuple[Any, Any], Any] = {}
 
 
 def compiled_loop(function: Loop) -> Loop:
@@ -29,14 +29,13 @@ def specialised(loop: Any, name: str | None, **replaced: Any) -> Any:
 
     With a name, which must then always mean the same functions, it is cached on disk under that name.
     """
-    if (loop, name) in _NAMED:
-        return _NAMED[loop, name]
+    key = (loop, tuple(replaced.items()) if name is None else name)
+    if key in _SPECIALISED:
+        return _SPECIALISED[key]
     source = loop.py_func
     names = {**source.__globals__, **replaced}
     copy = FunctionType(source.__code__, names, source.__name__, source.__defaults__)
     copy.__qualname__ = source.__qualname__ if name is None else f"{source.__qualname__}_{name}"
     copy.__module__ = source.__module__
-    result = njit(cache=name is not None)(copy)
-    if name is not None:
-        _NAMED[loop, name] = result
+    result = _SPECIALISED[key] = njit(cache=name is not None)(copy)
     return result

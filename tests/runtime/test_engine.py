@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
+from panewise.aggregates.functions import AggregateFunction
+from panewise.aggregates.user import user_aggregate
 from panewise.errors import (
     BindError,
     CatalogError,
@@ -367,8 +370,10 @@ def test_an_aggregate_that_raises_fails_its_queries_only(where: str) -> None:
         "live": "[RANGE 5 SECONDS]",
         "counted": "[ROWS 5 SLIDE 1]",
         "partitioned": "[PARTITION BY k ROWS 5 SLIDE 1]",
-        "endless": "[UNBOUNDED SLIDE 1 SECOND]",
     }
+    if where != "combine":
+        # Where a row is lifted and an answer is lowered is the same for all of them; pieces are combined by each in its way.
+        windows = {"tree": windows["tree"]}
     for name, window in windows.items():
         engine.execute(f"CREATE QUERY {name} AS SELECT PICKY(x) AS p FROM t {window}")
     engine.execute(COUNTS)
@@ -533,9 +538,15 @@ WIDTH: dict[str, Any] = {
 }
 
 
+@cache
+def compiled_width() -> AggregateFunction:
+    return user_aggregate("WIDTH", **WIDTH)
+
+
 def with_width() -> pw.Engine:
+    """An engine that knows WIDTH. Compiling takes seconds, so that all tests share what one has compiled."""
     engine = pw.Engine()
-    engine.register_aggregate("WIDTH", **WIDTH)
+    engine._aggregates["WIDTH"] = compiled_width()
     return engine
 
 
@@ -595,7 +606,8 @@ def test_snapshots_that_cannot_be_restored() -> None:
 
 
 def test_registering_aggregates() -> None:
-    engine = with_width()
+    engine = engine_of()
+    engine.register_aggregate("WIDTH", **WIDTH)
     for name in ("width", "sum", "mean"):
         with pytest.raises(CatalogError, match="there is already an aggregate"):
             engine.register_aggregate(name, **WIDTH)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from panewise.aggregates import states
@@ -39,7 +39,7 @@ class BoundAggregate:
     name: str
     result_type: DataType
     parts: tuple[Part, ...]
-    lower: Lower
+    lower: Lower = field(compare=False)  # follows from the name and the parts
     encoding: Feed = Feed.FLOAT
 
 

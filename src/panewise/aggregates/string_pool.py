@@ -1,12 +1,13 @@
 """A pool that gives every distinct string a small integer, its code, in order of first appearance.
 
-States and group keys hold codes, never strings. Interning is one compiled pass over Arrow's buffers: O(1) a string,
-expected. A string of up to seven bytes is its own hash key (bytes and length in one word), so most symbols, hosts and
-flags are found by comparing one integer. `ranks` is the order of the codes by their strings' UTF-8 bytes, sorted anew
-only when asked for after new strings came.
+States and group keys hold codes, never strings. Interning is one compiled pass over Arrow's buffers, O(1) a string,
+expected. A string of up to fifteen bytes is its own key: bytes and length in two words, which the hash table holds
+beside the code, so that finding it touches one cache line. A longer one has two hashes there and is compared byte by
+byte.
 
-    table: open addressing, slot -> code         words[code]: 7 bytes + length, or a hash
-                                                 arena[starts[code] : starts[code + 1]]: the bytes
+    table[slot]: word, word, code + 1            arena[starts[code] : starts[code + 1]]: the bytes
+
+`ranks` is the order of the codes by their strings' UTF-8 bytes, sorted anew only when asked for after new strings came.
 """
 
 from __future__ import annotations
@@ -20,100 +21,123 @@ from panewise.loops import compiled_loop
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint64]
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-ENCODE_FROM = 4096
 SECOND = np.uint64(0xBF58476D1CE4E5B9)
+LONG = np.uint64(255) << np.uint64(56)
+BLOCK = 1024
+ENCODE_FROM = 4096  # rows
+ENCODE_UP_TO = 4096  # strings in the pool
 
 
 @compiled_loop
-def _word(data: Bytes, start: np.int64, stop: np.int64) -> np.uint64:
-    """The bytes and length of a short string, exactly; a hash of a longer one (its top byte is 255)."""
-    length = stop - start
+def _packed(data: Bytes, start: np.int64, stop: np.int64) -> np.uint64:
+    """Up to eight bytes in one word."""
     word = np.uint64(0)
-    if length <= 7:
-        for i in range(length):
-            word |= np.uint64(data[start + i]) << np.uint64(8 * i)
-        return word | (np.uint64(length) << np.uint64(56))
+    for i in range(stop - start):
+        word |= np.uint64(data[start + i]) << np.uint64(8 * i)
+    return word
+
+
+@compiled_loop
+def _words(data: Bytes, start: np.int64, stop: np.int64) -> tuple[np.uint64, np.uint64]:
+    """The two words of a string: itself if it is short, two hashes otherwise."""
+    length = stop - start
+    if length <= 8:
+        return _packed(data, start, stop), np.uint64(length) << np.uint64(56)
+    if length <= 15:
+        rest = _packed(data, start + 8, stop)
+        return _packed(data, start, start + 8), rest | (np.uint64(length) << np.uint64(56))
+    first, second = np.uint64(length), MULTIPLIER
     position = start
-    word = np.uint64(length)
     while position < stop:
-        part = np.uint64(0)
-        i = 0
-        while i < 8 and position + i < stop:
-            part |= np.uint64(data[position + i]) << np.uint64(8 * i)
-            i += 1
-        word = (word ^ part) * SECOND
-        word ^= word >> np.uint64(29)
+        part = _packed(data, position, min(position + 8, stop))
+        first = (first ^ part) * SECOND
+        first ^= first >> np.uint64(29)
+        second = (second + part) * MULTIPLIER
+        second ^= second >> np.uint64(32)
         position += 8
-    return word | (np.uint64(255) << np.uint64(56))
+    return first, second | LONG
+
+
+@compiled_loop
+def _same(data: Bytes, start: np.int64, stop: np.int64, arena: Bytes, held: np.int64, held_stop: np.int64) -> bool:
+    if stop - start != held_stop - held:
+        return False
+    j = 0
+    while j < stop - start and arena[held + j] == data[start + j]:
+        j += 1
+    return bool(j == stop - start)
+
+
+@compiled_loop
+def _home(first: np.uint64, second: np.uint64, mask: np.uint64) -> np.uint64:
+    mixed = (first ^ (second * SECOND)) * MULTIPLIER
+    return (mixed ^ (mixed >> np.uint64(32))) & mask
 
 
 @compiled_loop
 def _intern(
-    offsets: NDArray[np.int32],
-    data: Bytes,
-    valid: Bytes,
-    begin: int,
-    table: Ints,
-    words: NDArray[np.uint64],
-    arena: Bytes,
-    starts: Ints,
-    size: Ints,
-    codes: Ints,
-) -> int:
-    """Codes of the strings from `begin` on; stops where a new string has no room, and says at which row."""
+    offsets: NDArray[np.int32], data: Bytes, valid: Bytes, begin: int, table: Words, arena: Bytes, starts: Ints,
+    size: Ints, codes: Ints,
+) -> int:  # fmt: skip
+    """Codes of the strings from `begin` on; stops where a new string has no room, and says at which row.
+
+    In blocks: first the words of all strings, then the look-ups, whose cache misses the processor overlaps that way.
+    """
     mask = np.uint64(table.shape[0] - 1)
     checked = valid.shape[0] > 0
-    for i in range(begin, offsets.shape[0] - 1):
-        if checked and valid[i] == 0:
-            codes[i] = 0
-            continue
-        first, last = np.int64(offsets[i]), np.int64(offsets[i + 1])
-        word = _word(data, first, last)
-        mixed = word * MULTIPLIER
-        slot = (mixed ^ (mixed >> np.uint64(32))) & mask
-        while True:
-            code = table[slot]
+    words = np.empty((BLOCK, 3), np.uint64)
+    count = offsets.shape[0] - 1
+    block = begin
+    while block < count:
+        stop = min(block + BLOCK, count)
+        for i in range(block, stop):
+            word, second = _words(data, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+            words[i - block, 0] = word
+            words[i - block, 1] = second
+            words[i - block, 2] = _home(word, second, mask)
+        for i in range(block, stop):
+            if checked and valid[i] == 0:
+                codes[i] = 0
+                continue
+            word, second, slot = words[i - block, 0], words[i - block, 1], words[i - block, 2]
+            first, last = np.int64(offsets[i]), np.int64(offsets[i + 1])
+            while True:
+                code = np.int64(table[slot, 2]) - 1
+                if code < 0:
+                    break
+                found = table[slot, 0] == word and table[slot, 1] == second
+                if found and (second < LONG or _same(data, first, last, arena, starts[code], starts[code + 1])):
+                    break
+                slot = (slot + np.uint64(1)) & mask
             if code < 0:
-                break
-            if words[code] == word:
-                if last - first <= 7:
-                    break
-                same = starts[code + 1] - starts[code] == last - first
-                if same:
-                    held = starts[code]
-                    for j in range(last - first):
-                        if arena[held + j] != data[first + j]:
-                            same = False
-                            break
-                if same:
-                    break
-            slot = (slot + np.uint64(1)) & mask
-        if code < 0:
-            code = size[0]
-            used = starts[code]
-            if code + 1 >= words.shape[0] or used + (last - first) > arena.shape[0]:
-                return i
-            table[slot] = code
-            words[code] = word
-            for j in range(last - first):
-                arena[used + j] = data[first + j]
-            starts[code + 1] = used + (last - first)
-            size[0] = code + 1
-        codes[i] = code
-    return len(offsets) - 1
+                code = size[0]
+                used = starts[code]
+                if code + 1 >= starts.shape[0] or used + (last - first) > arena.shape[0]:
+                    return i
+                table[slot, 0] = word
+                table[slot, 1] = second
+                table[slot, 2] = np.uint64(code + 1)
+                for j in range(last - first):
+                    arena[used + j] = data[first + j]
+                starts[code + 1] = used + (last - first)
+                size[0] = code + 1
+            codes[i] = code
+        block = stop
+    return len(codes)
 
 
 @compiled_loop
-def _rehash(words: NDArray[np.uint64], count: int, table: Ints) -> None:
+def _rehash(old: Words, table: Words) -> None:
     mask = np.uint64(table.shape[0] - 1)
-    table[:] = -1
-    for code in range(count):
-        mixed = words[code] * MULTIPLIER
-        slot = (mixed ^ (mixed >> np.uint64(32))) & mask
-        while table[slot] >= 0:
-            slot = (slot + np.uint64(1)) & mask
-        table[slot] = code
+    for i in range(old.shape[0]):
+        if old[i, 2] != 0:
+            slot = _home(old[i, 0], old[i, 1], mask)
+            while table[slot, 2] != 0:
+                slot = (slot + np.uint64(1)) & mask
+            for part in range(3):
+                table[slot, part] = old[i, part]
 
 
 class StringPool:
@@ -130,8 +154,7 @@ class StringPool:
         self._clear(1024, 16384)
 
     def _clear(self, strings: int, size: int) -> None:
-        self._table: Ints = np.full(2 * strings, -1, np.int64)
-        self._words = np.zeros(strings, np.uint64)
+        self._table: Words = np.zeros((2 * strings, 4), np.uint64)
         self._arena: Bytes = np.zeros(size, np.uint8)
         self._starts: Ints = np.zeros(strings + 1, np.int64)
         self._size: Ints = np.zeros(1, np.int64)
@@ -142,7 +165,7 @@ class StringPool:
 
     @property
     def bytes_held(self) -> int:
-        return sum(a.nbytes for a in (self._table, self._words, self._arena, self._starts, self._ranks))
+        return sum(a.nbytes for a in (self._table, self._arena, self._starts, self._ranks))
 
     def intern(self, strings: pa.Array) -> Ints:
         """Codes of an Arrow array of strings, plain or dictionary-encoded; NULL gets 0, see its validity."""
@@ -153,8 +176,8 @@ class StringPool:
                 return np.zeros(len(strings), np.int64)
             result: Ints = codes[indices.to_numpy(zero_copy_only=False)]
             return result
-        if len(strings) > ENCODE_FROM:
-            # Arrow's own dictionary encoding meets each repeated string faster than we do.
+        if len(strings) > ENCODE_FROM and len(self) <= ENCODE_UP_TO:
+            # Arrow's own dictionary encoding meets strings faster that repeat so often that they stay in the cache.
             return self.intern(strings.dictionary_encode())
         return self._intern_distinct(strings)
 
@@ -175,20 +198,18 @@ class StringPool:
         done = 0
         while True:
             done = _intern(
-                offset_values, data_values, valid, done, self._table, self._words, self._arena, self._starts,
-                self._size, codes,
-            )  # fmt: skip
+                offset_values, data_values, valid, done, self._table, self._arena, self._starts, self._size, codes
+            )
             if done == len(strings):
                 return codes
             self._grow(int(offset_values[done + 1] - offset_values[done]))
 
     def _grow(self, length: int) -> None:
         count = len(self)
-        if count + 1 >= len(self._words):
-            self._words = np.concatenate([self._words, np.zeros_like(self._words)])
-            self._starts = np.concatenate([self._starts, np.zeros(len(self._words) + 1 - len(self._starts), np.int64)])
-            self._table = np.full(2 * len(self._words), -1, np.int64)
-            _rehash(self._words, count, self._table)
+        if count + 1 >= len(self._starts):
+            self._starts = np.concatenate([self._starts, np.zeros(len(self._starts), np.int64)])
+            old, self._table = self._table, np.zeros((2 * len(self._table), 4), np.uint64)
+            _rehash(old, self._table)
         if int(self._starts[count]) + length > len(self._arena):
             self._arena = np.concatenate([self._arena, np.zeros(len(self._arena) + length, np.uint8)])
 

@@ -69,7 +69,7 @@ class Compiled:
                 try:
                     write(ints, floats, d + j, combine(read(ints, floats, d + j), read(ints2, floats2, s + j)))
                     ints[rows, d + j] = here + there
-                except Exception:
+                except Exception:  # noqa: BLE001 - Numba knows no other
                     ints[rows, d + j] = RAISED
 
         @njit  # type: ignore[untyped-decorator]

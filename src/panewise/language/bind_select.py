@@ -177,7 +177,8 @@ class _SelectBinder:
         definition = self.binding.definition(name, "stream", "table", "query")
         assert isinstance(definition, StreamDefinition | TableDefinition | QueryDefinition)
         timestamp = None if isinstance(definition, TableDefinition) else definition.timestamp
-        return Named(definition.name, definition.kind, definition.schema, timestamp)
+        retroactive = not isinstance(definition, TableDefinition) or definition.retroactive
+        return Named(definition.name, definition.kind, definition.schema, timestamp, retroactive)
 
     def _merge(self, name: exp.Identifier) -> None:
         """USING (column): equal on both sides, and one column from here on."""

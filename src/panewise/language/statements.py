@@ -29,6 +29,7 @@ class Named:
     kind: str  # 'stream', 'table' or 'query'
     schema: Schema
     timestamp: str | None  # the event-time column; None for a table
+    retroactive: bool = True  # of a table: whether a change reaches rows that have come already
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,12 @@ class Aggregation:
         return compiled(self.having) if self.having is not None else None
 
     @cached_property
+    def having_keys(self) -> frozenset[int]:
+        """The keys that HAVING reads, by position."""
+        names = {column.name for column in self.having.columns()} if self.having is not None else set()
+        return frozenset(i for i in range(len(self.keys)) if f"key_{i}" in names)
+
+    @cached_property
     def item_schema(self) -> pa.Schema:
         return pa.schema([(item.name, item.expression.type.to_arrow()) for item in self.items])
 

@@ -95,11 +95,20 @@ class DenseSlices:
         if self.base is not None:
             del self.base[key]
 
+    def assign_known(self, points: Ints, words: Ints, base: int, direct: Ints) -> Ints:
+        """The slots of the first rows, as many as have a known group and a slice at hand; they are counted already."""
+        matrix = self.matrices[ROW_COUNT]
+        if matrix.slots < self.open.slots:
+            self._resize(matrix, self.open.slots)
+        return self.open.assign_known(points, words, base, direct, matrix.ints[0])
+
     def assign(self, points: Ints, groups: Ints) -> Ints:
         """The slot of every row, until the next call."""
         return self.open.assign(points, groups)
 
-    def fold(self, slots: Ints, arguments: Arguments, rows: Rows) -> list[tuple[StateKey, Exception]]:
+    def fold(
+        self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool = False
+    ) -> list[tuple[StateKey, Exception]]:
         """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
         failed: list[tuple[StateKey, Exception]] = []
         for key in [key for key in self.same_as_rows if len(arguments.of(key)[0].valid)]:
@@ -107,6 +116,8 @@ class DenseSlices:
         for key, matrix in self.matrices.items():
             if matrix.slots < self.open.slots:
                 self._resize(matrix, self.open.slots)
+            if counted and key == ROW_COUNT:
+                continue
             try:
                 arrivals = rows.arrivals if key.ordered else NO_INTS
                 matrix.fold(slots, arguments.of(key), rows.times, arrivals, ranks_of(key, self.pools))

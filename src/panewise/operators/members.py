@@ -58,13 +58,13 @@ def note_rows(member: Member, points: Ints) -> None:
 
 
 def first_answerable(tree: PeriodicTree, member: Member) -> int:
-    """The first report from which on all windows are whole; as early as the last one due, if the slices held answer it."""
+    """The first report from which on all windows are whole: as early as the last one due, if slices held allow."""
     cadence, since = member.cadence, member.held_from
     soonest = cadence.next_report(tree.watermark) - cadence.slide
     if cadence.range is None:
         return soonest + cadence.slide
-    # Past the newest cut every window of a member begins and ends at an edge. Before it, back from there, each report is
-    # asked for by itself: one that is not whole makes those before it useless.
+    # Past the newest cut every window of a member begins and ends at an edge. Before it, back from there, each report
+    # is asked for by itself: one that is not whole makes those before it useless.
     seen = tree.cut if since is None else max(tree.cut, since)
     report = max(soonest + cadence.slide, cadence.next_report(seen + cadence.range + cadence.offset - 1))
     for _ in range(CANDIDATES):

@@ -162,13 +162,13 @@ class PeriodicTree:
         direct = self.table.direct(words, nulls)
         if direct is None or not isinstance(self.store, DenseSlices):
             return 0
-        slots = self.store.open.assign_known(points, words[0], *direct)
+        slots = self.store.assign_known(points, words[0], *direct)
         if len(slots):
-            self._fold_slots(slots, arguments, rows)
+            self._fold_slots(slots, arguments, rows, counted=True)
         return len(slots)
 
-    def _fold_slots(self, slots: Ints, arguments: Arguments, rows: Rows) -> None:
-        for key, problem in self.store.fold(slots, arguments, rows):
+    def _fold_slots(self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool = False) -> None:
+        for key, problem in self.store.fold(slots, arguments, rows, counted):
             for name, member in self.members.items():
                 if key in member.aggregation.states:
                     self.failures[name] = f"an aggregate raised {type(problem).__name__}: {problem}"

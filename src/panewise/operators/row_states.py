@@ -73,9 +73,7 @@ class RowStates:
         for key, matrix in self.matrices.items():
             single = self.matrix_of(key.kind, count)
             with guarded(key.kind):
-                single.fold(
-                    np.arange(count), arguments.of(key), rows.times, rows.arrivals, ranks_of(key, self.pools)
-                )
+                single.fold(np.arange(count), arguments.of(key), rows.times, rows.arrivals, ranks_of(key, self.pools))
             matrix.ints = np.concatenate([matrix.ints, single.ints], axis=1)
             matrix.floats = np.concatenate([matrix.floats, single.floats], axis=1)
 

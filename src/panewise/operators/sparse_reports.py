@@ -70,7 +70,7 @@ def _sparse_batch(tree: PeriodicTree, member: Member, report: int) -> pa.RecordB
     if len(member.passing) < tree.store.groups:
         member.passing = np.append(member.passing, np.zeros(tree.store.groups - len(member.passing), np.bool_))
     if member.touched:
-        groups = np.unique(np.concatenate(member.touched))
+        groups = np.concatenate(member.touched)  # some of them twice, which does no harm
         member.touched = []
         member.passing[groups] = _judge(tree, member, span, keys, groups)
     ids = np.flatnonzero(member.passing)
@@ -90,7 +90,8 @@ def _judge(tree: PeriodicTree, member: Member, span: Span, keys: list[StateKey],
         return present
     there = np.flatnonzero(present)
     some = {key: [part[there] for part in parts] for key, parts in fields.items()}
-    answers = member.aggregation.answer_batch(tree.table.keys(groups[there]), some, tree.pools)
+    keys = tree.table.keys(groups[there], member.aggregation.having_keys)
+    answers = member.aggregation.answer_batch(keys, some, tree.pools)
     passing = member.aggregation.passing(answers)
     assert passing is not None
     present[there] = passing

@@ -181,8 +181,11 @@ class SparseSlices:
         """The slot of every row, until the next call."""
         return self.open.assign(points, groups)
 
-    def fold(self, slots: Ints, arguments: Arguments, rows: Rows) -> list[tuple[StateKey, Exception]]:
+    def fold(
+        self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool = False
+    ) -> list[tuple[StateKey, Exception]]:
         """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
+        assert not counted
         failed: list[tuple[StateKey, Exception]] = []
         for key, matrix in self.matrices.items():
             self._make_room(matrix)
@@ -209,8 +212,6 @@ class SparseSlices:
         count = self.open.closable(watermark)
         for i in range(count):
             slots, groups = self.open.entries_of(i)
-            order = np.argsort(groups)
-            slots, groups = slots[order], groups[order]
             partials = {}
             for key, matrix in self.matrices.items():
                 partials[key] = matrix.ints[:, slots], matrix.floats[:, slots]

@@ -82,7 +82,7 @@ def _input(entry: Input, find: FindAggregate) -> Node:
     relation = entry.relation
     node: Node
     if isinstance(relation, Named):
-        node = Scan(relation.name, relation.kind, relation.schema, relation.timestamp)
+        node = Scan(relation.name, relation.kind, relation.schema, relation.timestamp, relation.retroactive)
     else:
         node = build(relation, find)
     return node if entry.window is None else WindowOf(node, entry.window, entry.alias)

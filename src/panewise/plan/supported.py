@@ -44,7 +44,7 @@ def _check_windowed(node: Node) -> None:
             f"a window needs a stream that only grows, and {name} is a change log",
             hint="write SELECT ISTREAM there, or make its window INTERNAL",
         )
-    if isinstance(node, Filter | Project | Aggregate) and isinstance(node.input, Scan):
+    if isinstance(node, Filter | Project | Aggregate) and isinstance(node.input, Scan) and node.input.kind != "table":
         raise PlanError(
             f"{node.input.kind} '{node.input.name}' is read without a window",
             hint="put a window behind it, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], [NOW] or [UNBOUNDED]",

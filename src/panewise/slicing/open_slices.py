@@ -23,7 +23,6 @@ from panewise.slicing.pairs import Cadence, edge_classes
 Ints = NDArray[np.int64]
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
-_NONE: Ints = np.empty(0, np.int64)
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -72,32 +71,46 @@ def _room(
 
 @compiled_loop
 def _assign_dense(
-    points: Ints, groups: Ints, words: Ints, word_base: int, direct: Ints, begin: int, width: int, starts: Ints,
-    ends: Ints, rooms: Ints, counts: Ints, free: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints,
-    slots: Ints,
+    points: Ints, groups: Ints, begin: int, width: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints,
+    epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, slots: Ints,
 ) -> int:  # fmt: skip
-    """Groups come as ids, or as words to look up in the direct array: a word that it does not know ends the run."""
     low, high, base = 1, 0, 0
-    grouped, looked_up, span = groups.shape[0] > 0, words.shape[0] > 0, direct.shape[0]
+    grouped = groups.shape[0] > 0
     for i in range(begin, points.shape[0]):
-        group = 0
-        if looked_up:
-            place = words[i] - word_base
-            if place < 0 or place >= span:
-                return i
-            group = direct[place]
-            if group < 0:
-                return i
-        elif grouped:
-            group = groups[i]
         point = points[i]
         if point < low or point >= high:
             k = _room(point, starts, ends, rooms, counts, free, epochs, firsts, slides, phases)
             if k < 0:
                 return i
             low, high, base = starts[k], ends[k], rooms[k] * width
-        slots[i] = base + group
+        slots[i] = base + groups[i] if grouped else base
     return len(points)
+
+
+@compiled_loop
+def _assign_known(
+    points: Ints, words: Ints, word_base: int, direct: Ints, width: int, starts: Ints, ends: Ints, rooms: Ints,
+    counts: Ints, free: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, slots: Ints, rows: Ints,
+) -> int:  # fmt: skip
+    """The short way: groups by one load, and `rows` counted at once. Ends at a word not known, or for want of room."""
+    i, count, span = 0, len(points), np.uint64(direct.shape[0])
+    while i < count:
+        k = _room(points[i], starts, ends, rooms, counts, free, epochs, firsts, slides, phases)
+        if k < 0:
+            return i
+        low, base = starts[k], rooms[k] * width
+        length = np.uint64(ends[k] - low)
+        while i < count and np.uint64(points[i] - low) < length:
+            place = np.uint64(words[i] - word_base)
+            if place >= span:
+                return i
+            group = direct[place]
+            if group < 0:
+                return i
+            slots[i] = base + group
+            rows[base + group] += 1
+            i += 1
+    return count
 
 
 @compiled_loop
@@ -274,7 +287,7 @@ class OpenSlices:
         done = 0
         while True:
             if self.width is not None:
-                done = _assign_dense(points, groups, _NONE, 0, _NONE, done, self.width, *self._shared(), slots)
+                done = _assign_dense(points, groups, done, self.width, *self._shared(), slots)
             else:
                 done = _assign_sparse(
                     points, groups, done, *self._shared(), self._table, self._entry_room, self._entry_group,
@@ -299,19 +312,12 @@ class OpenSlices:
             self._buffer = np.empty(count, np.int64)
         return self._buffer[:count]
 
-    def assign_known(self, points: Ints, words: Ints, base: int, direct: Ints) -> Ints:
-        """The slots of the first rows, as many as have groups that the direct array knows by their words."""
+    def assign_known(self, points: Ints, words: Ints, base: int, direct: Ints, rows: Ints) -> Ints:
+        """The slots of the first rows, as many as the short way serves; they are counted in `rows`, slot by slot."""
         assert self.width is not None
         slots = self._scratch(len(points))
-        done = 0
-        while True:
-            done = _assign_dense(points, _NONE, words, base, direct, done, self.width, *self._shared(), slots)
-            if done == len(points):
-                return slots
-            place = int(words[done]) - base
-            if not 0 <= place < len(direct) or direct[place] < 0:
-                return slots[:done]
-            self._grow_rooms()
+        done = _assign_known(points, words, base, direct, self.width, *self._shared(), slots, rows)
+        return slots[:done]
 
     def _grow_rooms(self) -> None:
         old = len(self._starts)
@@ -341,12 +347,12 @@ class OpenSlices:
 
     def entries_of(self, position: int) -> tuple[Ints, Ints]:
         """Slots and groups of a sparse slice, which leaves the table; `close` must follow before the next `assign`."""
-        entries = np.empty(len(self._entry_room), np.int64)
+        entries = self._scratch(len(self._entry_room))
         found = _release_room(
             int(self._rooms[position]), self._table, self._entry_room, self._entry_group, self._entry_next, self._heads,
             self._entry_free, self._counts, entries,
         )  # fmt: skip
-        slots = entries[:found]
+        slots = entries[:found].copy()
         return slots, self._entry_group[slots]
 
     def close(self, count: int) -> None:

@@ -193,12 +193,14 @@ class GroupTable:
         low, high = int(words[0].min()), int(words[0].max())
         if len(self._direct) > 1:
             low, high = min(low, self._base), max(high, self._base + len(self._direct) - 1)
-        if high - low >= SPAN_MAX:
+        # Codes of a pool leave no gaps, so that their span is never much more than there are groups.
+        limit = max(SPAN_MAX, 8 * len(self))
+        if high - low >= limit:
             self._direct = np.empty(0, np.int64)
         else:
             self._base = low
             # Room above: codes and counters grow upwards.
-            self._direct = np.full(min(SPAN_MAX, 2 * (high - low + 1) + 64), -1, np.int64)
+            self._direct = np.full(min(limit, 2 * (high - low + 1) + 64), -1, np.int64)
         return self._direct
 
     def _grow(self) -> None:
@@ -208,9 +210,14 @@ class GroupTable:
         self._table = np.full(2 * room, -1, np.int64)
         _rehash(self._held, self._held_nulls, len(self), self._table)
 
-    def keys(self, ids: Ints) -> list[pa.Array]:
-        """The key columns of these ids."""
-        return [self._decoded(i, self._held[i][ids], self._held_nulls[ids]) for i in range(len(self.types))]
+    def keys(self, ids: Ints, wanted: frozenset[int] | None = None) -> list[pa.Array]:
+        """The key columns of these ids; those that are not wanted are NULL throughout."""
+        return [
+            self._decoded(i, self._held[i][ids], self._held_nulls[ids])
+            if wanted is None or i in wanted
+            else pa.nulls(len(ids), type_.to_arrow())
+            for i, type_ in enumerate(self.types)
+        ]
 
     def _decoded(self, i: int, words: Ints, nulls: Ints) -> pa.Array:
         missing: Any = (nulls >> i) & 1 == 1

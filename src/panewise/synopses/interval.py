@@ -5,11 +5,11 @@
     level 0   |----|----|----|----|----|----|----|----|
     slice       0    1    2    3    4    5    6    7
 
-A node is made when its last slice comes, so an insert combines once, amortised; levels that no window was ever long
-enough to use are not made at all. A window is covered by at most 2 log2(slices) nodes. Windows that are asked for
-together share their work: those of one range that slides cost three combinations each, and of many ranges that end
-together each is built on the next shorter one. Nothing is ever subtracted: doubles stay as exact as their sum, NaN and
-infinities leave with their slice. Levels are rings: eviction moves one number.
+A node costs one combination, so an insert costs one, amortised; nodes are made when a window first needs them, and
+levels that no window is long enough to use are not made at all. A window is covered by at most 2 log2(slices) nodes.
+Windows that are asked for together share their work: those of one range that slides cost three combinations each, and
+of many ranges that end together each is built on the next shorter one. Nothing is ever subtracted: doubles stay as
+exact as their sum, NaN and infinities leave with their slice. Levels are rings: eviction moves one number.
 
 Space: two states per slice held. Source: Arasu and Widom 2004, section 3.1.1; Golab 2006, section 2.3.4.
 """
@@ -51,12 +51,19 @@ def _place(room: int, level: int, node: int) -> int:
 
 @compiled_loop
 def _insert(
-    operation: int, ints: Ints, floats: Floats, room: int, width: int, tallest: int, after: int, part_ints: Ints,
-    part_floats: Floats, places: Ints, ranks: Ints,
-) -> None:  # fmt: skip
+    ints: Ints, floats: Floats, room: int, width: int, after: int, part_ints: Ints, part_floats: Floats, places: Ints
+) -> None:
     for i in range(places.shape[0]):
-        number = after + i
-        _copy(ints, floats, _place(room, 0, number) * width, part_ints, part_floats, places[i] * width, width)
+        target = ((after + i) & (room - 1)) * width
+        _copy(ints, floats, target, part_ints, part_floats, places[i] * width, width)
+
+
+@compiled_loop
+def _raise(
+    operation: int, ints: Ints, floats: Floats, room: int, width: int, tallest: int, begin: int, end: int, ranks: Ints
+) -> None:
+    """Makes the nodes above level 0 whose last slice is one of [begin, end)."""
+    for number in range(begin, end):
         level = 1
         while level <= tallest and ((number + 1) & ((1 << level) - 1)) == 0:
             node = number >> level
@@ -208,16 +215,17 @@ class IntervalSynopsis:
         self.width = width
         self.first = 0
         self.after = 0
-        self._insert, self._nested, self._sliding = _insert, _answer_nested, _answer_sliding
+        self._raise, self._nested, self._sliding = _raise, _answer_nested, _answer_sliding
         combine = combine_of(kind)
         if combine is not None:
             name = "chosen" if combine is kernels.combine_chosen else None
             cover = specialised(_cover, name, combine_run=combine)
-            self._insert = specialised(_insert, name, combine_run=combine)
+            self._raise = specialised(_raise, name, combine_run=combine)
             self._nested = specialised(_answer_nested, name, combine_run=combine, _cover=cover)
             self._sliding = specialised(_answer_sliding, name, combine_run=combine, _cover=cover)
         self._room = 64
         self._tallest = 0  # levels above are not kept: no window so far was long enough to use them
+        self._raised = 0  # slices before it are in all their nodes
         self._ints, self._floats = identity(kind, 2 * self._room * width)
         self._int_identity = np.array(kind.int_identity, np.int64)
         self._float_identity = np.array(kind.float_identity, np.float64)
@@ -235,27 +243,29 @@ class IntervalSynopsis:
     def insert_from(self, ints: Ints, floats: Floats, rooms: Ints, ranks: Ints) -> None:
         needed = self.after - self.first + len(rooms)
         if needed > self._room:
-            self._rebuild(1 << (needed - 1).bit_length(), ranks)
-        self._insert(
-            int(self.kind.operation), self._ints, self._floats, self._room, self.width, self._tallest, self.after, ints,
-            floats, rooms, ranks,
-        )  # fmt: skip
+            held_ints, held_floats = partials(self, ranks)
+            self._load(self.first, held_ints, held_floats, 1 << (needed - 1).bit_length(), ranks)
+        _insert(self._ints, self._floats, self._room, self.width, self.after, ints, floats, rooms)
         self.after += len(rooms)
 
-    def _rebuild(self, room: int, ranks: Ints) -> None:
-        ints, floats = partials(self, ranks)
-        self._load(self.first, ints, floats, room, ranks)
+    def _ready(self, tallest: int, ranks: Ints) -> None:
+        """Makes the nodes, of as many levels as a window now needs, that are still missing.
 
-    def _grow_levels(self, tallest: int, ranks: Ints) -> None:
-        """Makes the nodes of higher levels, now that a window is long enough to use them."""
-        ints, floats = partials(self, ranks)
-        self._tallest = tallest
-        self._load(self.first, ints, floats, self._room, ranks)
+        Nodes that reach before `first` are never read, so they may be anything.
+        """
+        if tallest > self._tallest:
+            self._tallest, self._raised = tallest, self.first
+        begin = max(self._raised, self.first)
+        operation = int(self.kind.operation)
+        self._raise(
+            operation, self._ints, self._floats, self._room, self.width, self._tallest, begin, self.after, ranks
+        )
+        self._raised = self.after
 
     def _load(self, first: int, ints: Ints, floats: Floats, room: int, ranks: Ints) -> None:
-        """Starts anew with these partials; nodes that reach before `first` are never read, so they may be anything."""
+        """Starts anew with these partials."""
         self._room = room
-        self.first = self.after = first
+        self.first = self.after = self._raised = first
         self._ints, self._floats = identity(self.kind, 2 * room * self.width)
         self.insert(ints, floats, ranks)
 
@@ -265,11 +275,14 @@ class IntervalSynopsis:
     def answer(self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None) -> tuple[Ints, Floats]:
         count, groups = len(starts), self.width if groups is None else groups
         longest, sliding = _survey(starts, ends)
-        if longest > 1 and int(longest).bit_length() - 1 > self._tallest:
-            self._grow_levels(int(longest).bit_length() - 1, ranks)
+        # Many windows of one range share their slices as it is: levels help where few windows are long.
+        levels = 0
+        if longest > 1 and not (sliding and longest <= 2 * count):
+            levels = int(longest).bit_length() - 1
+            self._ready(levels, ranks)
         ints = np.empty((self.kind.int_fields, count * groups), np.int64)
         floats = np.empty((self.kind.float_fields, count * groups))
-        held = int(self.kind.operation), self._ints, self._floats, self._room, self.width, groups, self._tallest
+        held = int(self.kind.operation), self._ints, self._floats, self._room, self.width, groups, levels
         if sliding:
             self._sliding(*held, starts, ends, ints, floats, ranks)
         else:
