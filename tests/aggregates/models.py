@@ -23,9 +23,12 @@ Row = tuple[int, tuple[Any, ...]]  # event time and arguments; the arrival is th
 
 
 def answers(
-    function: str | AggregateFunction, types: tuple[DataType, ...], pieces: Sequence[Sequence[tuple[int, Row]]], groups: int
+    function: str | AggregateFunction,
+    types: tuple[DataType, ...],
+    pieces: Sequence[Sequence[tuple[int, Row]]],
+    groups: int,
 ) -> list[Any]:
-    """Each piece is folded by itself, (group, row) by (group, row), and the pieces are combined in order; then lowered."""
+    """Each piece, a list of (group, row), is folded by itself; the pieces are combined in order, then lowered."""
     found = find(function) if isinstance(function, str) else function
     assert found is not None
     bound = found.bound(types)

@@ -37,7 +37,9 @@ def test_codes_and_strings(batches: list[list[str | None]]) -> None:
     assert [pool.ranks()[known[value]] for value in order] == list(range(len(order)))
 
 
-@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
+@pytest.mark.parametrize(
+    "type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
 def test_types_and_slices(type_: pa.DataType) -> None:
     values = ["x", None, "a string of many bytes", "", "x", None, "y", ""]
     array = pa.array(values, pa.string()).cast(type_)

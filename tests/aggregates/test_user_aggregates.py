@@ -114,7 +114,9 @@ def test_a_lower_that_raises_fails_the_query() -> None:
             raise ValueError("more than three")
         return a[0]
 
-    picky = user_aggregate("PICKY", lift=lambda x: (x,), combine=lambda a, b: (a[0] + b[0],), lower=lower, identity=(0.0,))
+    picky = user_aggregate(
+        "PICKY", lift=lambda x: (x,), combine=lambda a, b: (a[0] + b[0],), lower=lower, identity=(0.0,)
+    )
     assert answers(picky, (DOUBLE,), [[(0, (0, (3.0,)))]], 1) == [3.0]
     with pytest.raises(QueryFailed, match="PICKY: its lower raised ValueError: more than three"):
         answers(picky, (DOUBLE,), [[(0, (0, (3.0,)))] * 2], 1)

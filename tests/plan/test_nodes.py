@@ -169,7 +169,10 @@ def test_equal_aggregates_are_computed_once() -> None:
         (f"SELECT k FROM t {R} EXCEPT ALL SELECT k FROM u {R}", "EXCEPT ALL has no operator yet"),
         (f"SELECT k FROM t {R} UNION ALL SELECT k FROM u {R}", "UNION ALL has no operator yet"),
         (f"SELECT k FROM t {R} UNION SELECT k FROM u {R}", "DISTINCT has no operator yet"),
-        (f"SELECT v FROM t {R} WHERE NOT EXISTS (SELECT 1 AS one FROM u {R} WHERE u.k = t.k)", "NOT EXISTS has no operator yet"),
+        (
+            f"SELECT v FROM t {R} WHERE NOT EXISTS (SELECT 1 AS one FROM u {R} WHERE u.k = t.k)",
+            "NOT EXISTS has no operator yet",
+        ),
         ("SELECT k FROM retro", "reading table 'retro' in a query has no operator yet"),
         (f"SELECT t.v FROM t {R}, versioned WHERE t.k = versioned.k", "a join of several inputs has no operator yet"),
         ("SELECT v FROM t", "stream 't' is read without a window"),

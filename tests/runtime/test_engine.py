@@ -62,7 +62,7 @@ def statuses(engine: pw.Engine) -> dict[str, str]:
     return dict(zip(shown["name"].to_pylist(), shown["status"].to_pylist(), strict=True))
 
 
-# -- subscribers --------------------------------------------------------------------------------------------------------
+# -- subscribers -----------------------------------------------------------------------------------------------------
 
 
 def test_subscribers_hear_what_a_push_completes() -> None:
@@ -116,7 +116,7 @@ def test_a_subscriber_may_use_the_engine() -> None:
     assert engine.stats()["streams"]["echo"]["rows"] == 3
 
 
-# -- lookups ------------------------------------------------------------------------------------------------------------
+# -- lookups ---------------------------------------------------------------------------------------------------------
 
 
 def test_lookups_of_periodic_queries() -> None:
@@ -176,7 +176,7 @@ def test_a_lookup_by_many_keys_in_their_order() -> None:
     assert engine.lookup("q", key=tuple(range(12))).num_rows == 1
 
 
-# -- one-time queries ---------------------------------------------------------------------------------------------------
+# -- one-time queries ------------------------------------------------------------------------------------------------
 
 
 def test_one_time_queries_over_retained_rows() -> None:
@@ -212,7 +212,7 @@ def test_one_time_queries_over_answers() -> None:
     assert tuples(engine.execute("SELECT MAX(s) AS m, COUNT(*) AS n FROM q")) == [(5, 2)]
 
 
-# -- suspend, resume, drop, alter ---------------------------------------------------------------------------------------
+# -- suspend, resume, drop, alter ------------------------------------------------------------------------------------
 
 
 def test_suspend_and_resume() -> None:
@@ -295,7 +295,7 @@ def test_a_query_over_a_query_in_mid_stream() -> None:
     assert tuples(engine.results("o")) == [(13.0, 2), (14.0, 2), (15.0, 2)]
 
 
-# -- failures -----------------------------------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------------------------
 
 HUGE = 2**62
 
@@ -372,7 +372,7 @@ def test_an_aggregate_that_raises_fails_its_queries_only(where: str) -> None:
         "partitioned": "[PARTITION BY k ROWS 5 SLIDE 1]",
     }
     if where != "combine":
-        # Where a row is lifted and an answer is lowered is the same for all of them; pieces are combined by each in its way.
+        # Rows are lifted and answers lowered in one way by all of them; each combines pieces in its own.
         windows = {"tree": windows["tree"]}
     for name, window in windows.items():
         engine.execute(f"CREATE QUERY {name} AS SELECT PICKY(x) AS p FROM t {window}")
@@ -385,7 +385,7 @@ def test_an_aggregate_that_raises_fails_its_queries_only(where: str) -> None:
     assert [s for _, s in tuples(engine.results("beside"))] == [1, 2, 3, 4, 5, 5, 5, 5, 5]
 
 
-# -- statements change all or nothing -----------------------------------------------------------------------------------
+# -- statements change all or nothing --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -436,10 +436,11 @@ def test_if_exists_and_if_not_exists() -> None:
     assert [definition.name for definition in engine.catalog] == ["t", "q"]
 
 
-# -- SHOW, EXPLAIN, stats -----------------------------------------------------------------------------------------------
+# -- SHOW, EXPLAIN, stats --------------------------------------------------------------------------------------------
 
 MANY = """
-CREATE STREAM trades (ts TIMESTAMP, symbol STRING, price DOUBLE, size BIGINT, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS);
+CREATE STREAM trades (ts TIMESTAMP, symbol STRING, price DOUBLE, size BIGINT,
+                      WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS);
 CREATE QUERY momentum AS SELECT symbol, AVG(price) AS mean, MAX(price) - MIN(price) AS spread, COUNT(*) AS n
   FROM trades [RANGE 5 MINUTES SLIDE 10 SECONDS] WHERE size > 100 GROUP BY symbol HAVING COUNT(*) > 20;
 CREATE QUERY volume AS SELECT symbol, SUM(size) AS total FROM trades [RANGE 1 HOUR SLIDE 1 MINUTE]
@@ -510,14 +511,16 @@ def test_equal_selections_share_a_tree() -> None:
     assert [tree["queries"] for tree in engine.stats()["trees"]] == [["q0", "q1", "q2"], ["q3"]]
 
 
-# -- snapshots ----------------------------------------------------------------------------------------------------------
+# -- snapshots -------------------------------------------------------------------------------------------------------
 
 EVERYTHING = [
     STREAM.replace(")", ", WATERMARK FOR ts AS ts - INTERVAL 2 SECONDS) WITH (late = 'keep', retain = '1 minute')"),
     SUMS,
     COUNTS,
-    "CREATE QUERY strings AS SELECT MIN(k) AS a, MAX(k) AS b, FIRST(k) AS f, ARG_MAX(k, x) AS w FROM t [RANGE 3 SECONDS SLIDE 2 SECONDS]",
-    "CREATE QUERY floats AS SELECT k, AVG(x) AS a, VAR_POP(x) AS v, GEOMEAN(x) AS g FROM t [RANGE 4 SECONDS SLIDE 1 SECOND OFFSET 1 SECOND] GROUP BY k",
+    "CREATE QUERY strings AS SELECT MIN(k) AS a, MAX(k) AS b, FIRST(k) AS f, ARG_MAX(k, x) AS w "
+    "FROM t [RANGE 3 SECONDS SLIDE 2 SECONDS]",
+    "CREATE QUERY floats AS SELECT k, AVG(x) AS a, VAR_POP(x) AS v, GEOMEAN(x) AS g "
+    "FROM t [RANGE 4 SECONDS SLIDE 1 SECOND OFFSET 1 SECOND] GROUP BY k",
     "CREATE QUERY endless AS SELECT k, SUM(x) AS s FROM t [UNBOUNDED SLIDE 1 SECOND] GROUP BY k",
     "CREATE QUERY live AS SELECT k, SUM(v) AS s FROM t [RANGE 3 SECONDS] GROUP BY k",
     "CREATE QUERY counted AS SELECT SUM(v) AS s FROM t [ROWS 4 SLIDE 3]",
@@ -525,7 +528,8 @@ EVERYTHING = [
     "CREATE QUERY selected AS SELECT k, v FROM t [RANGE 2 SECONDS SLIDE 1 SECOND] WHERE v > 3",
     "CREATE QUERY entering AS SELECT ISTREAM k, SUM(v) AS s FROM t [RANGE 3 SECONDS SLIDE 1 SECOND] GROUP BY k",
     "CREATE QUERY leaving AS SELECT DSTREAM k FROM t [RANGE 2 SECONDS]",
-    "CREATE QUERY restored AS SELECT ISTREAM RESTORE k, COUNT(*) AS n FROM t [RANGE 2 SECONDS SLIDE 3 SECONDS] GROUP BY k",
+    "CREATE QUERY restored AS SELECT ISTREAM RESTORE k, COUNT(*) AS n "
+    "FROM t [RANGE 2 SECONDS SLIDE 3 SECONDS] GROUP BY k",
     "CREATE QUERY over AS SELECT MAX(s) AS m FROM q [RANGE 5 SECONDS SLIDE 2 SECONDS]",
     "CREATE QUERY nested AS SELECT SUM(WSTREAM(SUM(v))[ROWS 2]) AS ss FROM t [RANGE 2 SECONDS SLIDE 2 SECONDS]",
     "CREATE QUERY own AS SELECT WIDTH(x) AS w FROM t [RANGE 3 SECONDS SLIDE 1 SECOND]",

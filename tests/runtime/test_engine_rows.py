@@ -39,7 +39,7 @@ def answers(engine: pw.Engine, query: str = "q") -> list[tuple[Any, ...]]:
     return list(zip([end / SECOND for end in ends], *(c.to_pylist() for c in table.columns[1:]), strict=True))
 
 
-# -- kinds of data ------------------------------------------------------------------------------------------------------
+# -- kinds of data ---------------------------------------------------------------------------------------------------
 
 ARROW = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("v", pa.int64()), ("x", pa.float64())])
 COLUMNS = {
@@ -111,7 +111,8 @@ def test_one_row_at_a_time_and_names_in_any_case() -> None:
 
 def test_every_type_comes_back() -> None:
     engine = engine_of(
-        "CREATE STREAM t (ts TIMESTAMP, b BOOLEAN, i INT, l BIGINT, f FLOAT, d DOUBLE, m DECIMAL(9, 2), s STRING, e DATE)",
+        "CREATE STREAM t (ts TIMESTAMP, b BOOLEAN, i INT, l BIGINT, f FLOAT, d DOUBLE, m DECIMAL(9, 2), s STRING, "
+        "e DATE)",
         "CREATE QUERY q AS SELECT * FROM t [RANGE 1 SECOND SLIDE 1 SECOND]",
     )
     values = {
@@ -152,7 +153,7 @@ def test_who_is_not_there() -> None:
         engine.push("q", row(0))
 
 
-# -- bad rows -----------------------------------------------------------------------------------------------------------
+# -- bad rows --------------------------------------------------------------------------------------------------------
 
 BAD: list[tuple[Any, str]] = [
     ({**row(1), "v": "many"}, "v = 'many' is not a BIGINT"),
@@ -192,6 +193,7 @@ def test_a_bad_row_is_set_aside(bad: dict[str, Any], reason: str) -> None:
     engine.flush()
     assert answers(engine) == [(1.0, "a", 7, 1.0)]
     assert engine.stats()["streams"]["t"]["bad_rows"] == 2
+    assert pw.Engine.restore(engine.snapshot()).bad_rows("t").num_rows == 2
     found = engine.bad_rows("t").to_pylist()
     assert len(found) == 2
     assert all(reason in entry["reason"] for entry in found)
@@ -259,7 +261,7 @@ def test_how_far_ahead_a_row_may_lie_follows_the_queries() -> None:
         engine.push("t", row(1e9 + 30_000))  # windows of a query over a query count as well
 
 
-# -- late rows and punctuations -----------------------------------------------------------------------------------------
+# -- late rows and punctuations --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -344,7 +346,7 @@ def test_flush_at_the_end_of_time() -> None:
     assert engine.results("q").column("n").to_pylist() == [1]
 
 
-# -- threads ------------------------------------------------------------------------------------------------------------
+# -- threads ---------------------------------------------------------------------------------------------------------
 
 
 def test_threads_push_at_the_same_time() -> None:
@@ -354,7 +356,7 @@ def test_threads_push_at_the_same_time() -> None:
     )
     heard: list[int] = []
     engine.subscribe("q", lambda batch: heard.extend(batch.column("n").to_pylist()))
-    problems: list[BaseException] = []
+    problems: list[Exception] = []
 
     def work(number: int) -> None:
         try:
@@ -362,7 +364,7 @@ def test_threads_push_at_the_same_time() -> None:
                 engine.push("t", [row(i + number / 10, v=number) for _ in range(10)])
                 engine.push("t", row(i, v=number))
                 engine.stats()
-        except BaseException as problem:
+        except Exception as problem:  # noqa: BLE001 - a thread's failure must reach the test
             problems.append(problem)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]

@@ -39,9 +39,12 @@ class Slices(RuleBasedStateMachine):
         start, cadences = self.epochs[index]
         after = self.epochs[index + 1][0] if index + 1 < len(self.epochs) else 2**63 - 1
         slides, phases = edge_classes(cadences)
-        low = max(point - (point - phase) % slide for slide, phase in zip(slides.tolist(), phases.tolist(), strict=True))
+        low = max(
+            point - (point - phase) % slide for slide, phase in zip(slides.tolist(), phases.tolist(), strict=True)
+        )
         high = min(
-            point - (point - phase) % slide + slide for slide, phase in zip(slides.tolist(), phases.tolist(), strict=True)
+            point - (point - phase) % slide + slide
+            for slide, phase in zip(slides.tolist(), phases.tolist(), strict=True)
         )
         return max(low, start), min(high, after)
 

@@ -22,7 +22,9 @@ arrays = st.builds(
     st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple),
     st.integers(0, 99),
 )
-batches = st.lists(st.none() | st.text(max_size=3), max_size=4).map(lambda v: pa.record_batch({"s": pa.array(v, pa.string())}))
+batches = st.lists(st.none() | st.text(max_size=3), max_size=4).map(
+    lambda v: pa.record_batch({"s": pa.array(v, pa.string())})
+)
 trees = st.recursive(
     plain | arrays | batches,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),

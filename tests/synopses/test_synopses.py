@@ -80,7 +80,9 @@ def equal(first: NDArray[Any], second: NDArray[Any]) -> bool:
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["insert", "insert", "insert", "insert many", "evict", "answer", "answer", "widen", "regroup", "restore"]),
+        st.sampled_from(
+            ["insert", "insert", "insert", "insert many", "evict", "answer", "answer", "widen", "regroup", "restore"]
+        ),
         st.integers(0, 2**32 - 1),
     ),
     max_size=25,
@@ -179,13 +181,17 @@ def test_nan_leaves_with_its_slice() -> None:
     assert floats[0, :, 0].tolist() == [6.0, 1.0]
 
 
-# -- very many groups ---------------------------------------------------------------------------------------------------
+# -- very many groups ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("endless", [False, True])
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 @settings(max_examples=max(15, settings.default.max_examples // 3))
-@given(actions=st.lists(st.tuples(st.sampled_from(["insert", "insert", "evict", "widen"]), st.integers(0, 2**32 - 1)), max_size=25))
+@given(
+    actions=st.lists(
+        st.tuples(st.sampled_from(["insert", "insert", "evict", "widen"]), st.integers(0, 2**32 - 1)), max_size=25
+    )
+)
 def test_sparse_two_stacks(kind: StateKind, endless: bool, actions: list[tuple[str, int]]) -> None:
     groups = 4
     tested = SparseTwoStacks(kind, groups, endless=endless)

@@ -172,22 +172,35 @@ def fold_arg(
     ranks: Ints,
 ) -> None:
     """The value where the key is least or greatest; rows without a key do not count."""
-    row_ints = np.zeros((5, 1), np.int64)
-    row_floats = np.zeros((1, 1), np.float64)
-    zero, one = 0 * slots.shape[0], 1 + 0 * slots.shape[0]  # no literals: each would be compiled for by itself
     float_key = operation == ARG_MIN_FLOAT or operation == ARG_MAX_FLOAT
+    least = operation == ARG_MIN_INT or operation == ARG_MIN_FLOAT or operation == ARG_MIN_STRING
+    ranked = operation == ARG_MIN_STRING or operation == ARG_MAX_STRING
     for i in range(slots.shape[0]):
         if has_key.shape[0] > 0 and has_key[i] == 0:
             continue
-        row_ints[0, 0] = times[i]
-        row_ints[1, 0] = arrivals[i]
-        row_ints[2, 0] = values[i]
-        row_ints[3, 0] = 1 if has_value.shape[0] == 0 or has_value[i] != 0 else 0
+        s = slots[i]
+        if ints[3, s] >= 0:
+            if float_key:
+                old, new = floats[0, s], float_keys[i]
+                equal = old == new or (old != old and new != new)
+                less = new < old or (old != old and new == new)
+            elif ranked:
+                equal = ints[4, s] == int_keys[i]
+                less = ranks[int_keys[i]] < ranks[ints[4, s]]
+            else:
+                equal = ints[4, s] == int_keys[i]
+                less = int_keys[i] < ints[4, s]
+            earlier = times[i] < ints[0, s] or (times[i] == ints[0, s] and arrivals[i] < ints[1, s])
+            if (equal and not earlier) or (not equal and less != least):
+                continue
+        ints[0, s] = times[i]
+        ints[1, s] = arrivals[i]
+        ints[2, s] = values[i]
+        ints[3, s] = 1 if has_value.shape[0] == 0 or has_value[i] != 0 else 0
         if float_key:
-            row_floats[0, 0] = float_keys[i]
+            floats[0, s] = float_keys[i]
         else:
-            row_ints[4, 0] = int_keys[i]
-        _combine_arg(operation, ints, floats, slots[i], row_ints, row_floats, zero, one, ranks)
+            ints[4, s] = int_keys[i]
 
 
 @compiled_loop

@@ -39,6 +39,7 @@ from panewise.state.group_table import GroupTable
 
 Ints = NDArray[np.int64]
 DENSE_GROUPS = 4096
+FORGET_FROM = 65_536  # groups; fewer are not worth looking for idle ones
 INT64_MIN = -(2**63)
 
 
@@ -59,6 +60,7 @@ class PeriodicTree:
         self.cut = INT64_MIN  # from here on, edges are those of all members
         self.evicted_to: int | None = None  # slices before this point may have gone
         self._held_from = held_from
+        self._groups_kept = 0  # at the last look for idle groups
         self.repeated_keys: tuple[int, tuple[int, int], list[pa.Array]] | None = None
         self._arguments: ArgumentPlan | None = None  # of the states; made anew when they change
         self._where = compiled(where) if where is not None else None
@@ -132,6 +134,7 @@ class PeriodicTree:
         self.watermark = watermark
         pieces = self.due()
         self._evict()
+        self._forget_groups()
         return pieces
 
     def _fold(self, rows: Rows, points: Ints) -> None:
@@ -253,6 +256,26 @@ class PeriodicTree:
             self.evicted_to = held_to
         self.store.evict(needed)
 
+    def _forget_groups(self) -> None:
+        """Lets groups go that no slice holds any more, each time the table has doubled."""
+        store = self.store
+        if not isinstance(store, SparseSlices) or len(self.table) < 2 * self._groups_kept + FORGET_FROM:
+            return
+        live = store.live_groups()
+        self._groups_kept = len(self.table)
+        if live is None or 2 * len(live) > len(self.table):
+            return
+        self._groups_kept = len(live)
+        renamed = self.table.keep(live)
+        store.regroup(live, renamed)
+        for member in self.members.values():
+            passing = np.zeros(store.groups, np.bool_)
+            known = live[live < len(member.passing)]
+            passing[: len(known)] = member.passing[known]
+            member.passing = passing
+            touched = [renamed[groups] for groups in member.touched]
+            member.touched = [groups[groups >= 0] for groups in touched]
+
     @property
     def bytes_held(self) -> int:
         return self.store.bytes_held + self.table.bytes_held + sum(pool.bytes_held for pool in self.pools.values())
@@ -267,6 +290,7 @@ class PeriodicTree:
             "pools": [pa.record_batch({"s": pool.all_strings()}) for pool in self._pool_list()],
             "watermark": self.watermark,
             "greatest": self.greatest,
+            "groups_kept": self._groups_kept,
             "held_from": self._held_from,
             "cut": self.cut,
             "evicted_to": self.evicted_to,
@@ -312,6 +336,7 @@ class PeriodicTree:
         for name in ("watermark", "greatest"):
             setattr(self, name, snapshot[name])
         self._held_from, self.cut = snapshot["held_from"], snapshot["cut"]
+        self._groups_kept = snapshot["groups_kept"]
         self.evicted_to = snapshot["evicted_to"]
         for name, saved in snapshot["members"].items():
             member = self.members[name]

@@ -208,6 +208,22 @@ class SparseSlices:
             for stack in cursor.stacks.values():
                 stack.widen(groups)
 
+    def live_groups(self) -> Ints | None:
+        """The groups that some slice holds, ascending; None where a window without a beginning needs all of them."""
+        if any(cursor.endless for cursor in self.cursors.values()):
+            return None
+        return np.unique(np.concatenate([self.open.groups_held(), *(held.groups for held in self.slices)]))
+
+    def regroup(self, kept: Ints, renamed: Ints) -> None:
+        """Keeps only these groups, which are all that slices hold; `renamed` is the new number of each old one."""
+        self.groups = 2 * len(kept) + 64
+        self.open.rename_groups(renamed)
+        for held in self.slices:
+            held.groups = renamed[held.groups]
+        for cursor in self.cursors.values():
+            for stack in cursor.stacks.values():
+                stack.regroup(kept, renamed, self.groups)
+
     def close(self, watermark: int) -> None:
         count = self.open.closable(watermark)
         for i in range(count):

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from panewise.aggregates.user import matrix_of
+from panewise.errors import PlanError
 from panewise.language.statements import Emit as Emission
 from panewise.operators.aggregation import aggregation_of
 from panewise.operators.continuous import ContinuousAggregate, ContinuousRows
@@ -48,9 +49,15 @@ class Hosting:
         return list(self._trees.values())
 
     def host(self, name: str, plan: Emit, silent: bool) -> HostedQuery:
-        """Starts a query. The plan has been checked: nothing here refuses it."""
+        """Starts a query whose plan has operators; PlanError, and nothing started, where it comes too late for them."""
         block = block_of(plan)
         channel = self._source(name, block)
+        try:
+            _check_history(block, channel)
+        except PlanError:
+            for inner in self._hidden.pop(name, []):
+                self.drop(inner)
+            raise
         query = HostedQuery(name, plan, block)
         if channel.held_from is not None:
             query.watermark = channel.watermark
@@ -170,6 +177,24 @@ class Hosting:
             consumer.channel.detach(consumer)
         for inner in self._hidden.pop(query.name, []):
             self.drop(inner)
+
+
+def _check_history(block: Block, channel: Channel) -> None:
+    """Refuses what would have to be answered from a part of the rows, or from rows older than the watermark."""
+    window = block.window
+    endless = isinstance(window, TimeWindow) and window.range_us is None
+    if endless and block.aggregate is not None and channel.held_from is not None:
+        raise PlanError(
+            f"'{channel.name}' has had rows already, and an aggregate over [UNBOUNDED] needs all of them",
+            hint="create the query before the first row, or give its window a RANGE",
+        )
+    if isinstance(channel, HostedQuery):
+        inner = channel.block.window
+        if isinstance(inner, RowsWindow) and inner.periodic and inner.offset:
+            raise PlanError(
+                f"'{channel.name}' reports windows of rows of the past (OFFSET), which no window can take in any more",
+                hint="leave out its OFFSET",
+            )
 
 
 def cadence_of(window: Window) -> Cadence:

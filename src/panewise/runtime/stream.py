@@ -42,7 +42,7 @@ class Stream(Channel):
         self._newest: int | None = None  # the greatest timestamp pushed, processed or not
         self._limit: int | None = None
         self._late: deque[pa.RecordBatch] = deque()
-        self._bad: deque[tuple[pa.RecordBatch, str]] = deque(maxlen=SET_ASIDE_MAX)
+        self._bad: deque[tuple[str, str]] = deque(maxlen=SET_ASIDE_MAX)  # the row as text, and what is wrong with it
         self.configure(dict(definition.options))
 
     def configure(self, options: dict[str, Any]) -> None:
@@ -100,7 +100,7 @@ class Stream(Channel):
         self._seal_plain()
         self._newest = newest
         self._set_limit()
-        self._bad.extend(aside)
+        self._bad.extend((str(shown_row(row)), reason) for row, reason in aside)
         self.bad_count += len(aside)
         self._pending.extend(accepted)
         self._pending_count += sum(batch.num_rows for batch in accepted)
@@ -182,10 +182,9 @@ class Stream(Channel):
     def bad_rows(self) -> pa.Table:
         """The rows set aside since the last call, as text, with the reason of each."""
         bad, self._bad = list(self._bad), deque(maxlen=SET_ASIDE_MAX)
-        rows = [shown_row(batch) for batch, _ in bad]
         return pa.table(
             {
-                "row": pa.array([str(row) for row in rows], pa.string()),
+                "row": pa.array([row for row, _ in bad], pa.string()),
                 "reason": pa.array([reason for _, reason in bad], pa.string()),
             }
         )
@@ -212,6 +211,7 @@ class Stream(Channel):
             "newest": self._newest,
             "arrived": self._arrived,
             "late": self.late_rows_kept(),
+            "bad": list(self._bad),
         }
 
     def late_rows_kept(self) -> pa.Table:
@@ -227,6 +227,7 @@ class Stream(Channel):
         self._newest = snapshot["newest"]
         self._set_limit()
         self._late = deque(snapshot["late"].to_batches())
+        self._bad.extend((row, reason) for row, reason in snapshot["bad"])
 
 
 def _plain_strings(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

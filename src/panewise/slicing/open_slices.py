@@ -355,6 +355,16 @@ class OpenSlices:
         slots = entries[:found].copy()
         return slots, self._entry_group[slots]
 
+    def groups_held(self) -> Ints:
+        """The groups of all rows in open sparse slices, some of them several times."""
+        return self._entry_group[self._entry_room >= 0]
+
+    def rename_groups(self, renamed: Ints) -> None:
+        """New numbers for the groups of open sparse slices."""
+        used = self._entry_room >= 0
+        self._entry_group[used] = renamed[self._entry_group[used]]
+        _fill_table(self._table, self._entry_room, self._entry_group)
+
     def close(self, count: int) -> None:
         """Frees the rooms of the oldest `count` slices."""
         if count:

@@ -85,6 +85,17 @@ class SparseTwoStacks:
                 new[:, : old.shape[1]] = old
             setattr(self, pair, wider)
 
+    def regroup(self, kept: Ints, renamed: Ints, groups: int) -> None:
+        """Keeps only these groups; `renamed` is the new number of each old one."""
+        for pair in ("_back", "_front"):
+            if pair == "_front" and self.subtracts:
+                continue
+            smaller = identity(self.kind, groups)
+            for new, old in zip(smaller, getattr(self, pair), strict=True):
+                new[:, : len(kept)] = old[:, kept]
+            setattr(self, pair, smaller)
+        self._waiting = deque((renamed[held], ints, floats) for held, ints, floats in self._waiting)
+
     def insert(self, groups: Ints, ints: Ints, floats: Floats, ranks: Ints) -> None:
         """A newer slice enters the window."""
         if self.subtracts:

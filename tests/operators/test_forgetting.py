@@ -1,0 +1,55 @@
+"""Groups that come and go: the tree holds those of its slices, not all that ever were."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import panewise as pw
+from panewise.operators import periodic
+
+SECOND = 1_000_000
+
+
+@pytest.mark.parametrize("aggregate", ["COUNT(*)", "MAX(v)", "SUM(x)", "LAST(v)"])
+def test_idle_groups_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str) -> None:
+    monkeypatch.setattr(periodic, "DENSE_GROUPS", 8)
+    monkeypatch.setattr(periodic, "FORGET_FROM", 32)
+    engine = pw.Engine()
+    engine.execute(
+        f"""CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE);
+        CREATE QUERY short AS SELECT k, {aggregate} AS a FROM t [RANGE 3 SECONDS SLIDE 1 SECOND] GROUP BY k;
+        CREATE QUERY long AS SELECT k, COUNT(*) AS n FROM t [RANGE 5 SECONDS SLIDE 2 SECONDS] GROUP BY k
+          HAVING COUNT(*) > 1"""
+    )
+    rows = [{"ts": i * SECOND // 10, "k": f"key {(i * i) % 7 + i // 20}", "v": i, "x": i / 2} for i in range(3000)]
+    largest = 0
+    for begin in range(0, len(rows), 50):
+        engine.push("t", rows[begin : begin + 50])
+        [tree] = engine.stats()["trees"]
+        largest = max(largest, tree["groups"])
+    # Some 160 names in all, of which a window of five seconds sees about ten.
+    assert largest < 80
+    engine.flush()
+
+    def window(end: int, length: int) -> list[dict[str, object]]:
+        return [row for row in rows if end - length * SECOND <= row["ts"] < end]  # type: ignore[operator]
+
+    found = {(r["window_end"].timestamp(), r["k"]): r["n"] for r in engine.results("long").to_pylist()}
+    expected = {}
+    for second in range(0, 310, 2):
+        counts = Counter(row["k"] for row in window(second * SECOND, 5))
+        expected |= {(float(second), key): n for key, n in counts.items() if n > 1}
+    assert found == expected
+    answers = {(r["window_end"].timestamp(), r["k"]): r["a"] for r in engine.results("short").to_pylist()}
+    folds = {
+        "COUNT(*)": len,
+        "MAX(v)": lambda held: max(row["v"] for row in held),
+        "SUM(x)": lambda held: sum(row["x"] for row in held),
+        "LAST(v)": lambda held: held[-1]["v"],
+    }
+    for (end, key), answer in answers.items():
+        held = [row for row in window(int(end * SECOND), 3) if row["k"] == key]
+        assert answer == folds[aggregate](held), (end, key)
+    assert len(answers) == sum(len({r["k"] for r in window(e * SECOND, 3)}) for e in range(310))
