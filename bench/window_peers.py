@@ -3,7 +3,7 @@
 Both reduce the rows to slices of a second, which for a range of one slide are the answer already. For short ranges
 DuckDB then gives each slice to all its windows and groups again; beyond, and in Polars, windows slide over the slices.
 Windows without a row of a group must not appear and those that a group's last rows still fill must: hence the grid of
-all seconds and groups. Polars' `group_by_dynamic` with a period was slower at every range, and lacks those last windows.
+all seconds and groups. Polars' `group_by_dynamic` with a period was slower at every range and lacks those last windows.
 """
 
 from __future__ import annotations

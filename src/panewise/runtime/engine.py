@@ -439,7 +439,6 @@ class Engine:
             return dumped(
                 {
                     "statements": self._statements(),
-                    "apart": sorted(self._hosting.apart),
                     "streams": {name: stream.snapshot() for name, stream in self._streams.items()},
                     "queries": {name: query.snapshot() for name, query in self._hosting.queries.items()},
                     "consumers": [consumer.snapshot() for consumer in consumers.values()],
@@ -459,7 +458,6 @@ class Engine:
         result = engine if engine is not None else cls()
         if list(result.catalog):
             raise SnapshotError("a snapshot is restored into a fresh engine; this one has definitions already")
-        result._hosting.apart.update(tree["apart"])
         for text in tree["statements"]:
             result.execute(text)
         done: set[int] = set()

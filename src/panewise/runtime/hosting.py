@@ -39,9 +39,7 @@ class Hosting:
         self._channel_of = channel_of
         self.queries: dict[str, HostedQuery] = {}
         self.consumers: dict[str, TreeConsumer | OperatorConsumer] = {}  # by query
-        self._trees: dict[tuple[int, TreeKey, str], TreeConsumer] = {}
-        # Queries with a tree of their own: endless windows that came when others had already seen, and forgotten, rows.
-        self.apart: set[str] = set()
+        self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
 
     @property
@@ -75,18 +73,15 @@ class Hosting:
         if isinstance(block.source, Scan):
             return self._channel_of(block.source.name)
         inner = f"{name}/{len(self._hidden.get(name, [])) + 1}"
+        hosted = self.host(inner, block.source, silent=False)
         self._hidden.setdefault(name, []).append(inner)
-        return self.host(inner, block.source, silent=False)
+        return hosted
 
     def _join_tree(self, query: HostedQuery, block: Block, channel: Channel) -> TreeConsumer:
         assert block.aggregate is not None and block.window is not None
         aggregation = aggregation_of(block)
         counts_rows = isinstance(block.window, RowsWindow)
-        shared = (id(channel), (counts_rows, block.where, aggregation.keys), "")
-        cadence = cadence_of(block.window)
-        if cadence.range is None and shared in self._trees and channel.held_from is not None:
-            self.apart.add(query.name)
-        key = (*shared[:2], query.name) if query.name in self.apart else shared
+        key = (id(channel), (counts_rows, block.where, aggregation.keys))
         consumer = self._trees.get(key)
         fresh = consumer is None
         if consumer is None:
@@ -97,7 +92,7 @@ class Hosting:
         if fresh and counts_rows:
             self._count_rows(consumer, channel)
         finish = self._finish(block, consumer)
-        consumer.add(query, aggregation, cadence, finish)
+        consumer.add(query, aggregation, cadence_of(block.window), finish)
         if fresh:
             channel.attach(consumer)
         return consumer
@@ -166,7 +161,6 @@ class Hosting:
         """Stops a query; what only it needed goes."""
         consumer = self.consumers.pop(name)
         query = self.queries.pop(name)
-        self.apart.discard(name)
         if isinstance(consumer, TreeConsumer):
             if name in consumer.queries:
                 consumer.remove(name)

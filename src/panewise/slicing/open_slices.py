@@ -1,7 +1,8 @@
 """Open slices: the slices that the watermark has not passed, and the slot of every row in them.
 
-A row finds its slice in O(1) while rows come nearly in order (the slice of the row before it is tried first) and in
-O(log open slices) otherwise. Slices without rows are never made, so a gap in the stream costs nothing.
+A row finds its slice in O(1): the slice of the row before it is tried first, then that of the last row in the same cell
+of time, a fraction of a slide wide; bisection over the open slices is left for the first row of a cell. Slices without
+rows are never made, so a gap in the stream costs nothing.
 
 Edges change when queries come and go. A change holds from an instant on that no row has reached (an *epoch*), so that
 no slice is ever cut in two.
@@ -23,6 +24,7 @@ from panewise.slicing.pairs import Cadence, edge_classes
 Ints = NDArray[np.int64]
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
+CELLS = 4096
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -42,11 +44,11 @@ def _bounds(point: int, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints) 
 
 
 @compiled_loop
-def _room(
-    point: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints, epochs: Ints, firsts: Ints,
-    slides: Ints, phases: Ints,
+def _opened(
+    point: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints, room_spans: Ints, epochs: Ints,
+    firsts: Ints, slides: Ints, phases: Ints,
 ) -> int:  # fmt: skip
-    """The position of the open slice around a point, opened if need be; -1 where there is no free room."""
+    """The room of the open slice around a point, by bisection, opened if need be; -1 where no room is free."""
     low, high = 0, counts[0]
     while low < high:
         middle = (low + high) >> 1
@@ -55,7 +57,7 @@ def _room(
         else:
             high = middle
     if low > 0 and point < ends[low - 1]:
-        return low - 1
+        return int(rooms[low - 1])
     if counts[1] == 0:
         return -1
     for k in range(counts[0], low, -1):
@@ -64,25 +66,34 @@ def _room(
         rooms[k] = rooms[k - 1]
     starts[low], ends[low] = _bounds(point, epochs, firsts, slides, phases)
     counts[1] -= 1
-    rooms[low] = free[counts[1]]
+    room = free[counts[1]]
+    rooms[low] = room
+    room_spans[0, room], room_spans[1, room] = starts[low], ends[low]
     counts[0] += 1
-    return low
+    return int(room)
+
+
+# The loops below look into the cells themselves: a call would pass a dozen arrays, which costs more than the look-up.
 
 
 @compiled_loop
 def _assign_dense(
     points: Ints, groups: Ints, begin: int, width: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints,
-    epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, slots: Ints,
+    room_spans: Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, slots: Ints,
 ) -> int:  # fmt: skip
-    low, high, base = 1, 0, 0
+    low, high, base, shift = 1, 0, 0, counts[3]
     grouped = groups.shape[0] > 0
     for i in range(begin, points.shape[0]):
         point = points[i]
         if point < low or point >= high:
-            k = _room(point, starts, ends, rooms, counts, free, epochs, firsts, slides, phases)
-            if k < 0:
-                return i
-            low, high, base = starts[k], ends[k], rooms[k] * width
+            cell = (point >> shift) & (cells.shape[0] - 1)
+            room = cells[cell]
+            if point < room_spans[0, room] or point >= room_spans[1, room]:
+                room = _opened(point, starts, ends, rooms, counts, free, room_spans, epochs, firsts, slides, phases)
+                if room < 0:
+                    return i
+                cells[cell] = room
+            low, high, base = room_spans[0, room], room_spans[1, room], room * width
         slots[i] = base + groups[i] if grouped else base
     return len(points)
 
@@ -90,27 +101,34 @@ def _assign_dense(
 @compiled_loop
 def _assign_known(
     points: Ints, words: Ints, word_base: int, direct: Ints, width: int, starts: Ints, ends: Ints, rooms: Ints,
-    counts: Ints, free: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, slots: Ints, rows: Ints,
+    counts: Ints, free: Ints, room_spans: Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints,
+    slots: Ints, rows: Ints,
 ) -> int:  # fmt: skip
     """The short way: groups by one load, and `rows` counted at once. Ends at a word not known, or for want of room."""
-    i, count, span = 0, len(points), np.uint64(direct.shape[0])
-    while i < count:
-        k = _room(points[i], starts, ends, rooms, counts, free, epochs, firsts, slides, phases)
-        if k < 0:
+    span = np.uint64(direct.shape[0])
+    low, base, shift = 0 * points[0], 0 * width, counts[3]
+    length = np.uint64(0)
+    for i in range(points.shape[0]):
+        point = points[i]
+        if np.uint64(point - low) >= length:
+            cell = (point >> shift) & (cells.shape[0] - 1)
+            room = cells[cell]
+            if point < room_spans[0, room] or point >= room_spans[1, room]:
+                room = _opened(point, starts, ends, rooms, counts, free, room_spans, epochs, firsts, slides, phases)
+                if room < 0:
+                    return i
+                cells[cell] = room
+            low, base = room_spans[0, room], room * width
+            length = np.uint64(room_spans[1, room] - low)
+        place = np.uint64(words[i] - word_base)
+        if place >= span:
             return i
-        low, base = starts[k], rooms[k] * width
-        length = np.uint64(ends[k] - low)
-        while i < count and np.uint64(points[i] - low) < length:
-            place = np.uint64(words[i] - word_base)
-            if place >= span:
-                return i
-            group = direct[place]
-            if group < 0:
-                return i
-            slots[i] = base + group
-            rows[base + group] += 1
-            i += 1
-    return count
+        group = direct[place]
+        if group < 0:
+            return i
+        slots[i] = base + group
+        rows[base + group] += 1
+    return len(points)
 
 
 @compiled_loop
@@ -121,19 +139,23 @@ def _entry_hash(room: int, group: int) -> np.uint64:
 
 @compiled_loop
 def _assign_sparse(
-    points: Ints, groups: Ints, begin: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints,
-    epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, table: Ints, entry_room: Ints, entry_group: Ints,
-    entry_next: Ints, heads: Ints, entry_free: Ints, slots: Ints,
+    points: Ints, groups: Ints, begin: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints, room_spans:
+    Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, table: Ints, entry_room: Ints,
+    entry_group: Ints, entry_next: Ints, heads: Ints, entry_free: Ints, slots: Ints,
 ) -> int:  # fmt: skip
-    low, high, room = 1, 0, 0
+    low, high, room, shift = 1, 0, 0 * counts[0], counts[3]
     mask = np.uint64(table.shape[0] - 1)
     for i in range(begin, points.shape[0]):
         point = points[i]
         if point < low or point >= high:
-            k = _room(point, starts, ends, rooms, counts, free, epochs, firsts, slides, phases)
-            if k < 0:
-                return i
-            low, high, room = starts[k], ends[k], rooms[k]
+            cell = (point >> shift) & (cells.shape[0] - 1)
+            room = cells[cell]
+            if point < room_spans[0, room] or point >= room_spans[1, room]:
+                room = _opened(point, starts, ends, rooms, counts, free, room_spans, epochs, firsts, slides, phases)
+                if room < 0:
+                    return i
+                cells[cell] = room
+            low, high = room_spans[0, room], room_spans[1, room]
         slot = _entry_hash(room, groups[i]) & mask
         while True:
             entry = table[slot]
@@ -209,7 +231,10 @@ class OpenSlices:
         self._ends: Ints = np.zeros(64, np.int64)
         self._rooms: Ints = np.zeros(64, np.int64)
         self._free: Ints = np.arange(64, dtype=np.int64)
-        self._counts: Ints = np.array([0, 64, 0], np.int64)  # open slices, free rooms, free entries
+        # Open slices, free rooms, free entries, and the width of a cell of time as a power of two.
+        self._counts: Ints = np.array([0, 64, 0, 0], np.int64)
+        self._room_spans: Ints = np.zeros((2, 64), np.int64)  # start and end by room; a free room spans nothing
+        self._cells: Ints = np.zeros(CELLS, np.int64)  # the room that the last point of a cell fell into
         self._epochs: Ints = np.array([INT64_MIN], np.int64)
         self._firsts: Ints = np.array([0, 0], np.int64)
         self._slides: Ints = np.empty(0, np.int64)
@@ -239,6 +264,9 @@ class OpenSlices:
         self._slides = np.concatenate([self._slides[:used], slides])
         self._phases = np.concatenate([self._phases[:used], phases])
         self._firsts = np.append(self._firsts[: count + 1], len(self._slides))
+        if len(slides):
+            # A few cells a slide: rows that come out of order then find their slice at once.
+            self._counts[3] = max(0, int(slides.min()).bit_length() - 3)
 
     def forget_epochs(self, before: int) -> None:
         """Drops epochs that ended before a point: no row can fall into them any more."""
@@ -300,10 +328,10 @@ class OpenSlices:
             else:
                 self._grow_entries()
 
-    def _shared(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
+    def _shared(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
         return (
-            self._starts, self._ends, self._rooms, self._counts, self._free, self._epochs, self._firsts, self._slides,
-            self._phases,
+            self._starts, self._ends, self._rooms, self._counts, self._free, self._room_spans, self._cells,
+            self._epochs, self._firsts, self._slides, self._phases,
         )  # fmt: skip
 
     def _scratch(self, count: int) -> Ints:
@@ -325,6 +353,7 @@ class OpenSlices:
             np.concatenate([a, np.zeros(old, np.int64)]) for a in (self._starts, self._ends, self._rooms)
         )
         self._free = np.concatenate([np.arange(old, 2 * old, dtype=np.int64), np.zeros(old, np.int64)])
+        self._room_spans = np.concatenate([self._room_spans, np.zeros_like(self._room_spans)], axis=1)
         self._counts[1] = old
         if self.width is None:
             self._heads = np.concatenate([self._heads, np.full(old, -1, np.int64)])
@@ -370,6 +399,7 @@ class OpenSlices:
         if count:
             free = int(self._counts[1])
             self._free[free : free + count] = self._rooms[:count]
+            self._room_spans[:, self._rooms[:count]] = 0
             for array in (self._starts, self._ends, self._rooms):
                 array[: self.count - count] = array[count : self.count].copy()
             self._counts[0] -= count
