@@ -21,7 +21,7 @@ _SPECIALISED: dict[tuple[Any, Any], Any] = {}
 
 def compiled_loop(function: Loop) -> Loop:
     """The function, compiled and cached."""
-    return cast(Loop, njit(cache=True)(function))
+    return cast(Loop, njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(function))
 
 
 def specialised(loop: Any, name: str | None, **replaced: Any) -> Any:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool
 from panewise.schema import DataType
@@ -23,10 +24,10 @@ def decoded(
             return pa.nulls(len(values), pa.string())
         codes = np.where(values < 0, 0, values) if nulls is not None else values
         strings = pool.strings(codes)
-        return pc.if_else(pa.array(nulls), pa.scalar(None, pa.string()), strings) if nulls is not None else strings
+        return strings if nulls is None else pc.if_else(wrapped(nulls), pa.scalar(None, pa.string()), strings)
     if type_.name == "DECIMAL":
         return _decimals(values, nulls, type_)
-    column = pa.array(values, mask=nulls)
+    column = wrapped(values, nulls)
     if type_.name == "DATE":
         return column.cast(pa.int32()).cast(pa.date32())
     target = type_.to_arrow()

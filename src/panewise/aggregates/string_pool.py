@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.loops import compiled_loop
 
 Ints = NDArray[np.int64]
@@ -221,7 +222,7 @@ class StringPool:
         return self._view().cast(pa.string())
 
     def strings(self, codes: Ints) -> pa.StringArray:
-        return self._view().take(pa.array(codes)).cast(pa.string())
+        return self._view().take(wrapped(codes)).cast(pa.string())
 
     def ranks(self) -> Ints:
         """The place of every code in the order of the strings' bytes."""

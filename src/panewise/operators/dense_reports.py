@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.errors import QueryFailed
-from panewise.operators.aggregation import ROW_COUNT, StateKey
+from panewise.operators.aggregation import ROW_COUNT, Aggregation, StateKey
 from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.due_reports import EmptyReports, due_reports
 from panewise.operators.members import Member
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Piece: TypeAlias = pa.RecordBatch | EmptyReports
 
+Answers: TypeAlias = dict[StateKey, tuple[NDArray[Any], NDArray[Any]]]
+
+FEW = 256  # reports of one member that are looked at one by one
+INT64_MIN = -(2**63)
+_NONE: Ints = np.empty(0, np.int64)
 ANSWERS_AT_ONCE = 1 << 21  # groups times windows: bounds the memory of one call
 GAP_MATERIALISED = 1024  # longer runs of empty reports stay ranges
 
@@ -46,7 +53,7 @@ def dense_reports(tree: PeriodicTree) -> dict[str, list[Piece]]:
     for name, member in tree.members.items():
         if name in tree.failures:
             continue
-        due = due_of(tree, member)
+        due = _soon_due(tree, member) if tree.keys else due_of(tree, member)
         if not tree.keys:
             due, gaps = _with_gaps(tree, member, due)
             if gaps:
@@ -98,52 +105,97 @@ def _with_gaps(tree: PeriodicTree, member: Member, due: Ints) -> tuple[Ints, lis
     return np.sort(np.concatenate(filled)), [] if member.suspended else gaps
 
 
+def _soon_due(tree: PeriodicTree, member: Member) -> Ints:
+    """The same as `due_of`, quickly, where few reports are due; windows without rows may be among them."""
+    cadence = member.cadence
+    if member.reported == INT64_MIN or cadence.range is None:
+        return due_of(tree, member)
+    first = cadence.next_report(member.reported)
+    if first > tree.watermark:
+        return _NONE
+    count = (tree.watermark - first) // cadence.slide + 1
+    whole = member.held_from is None or first - cadence.range - cadence.offset >= member.held_from
+    if count > FEW or not whole:
+        return due_of(tree, member)
+    return first + cadence.slide * np.arange(count, dtype=np.int64)
+
+
 def answered(tree: PeriodicTree, requests: list[tuple[str, Ints]]) -> list[tuple[str, pa.RecordBatch]]:
+    """The requested reports of some members; equal windows are answered once, equal queries written out together."""
     store = tree.store
     assert isinstance(store, DenseSlices)
-    starts, ends, sizes = [], [], []
-    for name, due in requests:
-        cadence = tree.members[name].cadence
-        last = due - cadence.offset
-        ends.append(store.first + np.searchsorted(store.starts, last, side="left"))
-        if cadence.range is None:
-            starts.append(np.full(len(due), -1, np.int64))
-        else:
-            starts.append(store.first + np.searchsorted(store.starts, last - cadence.range, side="left"))
-        sizes.append(len(due))
-    all_starts, all_ends = np.concatenate(starts), np.concatenate(ends)
-    keys = list(dict.fromkeys(k for name, _ in requests for k in tree.members[name].aggregation.states))
+    members = [tree.members[name] for name, _ in requests]
+    sizes = [len(due) for _, due in requests]
+    due = np.concatenate([due for _, due in requests])
+    owners = np.repeat(np.arange(len(requests)), sizes)
+    last = due - np.array([member.cadence.offset for member in members])[owners]
+    ends = store.first + np.searchsorted(store.starts, last, side="left")
+    reaches = np.array([member.cadence.range or 0 for member in members])[owners]
+    starts = store.first + np.searchsorted(store.starts, last - reaches, side="left")
+    starts[np.array([member.cadence.range is None for member in members])[owners]] = -1
+    keys = list(dict.fromkeys(key for member in members for key in member.aggregation.states))
     if len(requests) == 1:
-        places = np.arange(len(all_starts))
-        answers = store.answers(keys, all_starts, all_ends, len(tree.table))
-    else:
-        # Equal windows are answered once; those that end together build on each other, shortest first.
-        windows, places = np.unique(np.stack([all_ends, -all_starts], axis=1), axis=0, return_inverse=True)
-        places = places.reshape(-1)
-        starts_, ends_ = np.ascontiguousarray(-windows[:, 1]), np.ascontiguousarray(windows[:, 0])
-        answers = store.answers(keys, starts_, ends_, len(tree.table))
+        answers = store.answers(keys, starts, ends, len(tree.table))
+        name = requests[0][0]
+        return [(name, batch) for batch in _written_out(tree, name, due, None, answers)]
+    # Those that end together build on each other, shortest first.
+    windows, places = np.unique(np.stack([ends, -starts], axis=1), axis=0, return_inverse=True)
+    places = places.reshape(-1)
+    answers = store.answers(
+        keys, np.ascontiguousarray(-windows[:, 1]), np.ascontiguousarray(windows[:, 0]), len(tree.table)
+    )
+    alike: dict[tuple[int, bool], list[int]] = {}
+    for i, member in enumerate(members):
+        alike.setdefault((member.shape, member.cadence.range is None), []).append(i)
     result: list[tuple[str, pa.RecordBatch]] = []
-    begin = 0
-    for (name, due), size in zip(requests, sizes, strict=True):
-        chosen = places[begin : begin + size]
-        begin += size
-        result.extend((name, batch) for batch in _written_out(tree, name, due, chosen, answers, len(requests) == 1))
+    for chosen in alike.values():
+        mine = np.isin(owners, chosen) if len(alike) > 1 else slice(None)
+        names = [name for name, _ in requests]
+        result.extend(_written_together(tree, names, due[mine], owners[mine], places[mine], answers))
     return result
 
 
+def _written_together(
+    tree: PeriodicTree, names: list[str], due: Ints, owners: Ints, places: Ints, answers: Answers
+) -> list[tuple[str, pa.RecordBatch]]:
+    """The reports of members that select alike, whatever their windows: one batch, cut where the next member begins."""
+    members = [tree.members[name] for name in names]
+    aggregation = members[int(owners[0])].aggregation
+    try:
+        written = _written(tree, aggregation, due, places, answers)
+    except QueryFailed:
+        return [
+            (names[owner], batch)
+            for owner in np.unique(owners)
+            for batch in _written_out(tree, names[owner], due[owners == owner], places[owners == owner], answers)
+        ]
+    if written is None:
+        return []
+    reports, columns = written
+    owner, ends = owners[reports], due[reports]
+    last = ends - np.array([member.cadence.offset for member in members])[owner]
+    starts = None
+    if members[int(owners[0])].cadence.range is not None:
+        starts = last - np.array([member.cadence.range or 0 for member in members])[owner]
+    batch = _stamped(aggregation, starts, ends, columns)
+    cuts = [0, *(np.flatnonzero(np.diff(owner)) + 1).tolist(), len(owner)]
+    return [(names[owner[a]], batch.slice(a, b - a)) for a, b in pairwise(cuts)]
+
+
 def _written_out(
-    tree: PeriodicTree, name: str, due: Ints, chosen: Ints, answers: dict[StateKey, Any], whole: bool
+    tree: PeriodicTree, name: str, due: Ints, places: Ints | None, answers: Answers
 ) -> list[pa.RecordBatch]:
     """A member's reports; where one cannot be answered, those before it are out all the same and the member fails."""
     member = tree.members[name]
     try:
-        batch = _member_batch(tree, member, due, chosen, answers, whole)
+        batch = _member_batch(tree, member, due, places, answers)
         return [batch] if batch is not None else []
     except QueryFailed:
         batches = []
+        places = np.arange(len(due)) if places is None else places
         for i in range(len(due)):
             try:
-                batch = _member_batch(tree, member, due[i : i + 1], chosen[i : i + 1], answers, False)
+                batch = _member_batch(tree, member, due[i : i + 1], places[i : i + 1], answers)
             except QueryFailed as problem:
                 tree.failures[name] = problem.message
                 break
@@ -153,23 +205,50 @@ def _written_out(
 
 
 def _member_batch(
-    tree: PeriodicTree, member: Member, due: Ints, chosen: Ints, answers: dict[StateKey, Any], whole: bool
+    tree: PeriodicTree, member: Member, due: Ints, places: Ints | None, answers: Answers
 ) -> pa.RecordBatch | None:
-    """The rows of a member's reports, from the answers at the chosen places."""
+    written = _written(tree, member.aggregation, due, places, answers)
+    if written is None:
+        return None
+    reports, columns = written
+    return stamped(member, due[reports], columns)
+
+
+def _written(
+    tree: PeriodicTree, aggregation: Aggregation, due: Ints, places: Ints | None, answers: Answers
+) -> tuple[Ints, list[pa.Array]] | None:
+    """The items of reports, from the answers at their places (None: all, in order), and which report each row is of."""
     count = len(tree.table)
     rows = answers[ROW_COUNT][0][0]
-    everything = not tree.keys or bool((rows if whole else rows[chosen]).all())
-    flat = None if everything else np.flatnonzero((rows if whole else rows[chosen]).reshape(-1))
+    rows = rows if places is None else rows[places]
+    flat = None if not tree.keys or bool(rows.all()) else np.flatnonzero(rows.reshape(-1))
     if flat is not None and not len(flat):
         return None
     fields = {}
-    for key in member.aggregation.states:
+    for key in aggregation.states:
         ints, floats = answers[key]
-        picked = [(part if whole else part[chosen]).reshape(-1) for part in (*ints, *floats)]
+        picked = [(part if places is None else part[places]).reshape(-1) for part in (*ints, *floats)]
         fields[key] = picked if flat is None else [part[flat] for part in picked]
-    if flat is not None:
-        return result_of(tree, member, due[flat // count], keys_of(tree, flat % count), fields)
-    return result_of(tree, member, np.repeat(due, count), _all_keys(tree, len(due)), fields)
+    if flat is None:
+        reports, keys = np.repeat(np.arange(len(due)), count), _all_keys(tree, len(due))
+    else:
+        reports, keys = flat // count, keys_of(tree, flat % count)
+    batch, kept = passing_of(tree, aggregation, keys, fields)
+    if kept is not None:
+        reports = reports[kept]
+    return (reports, aggregation.selected(batch)) if batch.num_rows else None
+
+
+def passing_of(
+    tree: PeriodicTree, aggregation: Aggregation, keys: list[pa.Array], fields: dict[StateKey, list[NDArray[Any]]]
+) -> tuple[pa.RecordBatch, Ints | None]:
+    """The answers that HAVING keeps, and which they are (None: all)."""
+    answers = aggregation.answer_batch(keys, fields, tree.pools)
+    passing = aggregation.passing(answers)
+    if passing is None or passing.all():
+        return answers, None
+    kept = np.flatnonzero(passing)
+    return answers.take(wrapped(kept)), kept
 
 
 def keys_of(tree: PeriodicTree, ids: Ints) -> list[pa.Array]:
@@ -186,25 +265,16 @@ def _all_keys(tree: PeriodicTree, times: int) -> list[pa.Array]:
     return [column.slice(0, times * count) for column in kept[2]]
 
 
-def result_of(
-    tree: PeriodicTree, member: Member, ends: Ints, keys: list[pa.Array], fields: dict[StateKey, list[NDArray[Any]]]
-) -> pa.RecordBatch | None:
-    aggregation = member.aggregation
-    answers = aggregation.answer_batch(keys, fields, tree.pools)
-    passing = aggregation.passing(answers)
-    if passing is not None and not passing.all():
-        if not passing.any():
-            return None
-        kept = np.flatnonzero(passing)
-        answers, ends = answers.take(pa.array(kept)), ends[kept]
-    return stamped(member, ends, aggregation.selected(answers))
-
-
 def stamped(member: Member, ends: Ints, columns: list[pa.Array]) -> pa.RecordBatch:
+    """Reports of one member."""
     cadence = member.cadence
-    last = ends - cadence.offset
-    starts = pa.array(last - cadence.range) if cadence.range is not None else pa.nulls(len(ends), pa.int64())
-    return pa.RecordBatch.from_arrays([starts, pa.array(ends), *columns], schema=member.aggregation.report_schema)
+    starts = None if cadence.range is None else ends - (cadence.offset + cadence.range)
+    return _stamped(member.aggregation, starts, ends, columns)
+
+
+def _stamped(aggregation: Aggregation, starts: Ints | None, ends: Ints, columns: list[pa.Array]) -> pa.RecordBatch:
+    first = pa.nulls(len(ends), pa.int64()) if starts is None else wrapped(starts)
+    return pa.RecordBatch.from_arrays([first, wrapped(ends), *columns], schema=aggregation.report_schema)
 
 
 def _first_end(piece: Piece) -> int:

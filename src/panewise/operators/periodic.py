@@ -27,7 +27,7 @@ from panewise.aggregates.user import matrix_of
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation, ArgumentPlan, Arguments, Pools, StateKey
-from panewise.operators.dense_reports import Piece, answered, dense_reports, result_of, stamped
+from panewise.operators.dense_reports import Piece, answered, dense_reports, passing_of, stamped
 from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member, first_answerable, is_whole, note_rows
 from panewise.operators.rows import Rows
@@ -39,8 +39,10 @@ from panewise.state.group_table import GroupTable
 
 Ints = NDArray[np.int64]
 DENSE_GROUPS = 4096
+SHORT_WAY_FROM = 1024  # rows; a smaller batch is not worth a loop of its own, which would have to be compiled first
 FORGET_FROM = 65_536  # groups; fewer are not worth looking for idle ones
 INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
 
 
 class PeriodicTree:
@@ -60,6 +62,7 @@ class PeriodicTree:
         self.cut = INT64_MIN  # from here on, edges are those of all members
         self.evicted_to: int | None = None  # slices before this point may have gone
         self._held_from = held_from
+        self._shapes: dict[Aggregation, int] = {}
         self._groups_kept = 0  # at the last look for idle groups
         self.repeated_keys: tuple[int, tuple[int, int], list[pa.Array]] | None = None
         self._arguments: ArgumentPlan | None = None  # of the states; made anew when they change
@@ -88,6 +91,7 @@ class PeriodicTree:
             if since is not None:
                 held_from = since if held_from is None else max(held_from, since)
         member = self.members[name] = Member(aggregation, cadence, INT64_MIN, held_from)
+        member.shape = self._shapes.setdefault(aggregation, len(self._shapes))
         self._recut()
         if isinstance(self.store, SparseSlices):
             member.touched = self.store.touched(cadence)
@@ -163,7 +167,7 @@ class PeriodicTree:
     def _fold_known(self, words: Ints, nulls: Ints, points: Ints, arguments: Arguments, rows: Rows) -> int:
         """The short way: rows up to the first one with a new key find their group by one load. How many there were."""
         direct = self.table.direct(words, nulls)
-        if direct is None or not isinstance(self.store, DenseSlices):
+        if direct is None or not isinstance(self.store, DenseSlices) or len(rows) < SHORT_WAY_FROM:
             return 0
         slots = self.store.assign_known(points, words[0], *direct)
         if len(slots):
@@ -231,7 +235,10 @@ class PeriodicTree:
     def empty_batch(self, member: Member, ends: Ints) -> pa.RecordBatch | None:
         """What an ungrouped query says of empty windows, at these reports."""
         fields = {key: matrix_of(key.kind, len(ends)).fields() for key in member.aggregation.states}
-        return result_of(self, member, ends, [], fields)
+        answers, kept = passing_of(self, member.aggregation, [], fields)
+        if not answers.num_rows:
+            return None
+        return stamped(member, ends if kept is None else ends[kept], member.aggregation.selected(answers))
 
     # -- forgetting ----------------------------------------------------------------------------------------------
 
@@ -239,8 +246,8 @@ class PeriodicTree:
         """Drops the slices that no member's next report needs."""
         if not len(self.store.starts):
             return
-        needed = self.store.after
-        held_to = None
+        needed = len(self.store.starts)
+        held_to = reach = INT64_MAX
         for member in self.members.values():
             following = member.cadence.next_report(max(self.watermark, member.reported))
             start = member.cadence.start(following)
@@ -248,13 +255,20 @@ class PeriodicTree:
                 start = min(following - member.cadence.offset, self.watermark)
                 number = int(np.searchsorted(self.store.ends, start, side="right"))
                 member.endless = member.endless or number > 0
+                needed = min(needed, number)
             else:
-                number = int(np.searchsorted(self.store.starts, start, side="left"))
-            held_to = start if held_to is None else min(held_to, start)
-            needed = min(needed, self.store.first + number)
-        if held_to is not None and (self.evicted_to is None or held_to > self.evicted_to):
-            self.evicted_to = held_to
-        self.store.evict(needed)
+                held_to = min(held_to, start)
+            reach = min(reach, start)
+        if self.evicted_to is None or reach > self.evicted_to:
+            self.evicted_to = reach
+        needed = min(needed, int(np.searchsorted(self.store.starts, held_to, side="left")))
+        self.store.evict(self.store.first + needed)
+
+    def next_due(self) -> int:
+        """The first point at which a report will be due."""
+        return min(
+            (m.cadence.next_report(max(self.watermark, m.reported)) for m in self.members.values()), default=INT64_MAX
+        )
 
     def _forget_groups(self) -> None:
         """Lets groups go that no slice holds any more, each time the table has doubled."""

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.language.statements import Emit, SelectItem
 from panewise.schema import TIMESTAMP
 
@@ -21,7 +22,7 @@ WINDOW_END = "window_end"
 
 def timestamps(values: Ints) -> pa.Array:
     """A TIMESTAMP column of microseconds."""
-    return pa.array(np.ascontiguousarray(values)).view(TIMESTAMP.to_arrow())
+    return wrapped(np.ascontiguousarray(values)).view(TIMESTAMP.to_arrow())
 
 
 def no_timestamps(count: int) -> pa.Array:
@@ -64,7 +65,7 @@ def table_of(columns: list[Any], schema: pa.Schema) -> pa.Table:
 def change_log(instants: Ints, signs: Ints, items: list[Any], emit: Emit, schema: pa.Schema) -> pa.Table:
     """Results of a continuous query, in the order given: all with `change`, or only what came or what went."""
     if emit is Emit.CHANGES:
-        return table_of([timestamps(instants), pa.array(signs.astype(np.int32)), *items], schema)
+        return table_of([timestamps(instants), wrapped(signs.astype(np.int32)), *items], schema)
     assert emit is not Emit.RSTREAM, "a continuous query has no RSTREAM"
     assert (signs == (1 if emit is Emit.ISTREAM else -1)).all()
     return table_of([timestamps(instants), *items], schema)

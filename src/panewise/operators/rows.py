@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
+
 Ints = NDArray[np.int64]
 
 
@@ -43,7 +45,7 @@ class Rows:
             arrived: Ints = self.arrived[positions]
         else:
             arrived = positions.astype(np.int64) + self.arrived
-        return Rows(self.batch.take(pa.array(positions)), self.times[positions], arrived)
+        return Rows(self.batch.take(wrapped(positions)), self.times[positions], arrived)
 
     def slice(self, start: int, stop: int) -> Rows:
         arrived = self.arrived[start:stop] if isinstance(self.arrived, np.ndarray) else self.arrived + start

@@ -35,8 +35,8 @@ _INSTANT = (
     r"(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]{1,9}))?"
     r"(?P<zone>Z| ?UTC|(?P<sign>[+-])(?P<zone_hour>[0-9]{2}):(?P<zone_minute>[0-9]{2}))?)?)?$"
 )
-_TRUE_WORDS = pa.array(["t", "true", "y", "yes", "1"])
-_FALSE_WORDS = pa.array(["f", "false", "n", "no", "0"])
+_TRUE_WORDS = ["t", "true", "y", "yes", "1"]
+_FALSE_WORDS = ["f", "false", "n", "no", "0"]
 
 
 def cast(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -218,7 +218,10 @@ def _from_string(array: pa.Array, target: pa.DataType) -> pa.Array:
     text = pc.utf8_trim(array, characters=BLANKS)
     if pa.types.is_boolean(target):
         lower = pc.ascii_lower(text)
-        true, false = pc.is_in(lower, value_set=_TRUE_WORDS), pc.is_in(lower, value_set=_FALSE_WORDS)
+        true, false = (
+            pc.is_in(lower, value_set=pa.array(_TRUE_WORDS)),
+            pc.is_in(lower, value_set=pa.array(_FALSE_WORDS)),
+        )
         return pc.if_else(pc.or_(true, false), true, pa.scalar(None, pa.bool_()))
     if pa.types.is_integer(target):
         return _integer_from_text(text, target)

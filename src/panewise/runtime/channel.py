@@ -11,19 +11,23 @@ from collections import deque
 from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 
+from panewise.aggregates.columns import empty_batch
 from panewise.operators.reorder import ReorderBuffer
 from panewise.operators.rows import Rows, concatenated
 from panewise.schema import Schema
 
 INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
 
 
 class Consumer(Protocol):
     """Somebody who reads a channel."""
 
     ordered: bool
+
+    def next_due(self) -> int:
+        """The watermark at which it has something to say again; the least of all where every row may matter."""
 
     def take(self, rows: Rows, watermark: int) -> None:
         """Rows, in event-time order where `ordered`, and how far the channel has come. Called once per flush."""
@@ -48,7 +52,7 @@ class Channel:
 
     def empty_rows(self) -> Rows:
         nothing = np.empty(0, np.int64)
-        return Rows(pa.RecordBatch.from_pylist([], self.schema.to_arrow()), nothing, nothing)
+        return Rows(empty_batch(self.schema.to_arrow()), nothing, nothing)
 
     def flow(self, rows: Rows, watermark: int) -> None:
         """Rows that are not late, and the watermark after them."""

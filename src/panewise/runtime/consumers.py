@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation
@@ -82,6 +83,9 @@ class TreeConsumer:
         """Row windows count from the beginning of the stream, not of the tree."""
         self._taken = self._times_from = row_number
 
+    def next_due(self) -> int:
+        return INT64_MIN if self.counts_rows else self.tree.next_due()
+
     def take(self, rows: Rows, watermark: int) -> None:
         if not self.counts_rows:
             self._process(rows, rows.times, watermark)
@@ -136,8 +140,8 @@ class TreeConsumer:
         starts, ends = batch.column(0), batch.column(1)
         if self.counts_rows:
             offset = self.tree.members[query.name].cadence.offset
-            starts = pa.array(self._time_of(np.maximum(starts.to_numpy(zero_copy_only=False), 0)))
-            ends = pa.array(self._time_of(ends.to_numpy() - offset - 1))
+            starts = wrapped(self._time_of(np.maximum(starts.to_numpy(zero_copy_only=False), 0)))
+            ends = wrapped(self._time_of(ends.to_numpy() - offset - 1))
         columns = [starts.view(TIME), ends.view(TIME), *batch.columns[2:]]
         return pa.RecordBatch.from_arrays(columns, schema=query.arrow)
 
@@ -218,6 +222,9 @@ class OperatorConsumer:
         self.query = query
         self.operator = operator
         self._last_report: pa.Table | None = None
+
+    def next_due(self) -> int:
+        return INT64_MIN
 
     def take(self, rows: Rows, watermark: int) -> None:
         if self.query.status == "FAILED":

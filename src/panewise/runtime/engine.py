@@ -66,6 +66,7 @@ class Engine:
         self._streams: dict[str, Stream] = {}
         self._hosting = Hosting(self._channel)
         self._aggregates: dict[str, AggregateFunction] = {}
+        self._listened: dict[str, HostedQuery] = {}  # queries that somebody has subscribed to
         self._lock = threading.RLock()
 
     # -- statements ----------------------------------------------------------------------------------------------
@@ -185,6 +186,7 @@ class Engine:
         key = statement.name.lower()
         if statement.kind == "query":
             self._hosting.drop(key)
+            self._listened.pop(key, None)
             self._limit_streams()
         elif statement.kind == "stream":
             del self._streams[key]
@@ -255,7 +257,7 @@ class Engine:
         """Rows for a stream: an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts."""
         with self._lock:
             target = self._streams.get(stream) or self._stream(stream)
-            if target.push(data) or self._subscribed:
+            if target.push(data) or (self._listened and target.completes()):
                 target.flush()
                 self._deliver()
 
@@ -303,13 +305,16 @@ class Engine:
         """Calls back with a batch whenever results appear; returns a function that ends the subscription."""
         with self._lock:
             self._flush_all()
-            subscribers = self._query(query).subscribers
-            subscribers.append(callback)
+            hosted = self._query(query)
+            hosted.subscribers.append(callback)
+            self._listened[hosted.name] = hosted
 
         def unsubscribe() -> None:
             with self._lock:
-                if callback in subscribers:
-                    subscribers.remove(callback)
+                if callback in hosted.subscribers:
+                    hosted.subscribers.remove(callback)
+                if not hosted.subscribers and self._listened.get(hosted.name) is hosted:
+                    del self._listened[hosted.name]
 
         return unsubscribe
 
@@ -474,10 +479,6 @@ class Engine:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    @property
-    def _subscribed(self) -> bool:
-        return any(query.subscribers for query in self._hosting.queries.values())
-
     def _flush_all(self) -> None:
         for stream in self._streams.values():
             if stream.waiting:
@@ -486,7 +487,7 @@ class Engine:
 
     def _deliver(self) -> None:
         raised: list[Exception] = []
-        for query in list(self._hosting.queries.values()):
+        for query in list(self._listened.values()):
             raised.extend(query.deliver())
         if raised:
             raise raised[0]

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import numbers, texts
 from panewise.aggregates.matrix import integers
 from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import converted
@@ -49,6 +50,7 @@ class Intake:
         self.schema = definition.schema
         self.arrow = definition.schema.to_arrow()
         self.time_index = definition.schema.names.index(definition.timestamp)
+        self._makers = [_MAKERS.get(column.type.name) for column in definition.schema]
         self._plain = [_PLAIN.get(column.type.name) for column in definition.schema]
 
     def batches(self, data: Any) -> list[pa.RecordBatch]:
@@ -60,6 +62,9 @@ class Intake:
         if isinstance(data, dict):
             data = [data]
         if isinstance(data, list):
+            plain = [self.plain_row(row) if type(row) is dict else None for row in data]
+            if plain and None not in plain:
+                return [self.batch_of([row for row in plain if row is not None])]
             return self._from_rows(data) if data else []
         if hasattr(data, "to_arrow"):  # polars, and whatever else speaks Arrow
             return self.batches(data.to_arrow())
@@ -229,10 +234,8 @@ class Intake:
     def batch_of(self, rows: list[list[Any]]) -> pa.RecordBatch:
         """A batch from rows that `plain_row` accepted."""
         arrays = [
-            pa.array(values, type=pa.int64()).cast(field.type)
-            if pa.types.is_timestamp(field.type)
-            else pa.array(values, type=field.type)
-            for values, field in zip(zip(*rows, strict=True), self.arrow, strict=True)
+            texts(list(values)) if maker is None else numbers(list(values), maker).cast(field.type)
+            for values, field, maker in zip(zip(*rows, strict=True), self.arrow, self._makers, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
@@ -256,6 +259,9 @@ _PLAIN: dict[str, tuple[type, ...]] = {
     "BOOLEAN": (bool,),
     "TIMESTAMP": (int, datetime),
 }
+
+
+_MAKERS: dict[str, Any] = {"BIGINT": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_, "TIMESTAMP": np.int64}
 
 
 def _value(row: dict[str, Any], name: str) -> Any:

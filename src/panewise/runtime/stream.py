@@ -14,7 +14,7 @@ import pyarrow as pa
 from panewise.catalog import StreamDefinition
 from panewise.errors import DataError
 from panewise.operators.rows import Rows
-from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
 from panewise.runtime.watermark import Watermark
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
@@ -130,6 +130,12 @@ class Stream(Channel):
     @property
     def waiting(self) -> bool:
         return bool(self._pending or self._plain)
+
+    def completes(self) -> bool:
+        """Whether what waits may complete something: a report comes due, or somebody reads row by row."""
+        if self._newest is None:
+            return False
+        return self._newest - self.progress.delay >= min((c.next_due() for c in self.consumers), default=INT64_MAX)
 
     def flush(self) -> None:
         """Processes what was pushed and not yet processed."""

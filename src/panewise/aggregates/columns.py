@@ -1,0 +1,64 @@
+"""Arrow columns around NumPy arrays and Python values, by their buffers.
+
+`pyarrow.array` imports pandas when it is first called, which takes longer than a first answer may; these do not.
+Numbers
+are wrapped without a copy.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+def wrapped(values: NDArray[Any], nulls: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The numbers as an Arrow array, NULL where the mask says so.
+
+    >>> wrapped(np.array([1, 2]), np.array([False, True])).to_pylist()
+    [1, None]
+    """
+    data = np.ascontiguousarray(values)
+    if data.dtype == np.bool_:
+        data = np.packbits(data, bitorder="little")
+        type_ = pa.bool_()
+    else:
+        type_ = _TYPES[data.dtype.str[1:]]
+    return pa.Array.from_buffers(type_, len(values), [_bitmap(nulls), pa.py_buffer(data)])
+
+
+def texts(values: list[str | None]) -> pa.StringArray:
+    """Python strings as an Arrow array."""
+    encoded = [b"" if value is None else value.encode() for value in values]
+    offsets = np.fromiter(accumulate(map(len, encoded), initial=0), np.int32, len(values) + 1)
+    nulls = np.fromiter((value is None for value in values), np.bool_, len(values))
+    bitmap = _bitmap(nulls) if nulls.any() else None
+    return pa.StringArray.from_buffers(len(values), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)), bitmap)
+
+
+def numbers(values: list[Any], type_: Any) -> pa.Array:
+    """Python numbers as an Arrow array of a NumPy type."""
+    if None not in values:
+        return wrapped(np.array(values, type_))
+    nulls = np.fromiter((value is None for value in values), np.bool_, len(values))
+    return wrapped(np.array([0 if value is None else value for value in values], type_), nulls)
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def _bitmap(nulls: NDArray[np.bool_] | None) -> pa.Buffer | None:
+    return None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+
+
+_TYPES = {
+    "i4": pa.int32(),
+    "i8": pa.int64(),
+    "u8": pa.uint64(),
+    "f4": pa.float32(),
+    "f8": pa.float64(),
+}
