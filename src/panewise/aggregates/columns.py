@@ -30,6 +30,22 @@ def wrapped(values: NDArray[Any], nulls: NDArray[np.bool_] | None = None) -> pa.
     return pa.Array.from_buffers(type_, len(values), [_bitmap(nulls), pa.py_buffer(data)])
 
 
+def flags(column: pa.Array) -> NDArray[np.bool_]:
+    """A BOOLEAN column as a mask; NULL is false.
+
+    >>> flags(wrapped(np.array([True, False]))).tolist()
+    [True, False]
+    """
+    validity, data = column.buffers()
+    count, offset = len(column), column.offset
+    if count == 0 or data is None:
+        return np.zeros(count, np.bool_)
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little", count=offset + count)[offset:]
+    if validity is not None and column.null_count:
+        bits &= np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little", count=offset + count)[offset:]
+    return bits.view(np.bool_)
+
+
 def texts(values: list[str | None]) -> pa.StringArray:
     """Python strings as an Arrow array."""
     encoded = [b"" if value is None else value.encode() for value in values]

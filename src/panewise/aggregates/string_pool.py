@@ -26,14 +26,17 @@ Words = NDArray[np.uint64]
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SECOND = np.uint64(0xBF58476D1CE4E5B9)
 LONG = np.uint64(255) << np.uint64(56)
+ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 BLOCK = 1024
 ENCODE_FROM = 4096  # rows
 ENCODE_UP_TO = 4096  # strings in the pool
 
 
 @compiled_loop
-def _packed(data: Bytes, start: np.int64, stop: np.int64) -> np.uint64:
-    """Up to eight bytes in one word."""
+def _packed(data: Bytes, eights: Words, start: np.int64, stop: np.int64) -> np.uint64:
+    """Up to eight bytes in one word: by one load, unless it would read past the end."""
+    if start < eights.shape[0]:
+        return eights[start] & (ALL_ONES >> np.uint64(64 - 8 * (stop - start))) if stop > start else np.uint64(0)
     word = np.uint64(0)
     for i in range(stop - start):
         word |= np.uint64(data[start + i]) << np.uint64(8 * i)
@@ -41,18 +44,18 @@ def _packed(data: Bytes, start: np.int64, stop: np.int64) -> np.uint64:
 
 
 @compiled_loop
-def _words(data: Bytes, start: np.int64, stop: np.int64) -> tuple[np.uint64, np.uint64]:
+def _words(data: Bytes, eights: Words, start: np.int64, stop: np.int64) -> tuple[np.uint64, np.uint64]:
     """The two words of a string: itself if it is short, two hashes otherwise."""
     length = stop - start
     if length <= 8:
-        return _packed(data, start, stop), np.uint64(length) << np.uint64(56)
+        return _packed(data, eights, start, stop), np.uint64(length) << np.uint64(56)
     if length <= 15:
-        rest = _packed(data, start + 8, stop)
-        return _packed(data, start, start + 8), rest | (np.uint64(length) << np.uint64(56))
+        rest = _packed(data, eights, start + 8, stop)
+        return _packed(data, eights, start, start + 8), rest | (np.uint64(length) << np.uint64(56))
     first, second = np.uint64(length), MULTIPLIER
     position = start
     while position < stop:
-        part = _packed(data, position, min(position + 8, stop))
+        part = _packed(data, eights, position, min(position + 8, stop))
         first = (first ^ part) * SECOND
         first ^= first >> np.uint64(29)
         second = (second + part) * MULTIPLIER
@@ -79,8 +82,8 @@ def _home(first: np.uint64, second: np.uint64, mask: np.uint64) -> np.uint64:
 
 @compiled_loop
 def _intern(
-    offsets: NDArray[np.int32], data: Bytes, valid: Bytes, begin: int, table: Words, arena: Bytes, starts: Ints,
-    size: Ints, codes: Ints,
+    offsets: NDArray[np.int32], data: Bytes, eights: Words, valid: Bytes, begin: int, table: Words, arena: Bytes,
+    starts: Ints, size: Ints, codes: Ints,
 ) -> int:  # fmt: skip
     """Codes of the strings from `begin` on; stops where a new string has no room, and says at which row.
 
@@ -94,7 +97,7 @@ def _intern(
     while block < count:
         stop = min(block + BLOCK, count)
         for i in range(block, stop):
-            word, second = _words(data, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+            word, second = _words(data, eights, np.int64(offsets[i]), np.int64(offsets[i + 1]))
             words[i - block, 0] = word
             words[i - block, 1] = second
             words[i - block, 2] = _home(word, second, mask)
@@ -195,12 +198,15 @@ class StringPool:
         valid = np.empty(0, np.uint8)
         if strings.null_count:
             valid = pc.is_valid(strings).cast(pa.uint8()).to_numpy()
+        # Every byte position as the eight bytes from there on: overlapping, so that a word is one unaligned load.
+        eights = np.ndarray((max(0, len(data_values) - 7),), np.uint64, data_values, strides=(1,))
         codes = np.empty(len(strings), np.int64)
         done = 0
         while True:
             done = _intern(
-                offset_values, data_values, valid, done, self._table, self._arena, self._starts, self._size, codes
-            )
+                offset_values, data_values, eights, valid, done, self._table, self._arena, self._starts, self._size,
+                codes,
+            )  # fmt: skip
             if done == len(strings):
                 return codes
             self._grow(int(offset_values[done + 1] - offset_values[done]))

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import flags
 from panewise.aggregates.decoding import decoded
 from panewise.aggregates.functions import BoundAggregate
 from panewise.aggregates.matrix import NO_ARGUMENT, NO_INTS, Encoded, encoded
@@ -136,7 +136,7 @@ class Aggregation:
         if self.having_column is None:
             return None
         kept = self.having_column(answers)
-        result: NDArray[np.bool_] = pc.fill_null(kept, False).to_numpy(zero_copy_only=False)
+        result: NDArray[np.bool_] = flags(kept)
         return result
 
     def selected(self, answers: pa.RecordBatch) -> list[pa.Array]:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.aggregates.matrix import StateMatrix
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import ColumnRef, Expression
@@ -159,12 +160,12 @@ class ContinuousAggregate(_Continuous):
         signs[: np.count_nonzero(lost)] = -1
         kept = np.ones(len(rows), np.bool_)
         if not self._apart:
-            taken = pa.array(rows)
+            taken = wrapped(rows)
             kept = remaining(instants, signs, [column.take(taken) for column in columns])
         chosen = np.flatnonzero(kept & wanted(self._emit, signs))
         # What left stands before what came and both go group by group: a stable sort keeps that within an instant.
         chosen = chosen[np.argsort(instants[chosen], kind="stable")]
-        taken = pa.array(rows[chosen])
+        taken = wrapped(rows[chosen])
         items = [column.take(taken) for column in columns]
         return change_log(instants[chosen], signs[chosen], items, self._emit, self._schema)
 
@@ -173,7 +174,7 @@ class ContinuousAggregate(_Continuous):
         self._check_held(at, self._windows.alive.held_since)
         events = self._windows.at(at)
         columns, present = self._answers(events)
-        return table_of(columns, self._items).filter(pa.array(present))
+        return table_of(columns, self._items).filter(wrapped(present))
 
     def snapshot(self) -> dict[str, Any]:
         return {**self._snapshot(), "windows": self._windows.snapshot()}

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.errors import NotHeldError
 from panewise.language.expressions import Expression
 from panewise.language.statements import Emit, SelectItem
@@ -75,7 +76,7 @@ class ReportEmitter:
         if not len(ends):
             return self._schema.empty_table()
         shown = table_of([timestamps(starts[rows]), timestamps(ends[rows]), *values.columns], self._schema)
-        self._last = shown.filter(pa.array(rows == len(ends) - 1)).combine_chunks()
+        self._last = shown.filter(wrapped(rows == len(ends) - 1)).combine_chunks()
         self._last_end = int(ends[-1])
         first, self._next = self._next, self._next + len(ends)
         if self._differences is None:
@@ -146,12 +147,12 @@ class CountedRowWindow:
         due = due_reports(self._tail, self._window, since, self._wait)
         passed = np.concatenate([[0], np.cumsum(self._passing)])
         begins, counts = passed[due.begins], passed[due.ends] - passed[due.begins]
-        values = self._values.take(pa.array(spread(begins, counts)))
+        values = self._values.take(wrapped(spread(begins, counts)))
         starts, ends = self._tail.times[due.begins], self._tail.times[due.ends - 1]
         result = self._emitter.emitted(starts, ends, np.repeat(np.arange(len(ends)), counts), values)
         kept = self._tail.trim()
         if not kept.all():
-            self._values = self._values.filter(pa.array(kept[self._passing])).combine_chunks()
+            self._values = self._values.filter(wrapped(kept[self._passing])).combine_chunks()
             self._passing = self._passing[kept]
         return result
 
@@ -160,7 +161,7 @@ class CountedRowWindow:
         passing = np.concatenate([self._passing, fresh])
         place = np.cumsum(passing) - 1
         self._passing = passing[order]
-        taken = pa.array(place[order][self._passing])
+        taken = wrapped(place[order][self._passing])
         self._values = pa.concat_tables([self._values, new]).take(taken).combine_chunks()
 
     def lookup(self, at: int) -> pa.Table:

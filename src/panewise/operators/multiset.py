@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import flags, wrapped
 from panewise.schema import from_arrow
 from panewise.state.group_table import GroupTable
 
@@ -29,7 +30,7 @@ def row_numbers(columns: list[pa.Array]) -> Ints:
 def equal_to_previous(columns: list[pa.Array]) -> Mask:
     """Whether each row equals the one before it; the first one does not.
 
-    >>> equal_to_previous([pa.array([1, 1, None, None]), pa.array([0.5, 0.5, float("nan"), float("nan")])]).tolist()
+    >>> equal_to_previous([wrapped([1, 1, None, None]), wrapped([0.5, 0.5, float("nan"), float("nan")])]).tolist()
     [False, True, False, True]
     """
     result = np.ones(len(columns[0]), np.bool_)
@@ -43,7 +44,7 @@ def equal_to_previous(columns: list[pa.Array]) -> Mask:
             same = pc.or_(same, pc.and_(pc.is_nan(before), pc.is_nan(after)))
         if column.null_count:
             same = pc.coalesce(same, pc.and_(pc.is_null(before), pc.is_null(after)))
-        result[1:] &= same.to_numpy(zero_copy_only=False)
+        result[1:] &= flags(same)
     return result
 
 
@@ -60,7 +61,7 @@ def remaining(instants: Ints, signs: Ints, columns: list[Any]) -> Mask:
     if not both.any():
         return result
     suspects = np.flatnonzero(both)
-    taken = pa.array(suspects)
+    taken = wrapped(suspects)
     numbers = row_numbers([_array(column.take(taken)) for column in columns])
     result[suspects] = _net(instants[suspects], numbers, signs[suspects])
     return result

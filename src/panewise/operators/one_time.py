@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import flags, wrapped
 from panewise.aggregates.user import matrix_of
 from panewise.operators.aggregation import (
     ROW_COUNT,
@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 def relation(block: Block, rows: Rows) -> pa.Table:
     """The items of the block over exactly these rows, which its window has let pass. Cost: O(rows)."""
     if block.where is not None:
-        kept = pc.fill_null(compiled(block.where)(rows.batch), False).to_numpy(zero_copy_only=False)
+        kept = flags(compiled(block.where)(rows.batch))
         rows = rows.take(kept)
     if block.aggregate is None:
         columns = [compiled(item.expression)(rows.batch) for item in block.items]
@@ -53,5 +53,5 @@ def _aggregated(block: Block, rows: Rows) -> pa.Table:
     answers = aggregation.answer_batch(keys, fields, pools)
     passing = aggregation.passing(answers)
     if passing is not None:
-        answers = answers.filter(pa.array(passing))
+        answers = answers.filter(wrapped(passing))
     return pa.Table.from_arrays(aggregation.selected(answers), schema=aggregation.item_schema)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.aggregates.matrix import StateMatrix
 from panewise.errors import QueryFailed
 from panewise.language.expressions import Expression
@@ -135,7 +136,7 @@ class PartitionedRows:
         columns, passing = self._states.answers(groups, folded)
         shown = np.flatnonzero(passing) if passing is not None else np.arange(len(reports))
         shown = shown[np.lexsort((groups[shown], reports[shown]))]
-        return reports[shown], table_of(columns, self._aggregation.item_schema).take(pa.array(shown))
+        return reports[shown], table_of(columns, self._aggregation.item_schema).take(wrapped(shown))
 
     def _events(self, due: DueReports, owners: Ints, order: Ints, bounds: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Segment, row number and window of every report of every segment that holds rows (ungrouped: of every one)."""

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import flags
 from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool
 from panewise.aggregates.user import matrix_of
@@ -144,7 +145,7 @@ class PeriodicTree:
     def _fold(self, rows: Rows, points: Ints) -> None:
         if self._where is not None:
             kept = self._where(rows.batch)
-            chosen = np.flatnonzero(kept.fill_null(False).to_numpy(zero_copy_only=False))
+            chosen = np.flatnonzero(flags(kept))
             if len(chosen) < len(rows):
                 if not len(chosen):
                     return
@@ -229,7 +230,7 @@ class PeriodicTree:
         return found[0][1] if found else self._stamped_nothing(member)
 
     def _stamped_nothing(self, member: Member) -> pa.RecordBatch:
-        nothing = [pa.array([], field.type) for field in member.aggregation.item_schema]
+        nothing = [pa.nulls(0, field.type) for field in member.aggregation.item_schema]
         return stamped(member, np.empty(0, np.int64), nothing)
 
     def empty_batch(self, member: Member, ends: Ints) -> pa.RecordBatch | None:

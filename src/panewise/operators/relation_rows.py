@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.language.statements import Emit, SelectItem
 from panewise.operators.alive_rows import AliveRows
 from panewise.operators.lifetimes import Assigned
@@ -74,22 +75,22 @@ class RelationRows:
         points = np.concatenate([alive.deaths[lost], alive.births[came]])
         signs = np.ones(len(rows), np.int64)
         signs[: len(lost)] = -1
-        taken = pa.array(rows)
+        taken = wrapped(rows)
         kept = remaining(points, signs, [column.take(taken) for column in self.values.columns])
         chosen = np.flatnonzero(kept & wanted(emit, signs))
         # What leaves stands before what comes, both in stream order: a stable sort keeps that within a point.
         chosen = chosen[np.argsort(points[chosen], kind="stable")]
-        return points[chosen], signs[chosen], self.values.take(pa.array(rows[chosen]))
+        return points[chosen], signs[chosen], self.values.take(wrapped(rows[chosen]))
 
     def at(self, point: int) -> pa.Table:
         """The values there at a point."""
-        return self.values.filter(pa.array((self.alive.births <= point) & (point < self.alive.deaths)))
+        return self.values.filter(wrapped((self.alive.births <= point) & (point < self.alive.deaths)))
 
     def forget(self, before: int, born: bool = False) -> None:
         """Drops the rows that died before a point, or (`born`) all that were born before it."""
         kept = self.alive.absorb(before) if born else self.alive.forget(before)
         if kept is not None:
-            self.values = self.values.filter(pa.array(kept)).combine_chunks()
+            self.values = self.values.filter(wrapped(kept)).combine_chunks()
 
     def snapshot(self) -> dict[str, Any]:
         return {"alive": self.alive.snapshot(), "values": self.values}

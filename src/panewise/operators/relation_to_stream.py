@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.language.statements import Emit
 from panewise.operators.multiset import remaining
 from panewise.operators.relation_rows import wanted
@@ -111,15 +112,15 @@ class RelationToStream:
         points = np.concatenate([shown[lost] + 1, shown[came]])
         signs = np.ones(len(rows), np.int64)
         signs[: len(lost)] = -1
-        taken = pa.array(rows)
+        taken = wrapped(rows)
         kept = remaining(points, signs, [column.take(taken) for column in both.columns])
         chosen = np.flatnonzero(kept & wanted(self._emit, signs))
         chosen = chosen[np.argsort(points[chosen], kind="stable")]
         stays = shown >= upto
-        self._last = both.filter(pa.array(stays)).combine_chunks()
+        self._last = both.filter(wrapped(stays)).combine_chunks()
         if stays.any():
             self._last_number = int(shown[stays][0])
-        return points[chosen], both.take(pa.array(rows[chosen]))
+        return points[chosen], both.take(wrapped(rows[chosen]))
 
     def snapshot(self) -> dict[str, Any]:
         return {"last": self._last, "last_number": self._last_number}
@@ -163,9 +164,9 @@ class Restore:
         signs[: newcomers.num_rows] = -1
         ends = microseconds(both.column(WINDOW_END))
         short_lived = remaining(ends, signs, both.columns[2:]) & (signs > 0)
-        shown = pa.concat_tables([reports.cast(self._schema), both.filter(pa.array(short_lived))])
+        shown = pa.concat_tables([reports.cast(self._schema), both.filter(wrapped(short_lived))])
         order = np.argsort(microseconds(shown.column(WINDOW_END)), kind="stable")
-        return shown.take(pa.array(order)).combine_chunks()
+        return shown.take(wrapped(order)).combine_chunks()
 
     def _due(self, insertions: pa.Table, watermark: int) -> pa.Table:
         """The insertions that belong to reports up to the watermark, stamped with them; the others wait."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import empty_batch
 from panewise.operators.rows import Rows, concatenated
 from panewise.schema import Schema
 
@@ -26,9 +26,7 @@ class ReorderBuffer:
     """
 
     def __init__(self, schema: Schema) -> None:
-        self._empty = Rows(
-            pa.RecordBatch.from_pylist([], schema=schema.to_arrow()), np.empty(0, np.int64), np.empty(0, np.int64)
-        )
+        self._empty = Rows(empty_batch(schema.to_arrow()), np.empty(0, np.int64), np.empty(0, np.int64))
         self._parts: list[Rows] = []
         self._ordered = True
 

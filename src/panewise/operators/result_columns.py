@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
+from panewise.aggregates.matrix import integers
 from panewise.language.statements import Emit, SelectItem
 from panewise.schema import TIMESTAMP
 
@@ -34,8 +35,7 @@ def microseconds(column: pa.Array | pa.ChunkedArray) -> Ints:
     """The values of a TIMESTAMP column."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    result: Ints = column.view(pa.int64()).to_numpy(zero_copy_only=False)
-    return result
+    return integers(column)
 
 
 def item_schema(items: tuple[SelectItem, ...]) -> pa.Schema:

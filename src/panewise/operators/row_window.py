@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.errors import NotHeldError
 from panewise.language.expressions import Expression
 from panewise.language.statements import Emit, SelectItem
@@ -106,7 +107,7 @@ class RowWindow:
         begins = np.searchsorted(deaths, reports, side="right")
         ends = np.searchsorted(births, reports, side="right")
         counts = np.maximum(ends - begins, 0)
-        return np.repeat(reports, counts), self._relation.values.take(pa.array(spread(begins, counts)))
+        return np.repeat(reports, counts), self._relation.values.take(wrapped(spread(begins, counts)))
 
     def lookup(self, at: int) -> pa.Table:
         """The last report at or before an instant; NotHeldError where it is not held any more or not due yet."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
 from panewise.operators.rows import Rows
 from panewise.plan.evaluate import compiled
@@ -23,5 +23,5 @@ class Selection:
         """The mask of the rows that pass; None where all do."""
         if self._condition is None or not len(rows):
             return None
-        mask: NDArray[np.bool_] = pc.fill_null(self._condition(rows.batch), False).to_numpy(zero_copy_only=False)
+        mask: NDArray[np.bool_] = flags(self._condition(rows.batch))
         return None if mask.all() else mask

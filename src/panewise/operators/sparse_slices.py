@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.columns import wrapped
 from panewise.aggregates.matrix import NO_INTS, StateMatrix
 from panewise.aggregates.user import UserStateKind, matrix_of
 from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
@@ -324,10 +325,10 @@ class SparseSlices:
 
     @staticmethod
     def _page(held: SparseSlice) -> pa.RecordBatch:
-        columns = {"group": pa.array(held.groups)}
+        columns = {"group": wrapped(held.groups)}
         for i, fields in enumerate(held.partials.values()):
             for j, field in enumerate([*fields[0], *fields[1]]):
-                columns[f"state_{i}_{j}"] = pa.array(field)
+                columns[f"state_{i}_{j}"] = wrapped(field)
         return pa.record_batch(columns)
 
     def restore(self, snapshot: dict[str, Any]) -> None:

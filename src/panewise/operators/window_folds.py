@@ -113,6 +113,7 @@ def fold_fifo(
     `work` has one column a row for the suffixes, then one for the back and one at the identity; `back` and `out` have
     one column an event. All start at the identity.
     """
+    one = 1 + 0 * operation  # no literal: it would be compiled for by itself
     back = ints.shape[1]
     blank = back + 1
     halved = 0  # events from here on have their two halves in `out` and `back`
@@ -133,14 +134,14 @@ def fold_fifo(
                     for f in range(floats.shape[0]):
                         work_floats[f, row] = floats[f, row]
                     if row < middle - 1:
-                        combine_run(operation, work_ints, work_floats, row, work_ints, work_floats, row + 1, 1, ranks)
+                        combine_run(operation, work_ints, work_floats, row, work_ints, work_floats, row + 1, one, ranks)
                 for f in range(ints.shape[0]):
                     work_ints[f, back] = work_ints[f, blank]
                 for f in range(floats.shape[0]):
                     work_floats[f, back] = work_floats[f, blank]
                 reached = middle
             while reached < b:
-                combine_run(operation, work_ints, work_floats, back, ints, floats, reached, 1, ranks)
+                combine_run(operation, work_ints, work_floats, back, ints, floats, reached, one, ranks)
                 reached += 1
             whole = reached == middle or a >= middle
             left = back if a >= middle else a
@@ -175,13 +176,14 @@ def fold_growing(
     base_floats: Floats, out_ints: Ints, out_floats: Floats,
 ) -> None:  # fmt: skip
     """The state of everything up to each event; `base[s]` is what segment s held before, and takes in its rows."""
+    one = 1 + 0 * operation  # no literal: it would be compiled for by itself
     reached = 0
     for i in range(segment.shape[0]):
         s = segment[i]
         if i == 0 or segment[i - 1] != s:
             reached = starts[s]
         while reached < last[i]:
-            combine_run(operation, base_ints, base_floats, s, ints, floats, reached, 1, ranks)
+            combine_run(operation, base_ints, base_floats, s, ints, floats, reached, one, ranks)
             reached += 1
         for f in range(ints.shape[0]):
             out_ints[f, i] = base_ints[f, s]
@@ -199,6 +201,7 @@ def fold_scattered(
     `opens[e]` is 1 where event e is the first of its group. `following` and `preceding` hold the linked list of live
     rows in order of birth; one place more than rows, for the list's head.
     """
+    one = 1 + 0 * operation  # no literal: it would be compiled for by itself
     head = following.shape[0] - 1
     k = 0
     for e in range(opens.shape[0]):
@@ -219,5 +222,5 @@ def fold_scattered(
             k += 1
         row = following[head]
         while row != head:
-            combine_run(operation, out_ints, out_floats, e, ints, floats, row, 1, ranks)
+            combine_run(operation, out_ints, out_floats, e, ints, floats, row, one, ranks)
             row = following[row]

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
+from panewise.aggregates.matrix import integers
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation
@@ -123,7 +124,7 @@ class TreeConsumer:
         """What changed between the reports; ranges of empty ones are written out for it."""
         batches = [batch for piece in finals for batch in query.batches(piece)]
         points = [
-            piece.column(1).to_numpy() if isinstance(piece, pa.RecordBatch) else _ends_of(query, piece) for piece in raw
+            integers(piece.column(1)) if isinstance(piece, pa.RecordBatch) else _ends_of(query, piece) for piece in raw
         ]
         table = self.finishes[query.name].process(
             pa.Table.from_batches(batches, schema=query.arrow),
@@ -140,8 +141,8 @@ class TreeConsumer:
         starts, ends = batch.column(0), batch.column(1)
         if self.counts_rows:
             offset = self.tree.members[query.name].cadence.offset
-            starts = wrapped(self._time_of(np.maximum(starts.to_numpy(zero_copy_only=False), 0)))
-            ends = wrapped(self._time_of(ends.to_numpy() - offset - 1))
+            starts = wrapped(self._time_of(np.maximum(integers(starts), 0)))
+            ends = wrapped(self._time_of(integers(ends) - offset - 1))
         columns = [starts.view(TIME), ends.view(TIME), *batch.columns[2:]]
         return pa.RecordBatch.from_arrays(columns, schema=query.arrow)
 
@@ -156,7 +157,7 @@ class TreeConsumer:
             builder = self.queries[name].empty_batch
             last = builder(np.array([last.first + last.slide * (last.count - 1)])) if builder is not None else None
         elif last is not None:
-            ends = last.column(1).cast(pa.int64()).to_numpy()
+            ends = integers(last.column(1))
             last = last.slice(int(np.searchsorted(ends, ends[-1], side="left")))
         self._last_pieces[name] = last
         return last
@@ -274,7 +275,7 @@ class OperatorConsumer:
 
 
 def _ends_of(query: HostedQuery, reports: EmptyReports) -> Ints:
-    batches = [batch.column(1).cast(pa.int64()).to_numpy() for batch in query.batches(reports)]
+    batches = [integers(batch.column(1)) for batch in query.batches(reports)]
     return np.concatenate(batches) if batches else np.empty(0, np.int64)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.matrix import integers
 from panewise.operators.dense_reports import Piece
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.rows import Rows
@@ -76,7 +77,7 @@ class HostedQuery(Channel):
         batch = batches[0]
         if len(batches) > 1:
             batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-        times = batch.column(self.timestamp).cast(pa.int64()).to_numpy()
+        times = integers(batch.column(self.timestamp))
         self.flow(Rows(batch, times, self.rows_seen), watermark)
 
     def batches(self, piece: Piece) -> list[pa.RecordBatch]:

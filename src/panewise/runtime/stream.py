@@ -56,6 +56,7 @@ class Stream(Channel):
 
     def set_slide(self, slide: int | None) -> None:
         """The shortest slide of the queries that read the stream, which limits how far ahead a row may lie."""
+        self._next_due = None
         self.reach = INSTANT_MAX - INSTANT_MIN if slide is None else slide * WINDOWS_CLOSED_MAX
         self._set_limit()
 
@@ -135,10 +136,13 @@ class Stream(Channel):
         """Whether what waits may complete something: a report comes due, or somebody reads row by row."""
         if self._newest is None:
             return False
-        return self._newest - self.progress.delay >= min((c.next_due() for c in self.consumers), default=INT64_MAX)
+        if self._next_due is None:
+            self._next_due = min((consumer.next_due() for consumer in self.consumers), default=INT64_MAX)
+        return self._newest - self.progress.delay >= self._next_due
 
     def flush(self) -> None:
         """Processes what was pushed and not yet processed."""
+        self._next_due = None
         self._seal_plain()
         pending, self._pending, self._pending_count = self._pending, [], 0
         if not pending:
@@ -161,6 +165,7 @@ class Stream(Channel):
         self.flow(rows, self.progress.value)
 
     _arrived = 0
+    _next_due: int | None = None  # the watermark at which a consumer has something to say; None: to be asked
 
     def advance(self, until: int) -> None:
         """A punctuation: no row before `until` will come."""
