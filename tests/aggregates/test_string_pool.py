@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.aggregates.string_pool import ENCODE_FROM, StringPool
+from panewise.aggregates.string_pool import BLOCK, StringPool
 
 texts = st.text(max_size=12) | st.sampled_from(["", "a", "seven b", "eight by", "\0", "a\0", "é" * 4, "𝄞𝄞"])
 
@@ -59,7 +59,7 @@ def test_nulls_among_the_values_of_a_dictionary() -> None:
     assert pool.all_strings().to_pylist() == ["a", "b"]
 
 
-@pytest.mark.parametrize("count", [ENCODE_FROM - 1, ENCODE_FROM + 1, 20_000])
+@pytest.mark.parametrize("count", [BLOCK - 1, BLOCK + 1, 20_000])
 def test_growth(count: int) -> None:
     values = [f"{i} " + "long " * (i % 5) for i in range(count)]
     pool = StringPool()

@@ -14,6 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+Ints = NDArray[np.int64]
+_INT64 = pa.int64()
+
 
 def wrapped(values: NDArray[Any], nulls: NDArray[np.bool_] | None = None) -> pa.Array:
     """The numbers as an Arrow array, NULL where the mask says so.
@@ -44,6 +47,30 @@ def flags(column: pa.Array) -> NDArray[np.bool_]:
     if validity is not None and column.null_count:
         bits &= np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little", count=offset + count)[offset:]
     return bits.view(np.bool_)
+
+
+def integers(column: pa.Array) -> Ints:
+    """Int64 values of a BOOLEAN, INT, BIGINT, DATE, TIMESTAMP or DECIMAL column; DECIMAL gives its unscaled digits."""
+    if column.type == _INT64:
+        return values_of(column, np.int64)
+    if pa.types.is_timestamp(column.type):
+        return values_of(column.view(_INT64), np.int64)
+    if pa.types.is_decimal(column.type):
+        words = np.frombuffer(column.buffers()[1], np.int64)
+        return np.ascontiguousarray(words[2 * column.offset : 2 * (column.offset + len(column)) : 2])
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    return values_of(column.cast(pa.int64()), np.int64)
+
+
+def values_of(column: pa.Array, type_: Any) -> NDArray[Any]:
+    """The values of a numeric column of that very type, without a copy."""
+    data = column.buffers()[1]
+    if data is None:
+        return np.zeros(len(column), type_)
+    return np.frombuffer(data, type_)[column.offset : column.offset + len(column)]
 
 
 def texts(values: list[str | None]) -> pa.StringArray:

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from panewise.aggregates import kernels
+from panewise.aggregates.columns import integers, values_of
 from panewise.aggregates.states import SUM_LOGARITHM, Feed, Operation, StateKind
 from panewise.aggregates.string_pool import StringPool
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-_INT64, _FLOAT64 = pa.int64(), pa.float64()
+_FLOAT64 = pa.float64()
 NO_BYTES: NDArray[np.uint8] = np.empty(0, np.uint8)
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_FLOATS: Floats = np.empty(0, np.float64)
@@ -62,31 +63,8 @@ def encoded(column: pa.Array, feed: Feed, pool: StringPool | None = None) -> Enc
         return Encoded(pool.intern(column), valid)
     if feed is Feed.FLOAT:
         floats = column if column.type == _FLOAT64 else column.cast(_FLOAT64, safe=False)
-        return Encoded(_numbers(floats, np.float64), valid)
+        return Encoded(values_of(floats, np.float64), valid)
     return Encoded(integers(column), valid)
-
-
-def integers(column: pa.Array) -> Ints:
-    """Int64 values of a BOOLEAN, INT, BIGINT, DATE, TIMESTAMP or DECIMAL column; DECIMAL gives its unscaled digits."""
-    if column.type == _INT64:
-        return _numbers(column, np.int64)
-    if pa.types.is_timestamp(column.type):
-        return _numbers(column.view(_INT64), np.int64)
-    if pa.types.is_decimal(column.type):
-        words = np.frombuffer(column.buffers()[1], np.int64)
-        return np.ascontiguousarray(words[2 * column.offset : 2 * (column.offset + len(column)) : 2])
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    elif pa.types.is_date32(column.type):
-        column = column.cast(pa.int32())
-    return _numbers(column.cast(pa.int64()), np.int64)
-
-
-def _numbers(column: pa.Array, type_: Any) -> NDArray[Any]:
-    data = column.buffers()[1]
-    if data is None:
-        return np.zeros(len(column), type_)
-    return np.frombuffer(data, type_)[column.offset : column.offset + len(column)]
 
 
 # Kinds that choose a string or a row have a combine of their own.

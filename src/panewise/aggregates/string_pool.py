@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from panewise.aggregates.columns import wrapped
+from panewise.aggregates.columns import integers, wrapped
 from panewise.loops import compiled_loop
 
 Ints = NDArray[np.int64]
@@ -26,17 +26,13 @@ Words = NDArray[np.uint64]
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SECOND = np.uint64(0xBF58476D1CE4E5B9)
 LONG = np.uint64(255) << np.uint64(56)
-ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
+MASKS = np.array([256**length - 1 for length in range(9)], np.uint64)  # of the first so many bytes of a word
 BLOCK = 1024
-ENCODE_FROM = 4096  # rows
-ENCODE_UP_TO = 4096  # strings in the pool
 
 
 @compiled_loop
-def _packed(data: Bytes, eights: Words, start: np.int64, stop: np.int64) -> np.uint64:
-    """Up to eight bytes in one word: by one load, unless it would read past the end."""
-    if start < eights.shape[0]:
-        return eights[start] & (ALL_ONES >> np.uint64(64 - 8 * (stop - start))) if stop > start else np.uint64(0)
+def _packed(data: Bytes, start: np.int64, stop: np.int64) -> np.uint64:
+    """Up to eight bytes in one word."""
     word = np.uint64(0)
     for i in range(stop - start):
         word |= np.uint64(data[start + i]) << np.uint64(8 * i)
@@ -44,18 +40,18 @@ def _packed(data: Bytes, eights: Words, start: np.int64, stop: np.int64) -> np.u
 
 
 @compiled_loop
-def _words(data: Bytes, eights: Words, start: np.int64, stop: np.int64) -> tuple[np.uint64, np.uint64]:
+def _words(data: Bytes, start: np.int64, stop: np.int64) -> tuple[np.uint64, np.uint64]:
     """The two words of a string: itself if it is short, two hashes otherwise."""
     length = stop - start
     if length <= 8:
-        return _packed(data, eights, start, stop), np.uint64(length) << np.uint64(56)
+        return _packed(data, start, stop), np.uint64(length) << np.uint64(56)
     if length <= 15:
-        rest = _packed(data, eights, start + 8, stop)
-        return _packed(data, eights, start, start + 8), rest | (np.uint64(length) << np.uint64(56))
+        rest = _packed(data, start + 8, stop)
+        return _packed(data, start, start + 8), rest | (np.uint64(length) << np.uint64(56))
     first, second = np.uint64(length), MULTIPLIER
     position = start
     while position < stop:
-        part = _packed(data, eights, position, min(position + 8, stop))
+        part = _packed(data, position, min(position + 8, stop))
         first = (first ^ part) * SECOND
         first ^= first >> np.uint64(29)
         second = (second + part) * MULTIPLIER
@@ -97,7 +93,16 @@ def _intern(
     while block < count:
         stop = min(block + BLOCK, count)
         for i in range(block, stop):
-            word, second = _words(data, eights, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+            first = np.int64(offsets[i])
+            length = np.int64(offsets[i + 1]) - first
+            # Short strings away from the end, nearly all, by hand: a call would cost more than the work.
+            if length <= 8 and first < eights.shape[0]:
+                word, second = eights[first] & MASKS[length], np.uint64(length) << np.uint64(56)
+            elif 8 < length <= 15 and first + 8 < eights.shape[0]:
+                word = eights[first]
+                second = (eights[first + 8] & MASKS[length - 8]) | (np.uint64(length) << np.uint64(56))
+            else:
+                word, second = _words(data, first, first + length)
             words[i - block, 0] = word
             words[i - block, 1] = second
             words[i - block, 2] = _home(word, second, mask)
@@ -174,19 +179,15 @@ class StringPool:
     def intern(self, strings: pa.Array) -> Ints:
         """Codes of an Arrow array of strings, plain or dictionary-encoded; NULL gets 0, see its validity."""
         if pa.types.is_dictionary(strings.type):
-            codes = self._intern_distinct(strings.dictionary)
+            codes = self._interned(strings.dictionary)
             indices = strings.indices.fill_null(0) if strings.indices.null_count else strings.indices
             if len(codes) == 0:
                 return np.zeros(len(strings), np.int64)
-            result: Ints = codes[indices.to_numpy(zero_copy_only=False)]
+            result: Ints = codes[integers(indices)]
             return result
-        if len(strings) > ENCODE_FROM and len(self) <= ENCODE_UP_TO:
-            # Arrow's own dictionary encoding meets strings faster that repeat so often that they stay in the cache.
-            return self.intern(strings.dictionary_encode())
-        return self._intern_distinct(strings)
+        return self._interned(strings)
 
-    def _intern_distinct(self, strings: pa.Array) -> Ints:
-        """Codes by the compiled pass alone: right for any strings, meant for those that repeat little."""
+    def _interned(self, strings: pa.Array) -> Ints:
         if strings.type != pa.string():
             strings = strings.cast(pa.string())
         _, offsets, data = strings.buffers()

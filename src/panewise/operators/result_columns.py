@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from panewise.aggregates.columns import wrapped
-from panewise.aggregates.matrix import integers
+from panewise.aggregates.columns import integers, wrapped
 from panewise.language.statements import Emit, SelectItem
 from panewise.schema import TIMESTAMP
 

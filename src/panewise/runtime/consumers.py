@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from panewise.aggregates.columns import wrapped
-from panewise.aggregates.matrix import integers
+from panewise.aggregates.columns import integers, wrapped
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation

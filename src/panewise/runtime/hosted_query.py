@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from panewise.aggregates.matrix import integers
+from panewise.aggregates.columns import integers
 from panewise.operators.dense_reports import Piece
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.rows import Rows

@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from panewise.aggregates.columns import numbers, texts
-from panewise.aggregates.matrix import integers
+from panewise.aggregates.columns import integers, numbers, texts
 from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import converted
 from panewise.errors import DataError, did_you_mean
