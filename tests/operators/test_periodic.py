@@ -56,7 +56,7 @@ class Checked:
         self.members: dict[str, Watched] = {}
 
     def new_tree(self) -> PeriodicTree:
-        return PeriodicTree((K,) if self.grouped else (), POSITIVE if self.where else None)
+        return PeriodicTree((K,) if self.grouped else (), POSITIVE if self.where else None, timed=False)
 
     def add(self, shape: int, having: bool, cadence: Cadence) -> None:
         query = Query(["k"] if self.grouped else [], SHAPES[shape])

@@ -38,6 +38,8 @@ def tokens_of(text: str) -> list[Token]:
     """The tokens of a text; what cannot be read as one is a ParseError that says where."""
     if len(text) > STATEMENT_CHARACTERS_MAX:
         raise ParseError(f"the text has {len(text):,} characters, more than the {STATEMENT_CHARACTERS_MAX:,} allowed")
+    if (place := text.find("\0")) >= 0:
+        raise ParseError("a statement cannot hold the NUL character", text=text, span=Span(place, place + 1))
     tokenizer = CqlTokenizer(dialect="cql")
     try:
         tokens = tokenizer.tokenize(text)

@@ -114,6 +114,12 @@ class Aggregation:
         return pa.schema([("window_start", pa.int64()), ("window_end", pa.int64()), *self.item_schema])
 
     @cached_property
+    def timed_schema(self) -> pa.Schema:
+        """The same where the axis is event time."""
+        time = pa.timestamp("us", tz="UTC")
+        return pa.schema([("window_start", time), ("window_end", time), *self.item_schema])
+
+    @cached_property
     def answer_schema(self) -> pa.Schema:
         keys = [(f"key_{i}", key.type.to_arrow()) for i, key in enumerate(self.keys)]
         answers = [(f"aggregate_{i}", bound.result_type.to_arrow()) for i, bound in enumerate(self.aggregates)]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from panewise.aggregates.columns import wrapped
+from panewise.aggregates.columns import integers, wrapped
 from panewise.errors import QueryFailed
 from panewise.operators.aggregation import ROW_COUNT, Aggregation, StateKey
 from panewise.operators.dense_slices import DenseSlices
@@ -24,6 +24,7 @@ Piece: TypeAlias = pa.RecordBatch | EmptyReports
 
 Answers: TypeAlias = dict[StateKey, tuple[NDArray[Any], NDArray[Any]]]
 
+TIME = pa.timestamp("us", tz="UTC")
 FEW = 256  # reports of one member that are looked at one by one
 INT64_MIN = -(2**63)
 _NONE: Ints = np.empty(0, np.int64)
@@ -177,7 +178,7 @@ def _written_together(
     starts = None
     if members[int(owners[0])].cadence.range is not None:
         starts = last - np.array([member.cadence.range or 0 for member in members])[owner]
-    batch = _stamped(aggregation, starts, ends, columns)
+    batch = _stamped(members[0], aggregation, starts, ends, columns)
     cuts = [0, *(np.flatnonzero(np.diff(owner)) + 1).tolist(), len(owner)]
     return [(names[owner[a]], batch.slice(a, b - a)) for a, b in pairwise(cuts)]
 
@@ -269,16 +270,19 @@ def stamped(member: Member, ends: Ints, columns: list[pa.Array]) -> pa.RecordBat
     """Reports of one member."""
     cadence = member.cadence
     starts = None if cadence.range is None else ends - (cadence.offset + cadence.range)
-    return _stamped(member.aggregation, starts, ends, columns)
+    return _stamped(member, member.aggregation, starts, ends, columns)
 
 
-def _stamped(aggregation: Aggregation, starts: Ints | None, ends: Ints, columns: list[pa.Array]) -> pa.RecordBatch:
-    first = pa.nulls(len(ends), pa.int64()) if starts is None else wrapped(starts)
-    return pa.RecordBatch.from_arrays([first, wrapped(ends), *columns], schema=aggregation.report_schema)
+def _stamped(
+    member: Member, aggregation: Aggregation, starts: Ints | None, ends: Ints, columns: list[pa.Array]
+) -> pa.RecordBatch:
+    axis = TIME if member.timed else pa.int64()
+    first = pa.nulls(len(ends), axis) if starts is None else wrapped(starts).view(axis)
+    schema = aggregation.timed_schema if member.timed else aggregation.report_schema
+    return pa.RecordBatch.from_arrays([first, wrapped(ends).view(axis), *columns], schema=schema)
 
 
 def _first_end(piece: Piece) -> int:
     if isinstance(piece, EmptyReports):
         return piece.first
-    first: int = piece.column(1)[0].as_py()
-    return first
+    return int(integers(piece.column(1).slice(0, 1))[0])

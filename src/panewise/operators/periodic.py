@@ -49,9 +49,16 @@ INT64_MAX = 2**63 - 1
 class PeriodicTree:
     """Members, one store of slices, one table of groups. `held_from`: rows before it were not all seen."""
 
-    def __init__(self, keys: tuple[Expression, ...], where: Expression | None, held_from: int | None = None) -> None:
+    def __init__(
+        self,
+        keys: tuple[Expression, ...],
+        where: Expression | None,
+        held_from: int | None = None,
+        timed: bool = True,
+    ) -> None:
         self.keys = keys
         self.where = where
+        self.timed = timed  # the axis is event time, not row numbers
         self.members: dict[str, Member] = {}
         self.failures: dict[str, str] = {}  # members that met data they cannot answer for, for the host to remove
         self.state_held_from: dict[StateKey, int | None] = {}
@@ -91,7 +98,7 @@ class PeriodicTree:
             since = self.state_held_from[key]
             if since is not None:
                 held_from = since if held_from is None else max(held_from, since)
-        member = self.members[name] = Member(aggregation, cadence, INT64_MIN, held_from)
+        member = self.members[name] = Member(aggregation, cadence, INT64_MIN, held_from, timed=self.timed)
         member.shape = self._shapes.setdefault(aggregation, len(self._shapes))
         self._recut()
         if isinstance(self.store, SparseSlices):
@@ -220,7 +227,7 @@ class PeriodicTree:
         held_from = max(since, default=self._held_from if self._held_from is not None else INT64_MIN)
         if not is_whole(self, cadence, report, None if held_from == INT64_MIN else held_from):
             return None
-        self.members[""] = Member(aggregation, cadence, report)
+        self.members[""] = Member(aggregation, cadence, report, timed=self.timed)
         try:
             found = answered(self, [("", np.array([report], np.int64))])
         finally:

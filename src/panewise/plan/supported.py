@@ -6,6 +6,8 @@ from panewise.errors import PlanError
 from panewise.language.statements import Emit as Emission
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Filter, Join, Negate, Node, Project, Scan, Union, WindowOf
 
+KEYS_MAX = 62  # a key's NULLs are the bits of one word
+
 
 def check_supported(plan: Emit) -> None:
     """Raises PlanError for the first part of the plan that no operator runs yet."""
@@ -30,6 +32,8 @@ def _missing(node: Node) -> str | None:
             return kind
         case Distinct():
             return "SELECT DISTINCT"
+        case Aggregate(keys=keys) if len(keys) > KEYS_MAX:
+            return f"GROUP BY {len(keys)} columns (at most {KEYS_MAX})"
         case Scan(kind="table"):
             return f"reading table '{node.name}' in a query"
         case _:

@@ -134,14 +134,12 @@ class TreeConsumer:
         return list(table.to_batches()) if table.num_rows else []
 
     def _final(self, query: HostedQuery, batch: pa.RecordBatch | None) -> pa.RecordBatch | None:
-        """A batch of the tree in the query's own types: points become instants."""
-        if batch is None:
-            return None
-        starts, ends = batch.column(0), batch.column(1)
-        if self.counts_rows:
-            offset = self.tree.members[query.name].cadence.offset
-            starts = wrapped(self._time_of(np.maximum(integers(starts), 0)))
-            ends = wrapped(self._time_of(integers(ends) - offset - 1))
+        """A batch of the tree in the query's own types: row numbers become the instants of their rows."""
+        if batch is None or not self.counts_rows:
+            return batch
+        offset = self.tree.members[query.name].cadence.offset
+        starts = wrapped(self._time_of(np.maximum(integers(batch.column(0)), 0)))
+        ends = wrapped(self._time_of(integers(batch.column(1)) - offset - 1))
         columns = [starts.view(TIME), ends.view(TIME), *batch.columns[2:]]
         return pa.RecordBatch.from_arrays(columns, schema=query.arrow)
 

@@ -25,7 +25,6 @@ from panewise.catalog import (
 from panewise.errors import (
     CatalogError,
     NotHeldError,
-    PanewiseError,
     PlanError,
     QueryError,
     SnapshotError,
@@ -43,7 +42,7 @@ from panewise.runtime.channel import Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.explaining import explain_all, explain_query
 from panewise.runtime.hosted_query import HostedQuery, Subscriber
-from panewise.runtime.hosting import Hosting
+from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.stream import Stream
 from panewise.schema import DOUBLE, DataType
 from panewise.state.snapshot_format import dumped, loaded
@@ -81,7 +80,7 @@ class Engine:
                 before = self.catalog.copy()
                 try:
                     table = self._run(statement)
-                except PanewiseError as problem:
+                except Exception as problem:
                     self.catalog.restore(before)
                     if isinstance(problem, QueryError):
                         if problem.span is None:
@@ -387,7 +386,7 @@ class Engine:
                 "trees": [
                     {
                         "source": tree.channel.name,
-                        "queries": sorted(tree.queries),
+                        "queries": sorted(map(shown_name, tree.queries)),
                         "groups": len(tree.tree.table),
                         "slices": len(tree.tree.store.starts),
                         "open_slices": tree.tree.store.open.count,

@@ -10,7 +10,7 @@ from panewise.operators.dense_slices import DenseSlices
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.nodes import Emit
 from panewise.runtime.consumers import OperatorConsumer, TreeConsumer
-from panewise.runtime.hosting import Hosting
+from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.stream import Stream
 
 
@@ -40,7 +40,7 @@ def _state_name(key: StateKey) -> str:
 def explain_all(streams: dict[str, Stream], hosting: Hosting) -> Explanation:
     """Everything: streams, the trees on each, and the queries in each tree."""
     parts = [_channel(stream.name, "STREAM", stream, hosting) for stream in streams.values()]
-    parts.extend(_channel(q.name, "QUERY", q, hosting) for q in hosting.queries.values() if q.consumers)
+    parts.extend(_channel(shown_name(q.name), "QUERY", q, hosting) for q in hosting.queries.values() if q.consumers)
     counts = {"queries": len(hosting.queries), "trees": len(hosting.trees)}
     return Explanation("PLAN", counts, tuple(parts))
 
@@ -54,7 +54,7 @@ def _channel(name: str, kind: str, channel: object, hosting: Hosting) -> Explana
             block = consumer.query.block
             inputs.append(
                 Explanation(
-                    f"QUERY {consumer.query.name}",
+                    f"QUERY {shown_name(consumer.query.name)}",
                     {"operator": type(consumer.operator).__name__, "window": str(block.window)},
                 )
             )
@@ -74,6 +74,7 @@ def _tree(consumer: TreeConsumer) -> Explanation:
             technique = type(tree.store.synopses.get(key, tree.store.synopses[ROW_COUNT])).__name__
         techniques.append(f"{_state_name(key)} by {technique}")
     members = tuple(
-        Explanation(f"QUERY {name}", {"window": str(query.block.window)}) for name, query in consumer.queries.items()
+        Explanation(f"QUERY {shown_name(name)}", {"window": str(query.block.window)})
+        for name, query in consumer.queries.items()
     )
     return Explanation(title, {"queries": len(members), "states": "; ".join(techniques)}, members)

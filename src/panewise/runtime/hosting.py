@@ -31,6 +31,13 @@ from panewise.runtime.hosted_query import HostedQuery
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
+HIDDEN = "\0"  # stands in names of queries inside queries, and in no name that a statement can give
+
+
+def shown_name(name: str) -> str:
+    """The name of a query for people: that of the second query inside `q` is `q/2`."""
+    return name.replace(HIDDEN, "/")
+
 
 class Hosting:
     """Queries by name, with the consumers that feed them."""
@@ -72,7 +79,7 @@ class Hosting:
     def _source(self, name: str, block: Block) -> Channel:
         if isinstance(block.source, Scan):
             return self._channel_of(block.source.name)
-        inner = f"{name}/{len(self._hidden.get(name, [])) + 1}"
+        inner = f"{name}{HIDDEN}{len(self._hidden.get(name, [])) + 1}"
         hosted = self.host(inner, block.source, silent=False)
         self._hidden.setdefault(name, []).append(inner)
         return hosted
@@ -86,7 +93,7 @@ class Hosting:
         fresh = consumer is None
         if consumer is None:
             held_from = channel.held_from
-            tree = PeriodicTree(aggregation.keys, block.where, held_from)
+            tree = PeriodicTree(aggregation.keys, block.where, held_from, timed=not counts_rows)
             consumer = TreeConsumer(channel, tree, counts_rows)
             self._trees[key] = consumer
         if fresh and counts_rows:
