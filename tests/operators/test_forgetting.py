@@ -53,3 +53,40 @@ def test_idle_groups_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str) -> N
         held = [row for row in window(int(end * SECOND), 3) if row["k"] == key]
         assert answer == folds[aggregate](held), (end, key)
     assert len(answers) == sum(len({r["k"] for r in window(e * SECOND, 3)}) for e in range(310))
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("aggregate", ["MAX(s)", "MIN(s)", "FIRST(s)", "LAST(s)", "ARG_MAX(s, v)", "ARG_MIN(v, s)"])
+def test_idle_strings_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str, dense: bool) -> None:
+    monkeypatch.setattr(periodic, "DENSE_GROUPS", 4096 if dense else 2)
+    monkeypatch.setattr(periodic, "FORGET_FROM", 64)
+    engine = pw.Engine()
+    engine.execute(
+        f"""CREATE STREAM t (ts TIMESTAMP, k BIGINT, v BIGINT, s STRING);
+        CREATE QUERY q AS SELECT k, {aggregate} AS a FROM t [RANGE 3 SECONDS SLIDE 1 SECOND] GROUP BY k"""
+    )
+    rows = [
+        {"ts": i * SECOND // 10, "k": i % 5, "v": (i * 7) % 11, "s": f"text {(i * 31) % 997:05}"} for i in range(3000)
+    ]
+    largest = 0
+    for begin in range(0, len(rows), 50):
+        engine.push("t", rows[begin : begin + 50])
+        engine.stats()
+        [tree] = engine._hosting.trees
+        largest = max(largest, *(len(pool) for pool in tree.tree.pools.values()))
+    assert largest < 400  # of 997 strings
+    engine.flush()
+    folds = {
+        "MAX(s)": lambda held: max(row["s"] for row in held),
+        "MIN(s)": lambda held: min(row["s"] for row in held),
+        "FIRST(s)": lambda held: held[0]["s"],
+        "LAST(s)": lambda held: held[-1]["s"],
+        "ARG_MAX(s, v)": lambda held: max(held, key=lambda row: row["v"])["s"],
+        "ARG_MIN(v, s)": lambda held: min(held, key=lambda row: row["s"])["v"],
+    }
+    answers = engine.results("q").to_pylist()
+    assert len(answers) > 1400
+    for answer in answers:
+        end = int(answer["window_end"].timestamp() * SECOND)
+        held = [row for row in rows if end - 3 * SECOND <= row["ts"] < end and row["k"] == answer["k"]]
+        assert answer["a"] == folds[aggregate](held), answer

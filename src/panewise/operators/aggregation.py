@@ -45,6 +45,16 @@ class StateKey:
         return self._hash  # type: ignore[attr-defined,no-any-return]
 
     @cached_property
+    def code_fields(self) -> tuple[tuple[int, Expression], ...]:
+        """The int64 fields that hold codes of strings, each with the argument whose pool they belong to."""
+        operation = self.kind.operation
+        if operation in (Operation.MIN_STRING, Operation.MAX_STRING):
+            return ((0, self.arguments[0]),)
+        places = {Operation.EARLIEST: (2,), Operation.LATEST: (2,)}.get(operation, (2, 4) if self.ordered else ())
+        fields = zip(places, self.arguments, self.kind.feeds, strict=False)
+        return tuple((place, argument) for place, argument, feed in fields if feed is Feed.CODE)
+
+    @cached_property
     def ordered(self) -> bool:
         """Whether it depends on when rows came."""
         return self.kind.operation >= Operation.EARLIEST and self.kind.operation != Operation.USER

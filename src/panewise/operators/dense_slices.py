@@ -19,7 +19,7 @@ from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey
 from panewise.operators.rows import Rows
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
-from panewise.synopses.contract import Synopsis
+from panewise.synopses.contract import Synopsis, partials
 from panewise.synopses.interval import IntervalSynopsis
 from panewise.synopses.running import RunningSynopsis
 
@@ -101,6 +101,19 @@ class DenseSlices:
         if matrix.slots < self.open.slots:
             self._resize(matrix, self.open.slots)
         return self.open.assign_known(points, words, base, direct, matrix.ints[0])
+
+    def int_arrays(self, key: StateKey) -> list[Ints]:
+        """The int64 fields of all arrays of a state which cannot be taken away; places not in use hold anything."""
+        synopsis = self.synopses[key]
+        assert isinstance(synopsis, IntervalSynopsis)
+        base = [] if self.base is None else [self.base[key].ints]
+        return [self.matrices[key].ints, *synopsis.int_arrays(), *base]
+
+    def live_ints(self, key: StateKey) -> list[Ints]:
+        """The same for what is in use alone, in part as copies."""
+        held, _ = partials(self.synopses[key], ranks_of(key, self.pools))
+        base = [] if self.base is None else [self.base[key].ints]
+        return [self.matrices[key].ints, held.reshape(len(held), -1), *base]
 
     def assign(self, points: Ints, groups: Ints) -> Ints:
         """The slot of every row, until the next call."""

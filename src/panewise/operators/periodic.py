@@ -41,7 +41,7 @@ from panewise.state.group_table import GroupTable
 Ints = NDArray[np.int64]
 DENSE_GROUPS = 4096
 SHORT_WAY_FROM = 1024  # rows; a smaller batch is not worth a loop of its own, which would have to be compiled first
-FORGET_FROM = 65_536  # groups; fewer are not worth looking for idle ones
+FORGET_FROM = 65_536  # groups or strings; fewer are not worth looking for idle ones
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
@@ -71,6 +71,7 @@ class PeriodicTree:
         self.evicted_to: int | None = None  # slices before this point may have gone
         self._held_from = held_from
         self._shapes: dict[Aggregation, int] = {}
+        self._strings_kept: dict[Expression, int] = {}  # by pool, at the last look for idle strings
         self._groups_kept = 0  # at the last look for idle groups
         self.repeated_keys: tuple[int, tuple[int, int], list[pa.Array]] | None = None
         self._arguments: ArgumentPlan | None = None  # of the states; made anew when they change
@@ -147,6 +148,7 @@ class PeriodicTree:
         pieces = self.due()
         self._evict()
         self._forget_groups()
+        self._forget_strings()
         return pieces
 
     def _fold(self, rows: Rows, points: Ints) -> None:
@@ -297,6 +299,22 @@ class PeriodicTree:
             member.passing = passing
             touched = [renamed[groups] for groups in member.touched]
             member.touched = [groups[groups >= 0] for groups in touched]
+
+    def _forget_strings(self) -> None:
+        """Lets strings go that no state holds any more, each time their pool has doubled."""
+        for argument, pool in self.pools.items():
+            if len(pool) < 2 * self._strings_kept.get(argument, 0) + FORGET_FROM:
+                continue
+            fields = [(key, place) for key in self.state_held_from for place, of in key.code_fields if of == argument]
+            live = np.unique(np.concatenate([a[place] for key, place in fields for a in self.store.live_ints(key)]))
+            live = live[live >= 0]
+            self._strings_kept[argument] = len(pool)
+            if 2 * len(live) <= len(pool):
+                self._strings_kept[argument] = len(live)
+                renamed = pool.keep(live)
+                for key, place in fields:
+                    for array in self.store.int_arrays(key):
+                        array[place] = np.where(array[place] >= 0, renamed[array[place]], -1)
 
     @property
     def bytes_held(self) -> int:

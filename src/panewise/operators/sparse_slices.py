@@ -178,6 +178,16 @@ class SparseSlices:
         for cursor in self.cursors.values():
             del cursor.stacks[key]
 
+    def int_arrays(self, key: StateKey) -> list[Ints]:
+        """The int64 fields of all arrays of a state which cannot be taken away."""
+        slices = [held.partials[key][0] for held in self.slices]
+        stacks = [array for cursor in self.cursors.values() for array in cursor.stacks[key].int_arrays()]
+        return [self.matrices[key].ints, *slices, *stacks]
+
+    def live_ints(self, key: StateKey) -> list[Ints]:
+        """The same for what is in use alone: here, everything."""
+        return self.int_arrays(key)
+
     def assign(self, points: Ints, groups: Ints) -> Ints:
         """The slot of every row, until the next call."""
         return self.open.assign(points, groups)

@@ -290,6 +290,10 @@ class IntervalSynopsis:
         shape = count, groups
         return ints.reshape(self.kind.int_fields, *shape), floats.reshape(self.kind.float_fields, *shape)
 
+    def int_arrays(self) -> list[Ints]:
+        """The int64 fields of all states held."""
+        return [self._ints]
+
     def widen(self, width: int) -> None:
         self._remap(None, width)
 

@@ -76,6 +76,10 @@ class SparseTwoStacks:
         arrays = [*self._back, *self._front, *(a for undo in self._undo for a in undo)]
         return sum(a.nbytes for a in arrays)
 
+    def int_arrays(self) -> list[Ints]:
+        """The int64 fields of all states that are its own; those of slices are their owner's."""
+        return [self._back[0], self._front[0], *(ints for ints, _ in self._undo)]
+
     def widen(self, groups: int) -> None:
         for pair in ("_back", "_front"):
             if pair == "_front" and self.subtracts:
