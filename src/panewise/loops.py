@@ -7,6 +7,7 @@ user's cache folder where that is read-only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -15,12 +16,22 @@ from numba import njit
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
+def _stamp(path: Path) -> str:
+    stat = path.stat()
+    return f"_{stat.st_mtime_ns:x}_{stat.st_size:x}"
+
+
+# Numba compiles a loop again when its own file has changed, but not when that of a loop which it calls has. The loops
+# that others call across files stand in one file, whose date is therefore a part of every name in the cache.
+_SHARED_LOOPS = _stamp(Path(__file__).parent / "aggregates" / "kernels.py")
+
 # Loops that were specialised, by name or by the functions put in: the same each time, so compiled or loaded once.
 _SPECIALISED: dict[tuple[Any, Any], Any] = {}
 
 
 def compiled_loop(function: Loop) -> Loop:
     """The function, compiled and cached."""
+    function.__qualname__ += _SHARED_LOOPS
     return cast(Loop, njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(function))
 
 
