@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from panewise.operators import periodic as periodic_trees
 from tests.case_files import moment
 from tests.case_runner import same_rows
 from tests.embedded_host import EmbeddedHost
@@ -27,6 +30,15 @@ from tests.runtime.random_scripts import (
     selects,
     time_windows,
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_way() -> Iterator[None]:
+    """Small batches take the short way too, which is meant for large ones."""
+    before, periodic_trees.SHORT_WAY_FROM = periodic_trees.SHORT_WAY_FROM, 1
+    yield
+    periodic_trees.SHORT_WAY_FROM = before
+
 
 WORDS = st.sampled_from(("ISTREAM", "DSTREAM"))
 

@@ -27,6 +27,25 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
+Failures = list[tuple[StateKey, Exception]]
+
+
+def fold_states(
+    matrices: dict[StateKey, StateMatrix], slots: Ints, arguments: Arguments, rows: Rows, pools: Pools
+) -> Failures:
+    """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
+    failed: Failures = []
+    for key, matrix in matrices.items():
+        try:
+            arrivals = rows.arrivals if key.ordered else NO_INTS
+            matrix.fold(slots, arguments.of(key), rows.times, arrivals, ranks_of(key, pools))
+        except Exception as problem:
+            if not isinstance(key.kind, UserStateKind):
+                raise
+            failed.append((key, problem))
+    return failed
+
+
 def synopsis_of(key: StateKey, width: int) -> Synopsis:
     """The technique that a state is kept by."""
     if key.kind.algebra.invertible and not key.kind.float_fields:
@@ -119,26 +138,18 @@ class DenseSlices:
         """The slot of every row, until the next call."""
         return self.open.assign(points, groups)
 
-    def fold(
-        self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool = False
-    ) -> list[tuple[StateKey, Exception]]:
-        """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
-        failed: list[tuple[StateKey, Exception]] = []
+    def note_nulls(self, arguments: Arguments) -> None:
+        """Before rows are counted: arguments with NULLs among them need counts of their own from now on."""
         for key in [key for key in self.same_as_rows if len(arguments.of(key)[0].valid)]:
             self.count_apart(key)
-        for key, matrix in self.matrices.items():
+
+    def fold(self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool) -> Failures:
+        """Rows enter their slots; they are in the count of rows already where `counted`."""
+        for matrix in self.matrices.values():
             if matrix.slots < self.open.slots:
                 self._resize(matrix, self.open.slots)
-            if counted and key == ROW_COUNT:
-                continue
-            try:
-                arrivals = rows.arrivals if key.ordered else NO_INTS
-                matrix.fold(slots, arguments.of(key), rows.times, arrivals, ranks_of(key, self.pools))
-            except Exception as problem:
-                if not isinstance(key.kind, UserStateKind):
-                    raise
-                failed.append((key, problem))
-        return failed
+        folded = {key: matrix for key, matrix in self.matrices.items() if not (counted and key == ROW_COUNT)}
+        return fold_states(folded, slots, arguments, rows, self.pools)
 
     def count_apart(self, key: StateKey) -> None:
         """A first NULL has come: from now on the count of this argument differs from the count of rows."""

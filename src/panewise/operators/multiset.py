@@ -30,7 +30,7 @@ def row_numbers(columns: list[pa.Array]) -> Ints:
 def equal_to_previous(columns: list[pa.Array]) -> Mask:
     """Whether each row equals the one before it; the first one does not.
 
-    >>> equal_to_previous([wrapped([1, 1, None, None]), wrapped([0.5, 0.5, float("nan"), float("nan")])]).tolist()
+    >>> equal_to_previous([pa.array([1, 1, None, None]), pa.array([0.5, 0.5, float("nan"), float("nan")])]).tolist()
     [False, True, False, True]
     """
     result = np.ones(len(columns[0]), np.bool_)

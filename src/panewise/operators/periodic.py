@@ -162,6 +162,7 @@ class PeriodicTree:
         if self._arguments is None:
             self._arguments = ArgumentPlan(tuple(self.state_held_from), self.pools)
         arguments = self._arguments.read(rows.batch)
+        self.store.note_nulls(arguments)
         done = 0
         groups = np.empty(0, np.int64)
         if self.keys:
@@ -302,10 +303,13 @@ class PeriodicTree:
 
     def _forget_strings(self) -> None:
         """Lets strings go that no state holds any more, each time their pool has doubled."""
-        for argument, pool in self.pools.items():
-            if len(pool) < 2 * self._strings_kept.get(argument, 0) + FORGET_FROM:
+        for argument, pool in list(self.pools.items()):
+            if not len(pool) or len(pool) < 2 * self._strings_kept.get(argument, 0) + FORGET_FROM:
                 continue
             fields = [(key, place) for key in self.state_held_from for place, of in key.code_fields if of == argument]
+            if not fields:  # the queries that read it have gone
+                del self.pools[argument]
+                continue
             live = np.unique(np.concatenate([a[place] for key, place in fields for a in self.store.live_ints(key)]))
             live = live[live >= 0]
             self._strings_kept[argument] = len(pool)

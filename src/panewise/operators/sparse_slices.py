@@ -15,10 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
-from panewise.aggregates.matrix import NO_INTS, StateMatrix
-from panewise.aggregates.user import UserStateKind, matrix_of
+from panewise.aggregates.matrix import StateMatrix
+from panewise.aggregates.user import matrix_of
 from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
-from panewise.operators.dense_slices import DenseSlices, state_matrix
+from panewise.operators.dense_slices import DenseSlices, Failures, fold_states, state_matrix
 from panewise.operators.rows import Rows
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
@@ -192,22 +192,15 @@ class SparseSlices:
         """The slot of every row, until the next call."""
         return self.open.assign(points, groups)
 
-    def fold(
-        self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool = False
-    ) -> list[tuple[StateKey, Exception]]:
-        """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
+    def note_nulls(self, arguments: Arguments) -> None:
+        """Every count has a state of its own here."""
+
+    def fold(self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool) -> Failures:
+        """Rows enter their slots."""
         assert not counted
-        failed: list[tuple[StateKey, Exception]] = []
-        for key, matrix in self.matrices.items():
+        for matrix in self.matrices.values():
             self._make_room(matrix)
-            try:
-                arrivals = rows.arrivals if key.ordered else NO_INTS
-                matrix.fold(slots, arguments.of(key), rows.times, arrivals, ranks_of(key, self.pools))
-            except Exception as problem:
-                if not isinstance(key.kind, UserStateKind):
-                    raise
-                failed.append((key, problem))
-        return failed
+        return fold_states(self.matrices, slots, arguments, rows, self.pools)
 
     def _make_room(self, matrix: StateMatrix) -> None:
         if matrix.slots < self.open.slots:
