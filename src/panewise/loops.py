@@ -35,6 +35,11 @@ def compiled_loop(function: Loop) -> Loop:
     return cast(Loop, njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(function))
 
 
+def is_compiled(loop: Any) -> bool:
+    """Whether the loop has been compiled, or loaded from the cache, for some argument types in this process."""
+    return bool(loop.signatures)
+
+
 def specialised(loop: Any, name: str | None, **replaced: Any) -> Any:
     """The loop compiled anew with other functions in place of module-level ones: a user's combine, say.
 

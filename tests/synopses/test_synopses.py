@@ -217,3 +217,17 @@ def test_sparse_two_stacks(kind: StateKind, endless: bool, actions: list[tuple[s
         asked = random.permutation(groups)[: int(random.integers(1, groups + 1))]
         for mine, expected in zip(tested.answer(asked, RANKS), wanted, strict=True):
             assert equal(mine, expected[:, 0, asked])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_first_answers_by_hand(kind: StateKind) -> None:
+    """Before the loops are compiled a few windows are answered slice by slice, to the same effect."""
+    tested, oracle = IntervalSynopsis(kind, 3), RecomputeSynopsis(kind, 3)
+    ints, floats = partials(kind, 12, 3, np.random.default_rng(1))
+    for synopsis in (tested, oracle):
+        synopsis.insert(ints.copy(), floats.copy(), RANKS)
+        synopsis.evict(2)
+    starts, ends = np.array([2, 3, 5, 7]), np.array([6, 9, 5, 12])
+    wanted = oracle.answer(starts, ends, RANKS, 2)
+    for mine, expected in zip(tested._answer_by_hand(starts, ends, RANKS, 2), wanted, strict=True):
+        assert equal(mine, expected)

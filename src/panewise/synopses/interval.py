@@ -26,11 +26,12 @@ from panewise.aggregates.kernels import combine_run
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import StateKind
 from panewise.aggregates.user import combine_of
-from panewise.loops import compiled_loop, specialised
+from panewise.loops import compiled_loop, is_compiled, specialised
 from panewise.synopses.contract import partials
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+BY_HAND = 512  # slices
 
 
 @compiled_loop
@@ -217,6 +218,7 @@ class IntervalSynopsis:
         self.after = 0
         self._raise, self._nested, self._sliding = _raise, _answer_nested, _answer_sliding
         combine = combine_of(kind)
+        self._combine: Any = combine_run if combine is None else combine
         if combine is not None:
             name = "chosen" if combine is kernels.combine_chosen else None
             cover = specialised(_cover, name, combine_run=combine)
@@ -274,6 +276,8 @@ class IntervalSynopsis:
 
     def answer(self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None) -> tuple[Ints, Floats]:
         count, groups = len(starts), self.width if groups is None else groups
+        if not (is_compiled(self._sliding) or is_compiled(self._nested)) and (ends - starts).sum() <= BY_HAND:
+            return self._answer_by_hand(starts, ends, ranks, groups)
         longest, sliding = _survey(starts, ends)
         # Many windows of one range share their slices as it is: levels help where few windows are long.
         levels = 0
@@ -288,6 +292,17 @@ class IntervalSynopsis:
         else:
             self._nested(*held, starts, ends, ints, floats, self._int_identity, self._float_identity, ranks)
         shape = count, groups
+        return ints.reshape(self.kind.int_fields, *shape), floats.reshape(self.kind.float_fields, *shape)
+
+    def _answer_by_hand(self, starts: Ints, ends: Ints, ranks: Ints, groups: int) -> tuple[Ints, Floats]:
+        """A few short windows, slice by slice: a first answer need not wait until the loops above are compiled."""
+        combine, operation = self._combine, int(self.kind.operation)
+        shape = len(starts), groups
+        ints, floats = identity(self.kind, len(starts) * groups)
+        for window, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            for number in range(start, end):
+                place = (number & (self._room - 1)) * self.width
+                combine(operation, ints, floats, window * groups, self._ints, self._floats, place, groups, ranks)
         return ints.reshape(self.kind.int_fields, *shape), floats.reshape(self.kind.float_fields, *shape)
 
     def int_arrays(self) -> list[Ints]:
