@@ -31,7 +31,7 @@ from panewise.synopses.contract import partials
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-BY_HAND = 512  # slices
+BY_HAND = 4096  # slices
 
 
 @compiled_loop
