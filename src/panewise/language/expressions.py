@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 
-from panewise.schema import BOOLEAN, DataType
+from panewise.schema import DataType
 
 Value = bool | int | float | str | Decimal | date | datetime | None
 
@@ -119,13 +119,3 @@ def rewritten(expression: Expression, change: Callable[[Expression], Expression 
             )
         case _:
             return expression
-
-
-def conjunction(parts: list[Expression]) -> Expression | None:
-    """All of them, joined by AND; None for none."""
-    if not parts:
-        return None
-    result = parts[0]
-    for part in parts[1:]:
-        result = Call(BOOLEAN, "and", (result, part))
-    return result

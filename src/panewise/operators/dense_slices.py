@@ -173,32 +173,19 @@ class DenseSlices:
 
     def widen(self, width: int) -> None:
         """Room for more groups in every slice."""
-        self._regroup(np.arange(self.width, dtype=np.int64), width)
-
-    def regroup(self, kept: Ints, width: int) -> None:
-        """Keeps these groups, renumbered in this order."""
-        self._regroup(kept, width)
-
-    def _regroup(self, kept: Ints, width: int) -> None:
         old = self.width
         self.width = self.open.width = width
         for key, matrix in self.matrices.items():
             wider = matrix_of(key.kind, self.open.slots)
             for new, held in ((wider.ints, matrix.ints), (wider.floats, matrix.floats)):
                 rooms, fields = held.shape[1] // old, len(held)
-                source, target = held.reshape(fields, rooms, old), new.reshape(fields, new.shape[1] // width, width)
-                target[:, :rooms, : len(kept)] = source[:, :, kept]
+                target = new.reshape(fields, new.shape[1] // width, width)
+                target[:, :rooms, :old] = held.reshape(fields, rooms, old)
             matrix.ints, matrix.floats = wider.ints, wider.floats
-        for key, matrix in (self.base or {}).items():
-            wider = matrix_of(key.kind, width)
-            wider.ints[:, : len(kept)] = matrix.ints[:, kept]
-            wider.floats[:, : len(kept)] = matrix.floats[:, kept]
-            matrix.ints, matrix.floats = wider.ints, wider.floats
+        for matrix in (self.base or {}).values():
+            self._resize(matrix, width)
         for synopsis in self.synopses.values():
-            if len(kept) == old:
-                synopsis.widen(width)
-            else:
-                synopsis.regroup(kept, width)
+            synopsis.widen(width)
 
     def close(self, watermark: int) -> None:
         """Slices that end at the watermark or before leave the rooms for the synopses."""
