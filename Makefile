@@ -14,7 +14,7 @@ PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/c
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench soak format lock java clean
+.PHONY: help demo cluster test check bench soak format lock java clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ help: ## list the targets
 demo: $(VENV)/.installed ## a generated trade stream and a dozen queries, live in the terminal
 	@sh tools/ensure_java.sh || echo 'The demonstration itself runs without Java.'
 	@$(BIN)/panewise demo
+
+cluster: $(VENV)/.installed java ## the demonstration on a Spark cluster: a master and two workers on loopback
+	@$(BIN)/python tools/spark_cluster.py -- $(BIN)/panewise demo --master {master}
 
 test: $(VENV)/.installed-dev java ## all tests and the examples in the documentation
 	$(BIN)/python -m pytest $(if $(ONLY),-k '$(ONLY)')

@@ -22,6 +22,9 @@ BENCHMARKS = {
     "windows": "2 million rows, 100 groups, ranges of 1 to 300 s, against the floor, DuckDB and Polars",
     "many_queries": "100 queries that share a tree, against one",
     "many_groups": "20 million rows, 1 million keys, a window of 24 hours",
+    "spark_windows": "2 million rows in Parquet, ranges of 1 to 300 s, against Spark's own windows",
+    "spark_steady": "24 million rows in steady state, and the least that a trigger takes",
+    "spark_many_queries": "200 sinks on 200 queries, against one",
 }
 
 

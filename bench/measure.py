@@ -1,7 +1,8 @@
 """Measuring: seconds of one core, memory at its peak, and processes of one's own.
 
 Times are CPU seconds of a process that is pinned to one core. On a quiet machine that is the time on the clock; on a
-busy one the clock also counts what others did in between. Both are kept, so that waiting would show.
+busy one the clock also counts what others did in between. Both are kept, so that waiting would show. Spark alone has
+all cores, and its times are of the clock.
 """
 
 from __future__ import annotations
@@ -103,10 +104,22 @@ def _status(name: str) -> int:
 
 def isolated(function: Callable[..., dict[str, Any]], **arguments: Any) -> dict[str, Any]:
     """Calls a function of a module in a fresh process on one core; arguments and answer travel as JSON."""
+    return _called(function, arguments, ONE_THREAD, "--pin")
+
+
+def isolated_on_all_cores(function: Callable[..., dict[str, Any]], **arguments: Any) -> dict[str, Any]:
+    """The same for what spreads over cores by itself, as Spark does."""
+    return _called(function, arguments, {})
+
+
+def _called(
+    function: Callable[..., dict[str, Any]], arguments: dict[str, Any], environment: dict[str, str], *options: str
+) -> dict[str, Any]:
     name = f"{function.__module__}:{function.__qualname__}"
     run = subprocess.run(
-        [sys.executable, "-m", "bench.measure", name],
-        input=json.dumps(arguments), capture_output=True, text=True, cwd=ROOT, env=os.environ | ONE_THREAD, check=False,
+        [sys.executable, "-m", "bench.measure", name, *options],
+        input=json.dumps(arguments), capture_output=True, text=True, cwd=ROOT, env=os.environ | environment,
+        check=False,
     )  # fmt: skip
     if run.returncode:
         raise ProcessFailed(f"{name}\n{run.stderr}")
@@ -121,7 +134,8 @@ def pin() -> None:
 
 
 def main() -> None:
-    pin()
+    if "--pin" in sys.argv:
+        pin()
     module, _, function = sys.argv[1].partition(":")
     answer = getattr(importlib.import_module(module), function)(**json.load(sys.stdin))
     print(json.dumps(answer))

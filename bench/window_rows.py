@@ -44,9 +44,22 @@ def _keys(keys: NDArray[np.int64], key_type: str) -> pa.Array:
     return encoded if key_type == "STRING dictionary" else encoded.cast(pa.string())
 
 
-def disagreement(results: pa.Table, count: int, range_s: int, slide_s: int = 1) -> str:
-    """What is wrong with results (window_end, k, s, m in any order of rows); empty where nothing is."""
-    sums, maxima, present = _reference(count, range_s)
+def disagreement(
+    results: pa.Table,
+    count: int,
+    range_s: int,
+    slide_s: int = 1,
+    until_s: int | None = None,
+    generated: int | None = None,
+) -> str:
+    """What is wrong with results (window_end, k, s, m in any order of rows); empty where nothing is.
+
+    With `until_s` only windows that end at most so many seconds after the first row are expected; with `generated` the
+    rows are the first ones of so many, which differ from as many generated alone.
+    """
+    sums, maxima, present = _reference(count, range_s, generated or count)
+    if until_s is not None:
+        present[until_s + 1 :] = False
     # Reports count from the epoch, the reference from the first row.
     present[(np.arange(len(present)) + floor.EPOCH_MS // 1000) % slide_s != 0] = False
     ends = results.column("window_end").cast(pa.int64()).to_numpy() // 1_000_000 - floor.EPOCH_MS // 1000
@@ -67,9 +80,9 @@ def disagreement(results: pa.Table, count: int, range_s: int, slide_s: int = 1) 
     return ""
 
 
-def _reference(count: int, range_s: int) -> tuple[Any, Any, Any]:
+def _reference(count: int, range_s: int, generated: int) -> tuple[Any, Any, Any]:
     """Sums, maxima and presence by (end in seconds since the first row, group)."""
-    times, keys, values = floor.rows(count)
+    times, keys, values = (column[:count] for column in floor.rows(generated))
     slices = int((times[-1] - times[0]) // 1000) + 1
     cells = ((times - times[0]) // 1000) * floor.GROUPS + keys
     shape = slices, floor.GROUPS

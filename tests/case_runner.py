@@ -44,16 +44,28 @@ def run_case(case: Case, host: Host, manner: str = "batches", errors: tuple[type
     """Runs all steps; `errors` are the exceptions by which the host refuses what it should refuse."""
     types: dict[str, dict[str, str]] = {}
     for step in case.steps:
-        types |= declared_types(step.text)
-        try:
-            _run_step(step, host, manner, errors, types)
-        except Mismatch as mismatch:
-            raise Mismatch(f"{case.file} line {step.line}, {step.action} {step.subject}: {mismatch}") from None
-        except Exception as error:
-            error.add_note(f"in {case.file} line {step.line}, {step.action} {step.subject}")
-            raise
+        run_step(case, step, host, manner, errors, types)
         if manner == "snapshots":
             host.snapshot_and_restore()
+
+
+def run_step(
+    case: Case,
+    step: Step,
+    host: Host,
+    manner: str,
+    errors: tuple[type[Exception], ...],
+    types: dict[str, dict[str, str]],
+) -> None:
+    """Runs one step of a case; `types` are those of the streams declared so far, and the step adds its own."""
+    types |= declared_types(step.text)
+    try:
+        _run_step(step, host, manner, errors, types)
+    except Mismatch as mismatch:
+        raise Mismatch(f"{case.file} line {step.line}, {step.action} {step.subject}: {mismatch}") from None
+    except Exception as error:
+        error.add_note(f"in {case.file} line {step.line}, {step.action} {step.subject}")
+        raise
 
 
 def _run_step(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         SnapshotError,
     )
     from panewise.runtime.engine import Engine
+    from panewise.runtime.spark.pipeline import SparkPipeline
 
 __version__ = "0.1.0"
 
@@ -40,11 +41,12 @@ __all__ = [
     "QueryError",
     "QueryFailed",
     "SnapshotError",
+    "SparkPipeline",
     "__version__",
 ]
 
 # Where the names live that are not errors.
-_HOMES = {"Engine": "panewise.runtime.engine"}
+_HOMES = {"Engine": "panewise.runtime.engine", "SparkPipeline": "panewise.runtime.spark.pipeline"}
 
 
 def __getattr__(name: str) -> object:

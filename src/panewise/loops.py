@@ -1,22 +1,34 @@
 """Compiled loops: Python functions over NumPy arrays, turned into machine code by Numba.
 
 A loop is compiled when it is first called with new argument types and cached on disk beside its source, or in the
-user's cache folder where that is read-only.
+user's cache folder where that is read-only. On a Spark executor panewise may be imported from a zip archive that the
+driver sent: its loops are cached in the user's cache folder under a digest of the archive, because Numba would take the
+archive's path, which is another one in every application, and compile everything anew. Where no folder can be written,
+loops are compiled in every process.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from numba import config, njit
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.misc.appdirs import AppDirs
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
+# The zip archive that this module was imported from; None where it is an ordinary file.
+_ARCHIVE: str | None = getattr(__spec__.loader, "archive", None)
+
 
 def _stamp(path: Path) -> str:
+    if _ARCHIVE is not None:  # the digest of the whole archive is in the name of the folder
+        return ""
     stat = path.stat()
     return f"_{stat.st_mtime_ns:x}_{stat.st_size:x}"
 
@@ -25,6 +37,62 @@ def _stamp(path: Path) -> str:
 # that others call across files stand in one file, whose date is therefore a part of every name in the cache.
 _SHARED_LOOPS = _stamp(Path(__file__).parent / "aggregates" / "kernels.py")
 
+
+@cache
+def _archive_cache() -> Path | None:
+    """The folder for the compiled loops of this archive, None where it cannot be written."""
+    assert _ARCHIVE is not None
+    digest = hashlib.sha256(Path(_ARCHIVE).read_bytes()).hexdigest()
+    folder = Path(config.CACHE_DIR or AppDirs(appname="numba", appauthor=False).user_cache_dir)
+    locator = _ArchiveLocator(folder / f"panewise_{digest[:32]}")
+    try:
+        locator.ensure_cache_path()
+    except OSError:
+        return None
+    return locator.folder
+
+
+class _ArchiveLocator(_CacheLocator):  # type: ignore[misc]
+    """Tells Numba where the loops of a zip archive are cached: by what is in the archive, not by where it lies."""
+
+    def __init__(self, folder: Path, function: Any = None) -> None:
+        self.folder = folder
+        self._function = function
+        self._py_file = _ARCHIVE  # what Numba's warnings name
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _ArchiveLocator | None:
+        folder = _archive_cache()
+        return None if folder is None else cls(folder, py_func)
+
+    def get_cache_path(self) -> str:
+        return str(self.folder)
+
+    def get_source_stamp(self) -> str:
+        return self.folder.name
+
+    def get_disambiguator(self) -> str:
+        return f"{self._function.__module__}-{self._function.__code__.co_firstlineno}"
+
+
+class _ArchiveCacheFiles(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_ArchiveLocator,)
+
+
+class _ArchiveCache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _ArchiveCacheFiles
+
+
+def _cache_on_disk(loop: Any) -> None:
+    try:
+        if _ARCHIVE is None:
+            loop.enable_caching()
+        else:
+            loop._cache = _ArchiveCache(loop.py_func)
+    except RuntimeError:  # Numba's word for: there is no folder that can be written
+        return
+
+
 # Loops that were specialised, by name or by the functions put in: the same each time, so compiled or loaded once.
 _SPECIALISED: dict[tuple[Any, Any], Any] = {}
 
@@ -32,7 +100,9 @@ _SPECIALISED: dict[tuple[Any, Any], Any] = {}
 def compiled_loop(function: Loop) -> Loop:
     """The function, compiled and cached."""
     function.__qualname__ += _SHARED_LOOPS
-    return cast(Loop, njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(function))
+    loop = njit(no_cfunc_wrapper=True, error_model="numpy")(function)
+    _cache_on_disk(loop)
+    return cast(Loop, loop)
 
 
 def is_compiled(loop: Any) -> bool:
@@ -53,5 +123,7 @@ def specialised(loop: Any, name: str | None, **replaced: Any) -> Any:
     copy = FunctionType(source.__code__, names, source.__name__, source.__defaults__)
     copy.__qualname__ = source.__qualname__ if name is None else f"{source.__qualname__}_{name}"
     copy.__module__ = source.__module__
-    result = _SPECIALISED[key] = njit(cache=name is not None)(copy)
+    result = _SPECIALISED[key] = njit(copy)
+    if name is not None:
+        _cache_on_disk(result)
     return result

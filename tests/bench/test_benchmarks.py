@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench import floor, many_groups, many_queries, one_row, window_peers, window_rows, windows
+from bench import (
+    floor,
+    many_groups,
+    many_queries,
+    one_row,
+    spark_many_queries,
+    spark_peers,
+    spark_windows,
+    window_peers,
+    window_rows,
+    windows,
+)
 from bench.machine import peer_figure
+from bench.measure import isolated_on_all_cores
 from bench.report import Aim, Report
+from bench.spark_session import trigger_seconds
 from bench.zipf_rows import ZipfRows
 
 ROWS = 100_000
@@ -70,6 +84,46 @@ def test_a_figure_of_a_peer_is_measured_once(tmp_path: Path, monkeypatch: pytest
     script.write_text("another")
     assert figure(1)["cached"] is False
     assert measured == [1, 2, 1]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("system", ["panewise", *spark_peers.SYSTEMS])
+def test_windows_on_spark_agree_with_the_reference(system: str) -> None:
+    rows = {"range_s": 10, "count": 30_000, "file_rows": 10_000}
+    if system == "panewise":
+        figure = isolated_on_all_cores(spark_windows.measure, **rows)
+    else:
+        # Fewer files than there are, as a slow peer gets them.
+        figure = isolated_on_all_cores(spark_peers.measure, **rows, system=system, jvm="stock", files=2)
+    assert figure["disagreement"] == ""
+    assert figure["results"] > 0
+
+
+@pytest.mark.spark
+def test_twenty_sinks_on_spark_hold_the_results_of_their_queries() -> None:
+    figure = isolated_on_all_cores(spark_many_queries.measure, queries=20, count=60_000, file_rows=10_000)
+    assert figure["disagreement"] == ""
+    assert figure["rows_read"] == 60_000
+
+
+def test_only_windows_up_to_an_end_are_expected() -> None:
+    tables = windows.session(windows.statements("BIGINT", 10), window_rows.batches("BIGINT", ROWS))()
+    results = pa.concat_tables(tables)
+    ends = results.column("window_end").cast(pa.int64()).to_numpy() // 1000 - floor.EPOCH_MS
+    early = results.filter(pa.array(ends <= 50_000))
+    assert window_rows.disagreement(early, ROWS, 10, until_s=50) == ""
+    assert window_rows.disagreement(early, ROWS, 10, until_s=51) != ""
+    assert window_rows.disagreement(early, ROWS, 10) != ""
+
+
+def test_micro_batches_with_rows_are_what_is_timed() -> None:
+    def event(batch: int, rows: int, milliseconds: int) -> dict[str, object]:
+        times = {"triggerExecution": milliseconds, "addBatch": 1}
+        return {"batchId": batch, "numInputRows": rows, "durationMs": times}
+
+    idle = {"batchId": 3, "numInputRows": 0, "durationMs": {"triggerExecution": 7}}
+    progress = [event(1, 5, 1500), event(0, 5, 9000), event(2, 5, 500), idle]
+    assert trigger_seconds(progress, leave_out=1) == [1.5, 0.5]
 
 
 def test_a_missed_aim_says_so() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,8 @@ class Watched:
 class Checked:
     """A tree that is driven by a script, and the rows it has seen."""
 
-    def __init__(self, grouped: bool, where: bool) -> None:
-        self.grouped, self.where = grouped, where
+    def __init__(self, grouped: bool, where: bool, by_cuts: bool = False) -> None:
+        self.grouped, self.where, self.by_cuts = grouped, where, by_cuts
         self.tree = self.new_tree()
         self.rows: list[Row] = []
         self.watermark: int | None = None
@@ -60,7 +61,15 @@ class Checked:
     def new_tree(self) -> PeriodicTree:
         return PeriodicTree((K,) if self.grouped else (), POSITIVE if self.where else None, timed=False)
 
-    def add(self, shape: int, having: bool, cadence: Cadence) -> None:
+    def cut(self, ahead: int) -> int | None:
+        """Where a host lets edges change: at a point that no row has reached, whatever slice is open there."""
+        if not self.by_cuts:
+            return None
+        if not self.rows:
+            return -(2**63)
+        return max(self.watermark or -(2**62), *(row[0] + 1 for row in self.rows)) + ahead
+
+    def add(self, shape: int, having: bool, cadence: Cadence, ahead: int) -> None:
         query = Query(["k"] if self.grouped else [], SHAPES[shape])
         if having:
             query.with_having()
@@ -69,8 +78,11 @@ class Checked:
         joined = None if greatest is None else max(greatest + 1, self.watermark or greatest)
         if joined is not None and cadence.range is None:
             return  # hosts give a query that never forgets a tree of its own where it comes in mid-stream
-        self.members[name] = Watched(query, cadence, joined)
-        self.tree.add(name, query.aggregation(), cadence)
+        if self.by_cuts and cadence.range is None:
+            return  # what never forgets is not spread over trees
+        cut = self.cut(ahead)
+        self.members[name] = Watched(query, cadence, joined if joined is None or cut is None else cut)
+        self.tree.add(name, query.aggregation(), cadence, cut)
         self.collect(self.tree.due() if self.watermark is not None else {})
 
     def step(self, rows: list[Row], watermark: int) -> None:
@@ -106,15 +118,17 @@ class Checked:
             part = made
         return list(zip(*(column.to_pylist() for column in part.columns), strict=True))
 
-    def remove(self, choice: int) -> None:
+    def remove(self, choice: int, ahead: int) -> None:
         names = list(self.tree.members)
         if len(names) > 1:
             name = names[choice % len(names)]
-            self.tree.remove(name)
+            self.tree.remove(name, self.cut(ahead))
             self.members[name].left = -(2**62) if self.watermark is None else self.watermark
 
     def suspend(self, choice: int) -> None:
         names = list(self.tree.members)
+        if not names:
+            return
         member = self.tree.members[names[choice % len(names)]]
         member.suspended = not member.suspended
 
@@ -123,7 +137,8 @@ class Checked:
         old = self.tree
         self.tree = self.new_tree()
         for name in old.members:
-            self.tree.add(name, self.members[name].query.aggregation(), self.members[name].cadence)
+            cut = -(2**63) if self.by_cuts else None
+            self.tree.add(name, self.members[name].query.aggregation(), self.members[name].cadence, cut)
         self.tree.restore(saved)
 
     # -- what should have come out -----------------------------------------------------------------------------------
@@ -176,7 +191,8 @@ cadences = st.builds(
     st.sampled_from([0, 0, 0, 3, 20]),
     st.sampled_from([0, 0, 5, -7]),
 )
-joins = st.tuples(st.just("add"), st.integers(0, len(SHAPES) - 1), st.booleans(), cadences)
+ahead = st.sampled_from([0, 0, 1, 9, 40])
+joins = st.tuples(st.just("add"), st.integers(0, len(SHAPES) - 1), st.booleans(), cadences, ahead)
 rows = st.lists(
     st.tuples(
         st.integers(0, 70),
@@ -193,17 +209,17 @@ changes = st.one_of(
     moves,
     moves,
     joins,
-    st.tuples(st.just("remove"), st.integers(0, 9)),
+    st.tuples(st.just("remove"), st.integers(0, 9), ahead),
     st.tuples(st.just("suspend"), st.integers(0, 9)),
     st.tuples(st.just("restore")),
 )
 
 
-def play(grouped: bool, where: bool, steps: list[tuple[Any, ...]], dense_groups: int) -> None:
+def play(grouped: bool, where: bool, steps: list[tuple[Any, ...]], dense_groups: int, by_cuts: bool = False) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(periodic, "DENSE_GROUPS", dense_groups)
         patch.setattr(periodic, "FORGET_FROM", -1000)  # idle groups are looked for at every step
-        checked = Checked(grouped, where)
+        checked = Checked(grouped, where, by_cuts)
         now = -50
         for action, *parts in steps:
             if action == "step":
@@ -240,6 +256,32 @@ def test_dense_trees(grouped: bool, where: bool, steps: list[tuple[Any, ...]]) -
 def test_trees_that_become_sparse(where: bool, steps: list[tuple[Any, ...]], dense_groups: int) -> None:
     """With 0 from the first row on, otherwise when there are so many groups."""
     play(True, where, steps, dense_groups)
+
+
+@settings(max_examples=3 * settings.default.max_examples)
+@given(st.booleans(), st.booleans(), scripts, st.sampled_from([0, 3, 4096, 4096]))
+def test_trees_whose_host_cuts(grouped: bool, where: bool, steps: list[tuple[Any, ...]], dense_groups: int) -> None:
+    play(grouped, where, steps, dense_groups if grouped else 4096, by_cuts=True)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_long_scripts_of_a_host_that_cuts(seed: int) -> None:
+    """Longer ones than hypothesis draws: queries that join, with history, while slices of others are open."""
+    random = Random(seed)
+    blank: tuple[Any, ...] = (None, None)
+
+    def join() -> tuple[Any, ...]:
+        cadence = Cadence(random.choice([8, 20, 45]), random.choice([2, 4, 9]), random.choice([0, 0, 3]))
+        return "add", random.randrange(len(SHAPES)), random.random() < 0.3, cadence, random.choice([0, 1, 9, 40])
+
+    steps = [join()]
+    for _ in range(25):
+        rows = [(random.randint(0, 40), random.choice("abcd"), *blank, random.randint(1, 9)) for _ in range(8)]
+        rows = [(at, k, g, n, x) for at, k, g, x, n in rows]
+        steps.append(("step", rows, random.choice([0, 3, 12, 12, 30])))
+        if random.random() < 0.4:
+            steps.append(join() if random.random() < 0.7 else ("remove", random.randrange(9), random.choice([0, 5])))
+    play(random.random() < 0.7, False, steps, random.choice([2, 4096]), by_cuts=True)
 
 
 # -- which reports are due -------------------------------------------------------------------------------------------
@@ -285,9 +327,9 @@ def test_a_whole_window_before_one_that_is_not() -> None:
         True,
         False,
         [
-            ("add", 0, False, Cadence(None, 2)),
+            ("add", 0, False, Cadence(None, 2), 0),
             ("step", [(0, *blank), (1, *blank)], 0),
-            ("add", 0, False, Cadence(2, 1)),
+            ("add", 0, False, Cadence(2, 1), 0),
         ],
         4096,
     )

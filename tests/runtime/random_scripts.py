@@ -17,6 +17,7 @@ from tests.case_runner import Host
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000
+DELAYS = (0, 2, 6)
 BASES = (0, -30 * SECOND, 1_700_000_000 * SECOND, -86_400 * SECOND + 1)
 
 EXACT = (
@@ -71,12 +72,12 @@ class Script:
 
 
 @st.composite
-def scripts(draw: st.DrawFn, most_rows: int = 30) -> Script:
+def scripts(draw: st.DrawFn, most_rows: int = 30, fewest_rows: int = 0, delays: tuple[int, ...] = DELAYS) -> Script:
     now = draw(st.sampled_from(BASES))
-    delay = draw(st.sampled_from((0, 2, 6)))
+    delay = draw(st.sampled_from(delays))
     events: list[dict[str, Any] | int] = []
     greatest = now
-    for _ in range(draw(st.integers(0, most_rows))):
+    for _ in range(draw(st.integers(fewest_rows, most_rows))):
         now += draw(st.sampled_from((0, 0, 1, SECOND // 2, SECOND, SECOND, 2 * SECOND, 7 * SECOND, 40 * SECOND)))
         ts = now - draw(st.sampled_from((0, 0, 0, 1, SECOND, 3 * SECOND, 8 * SECOND)))
         events.append(draw(rows(ts)))

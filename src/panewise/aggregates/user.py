@@ -137,7 +137,7 @@ class UserMatrix(StateMatrix):
         valid = np.ones(len(slots), np.uint8)
         for argument in arguments:
             if len(argument.valid):
-                valid &= argument.valid
+                valid &= argument.valid[: len(slots)]  # slots may be given for the first rows alone
         self._compiled.fold(slots, *(a.values for a in arguments), valid, self.ints, self.floats)
 
 

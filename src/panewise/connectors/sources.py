@@ -8,7 +8,6 @@ it aside like every other bad row.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
@@ -16,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import EPOCH_UNITS, conform, matching_names
 from panewise.connectors.files import files_of
+from panewise.connectors.json_rows import Rows, broken_rows, parse_objects, rows_batch
 from panewise.connectors.options import STREAM_OPTIONS, Option, one_of, read_options, single_character, text
 from panewise.errors import ConnectorError
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 65_536
 _BLOCK_BYTES = 8 << 20
-
-Row = dict[str, object]
-Rows = list[Row]
 
 
 class Source(Protocol):
@@ -123,7 +120,7 @@ class CsvSource:
                     for start in range(0, block.num_rows, BATCH_ROWS):
                         yield conform(block.slice(start, BATCH_ROWS), self._schema, f"'{file}'", self._epoch)
             if broken:
-                yield _broken_rows(broken, self._timestamp, self._schema.names)
+                yield broken_rows(broken, self._timestamp, self._schema.names)
         except (pa.ArrowInvalid, OSError) as error:
             raise _unreadable(file, error) from error
 
@@ -166,48 +163,17 @@ class JsonSource:
         for block in _whole_lines(stream):
             lines = block.splitlines()
             for start in range(0, len(lines), BATCH_ROWS):
-                rows, broken = self._parsed(file, lines[start : start + BATCH_ROWS], line_first + start)
-                if line_first + start == 1 and rows:
+                number = line_first + start
+                objects = parse_objects(lines[start : start + BATCH_ROWS], self._skip, "line", f"'{file}'", number)
+                rows, broken = objects
+                if number == 1 and rows:
                     keys = dict.fromkeys(key for row in rows for key in row)
                     matching_names(keys, self._schema, f"'{file}'")
                 if rows:
-                    yield self._batch(file, rows)
+                    yield rows_batch(rows, self._schema, f"'{file}'", self._epoch)
                 if broken:
-                    yield _broken_rows(broken, self._timestamp, self._schema.names)
+                    yield broken_rows(broken, self._timestamp, self._schema.names)
             line_first += len(lines)
-
-    def _parsed(self, file: Path, lines: list[bytes], line_first: int) -> tuple[Rows, list[str]]:
-        rows: Rows = []
-        broken: list[str] = []
-        for number, line in enumerate(lines, line_first):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-                if not isinstance(row, dict):
-                    raise ValueError("not an object")
-                rows.append(row)
-            except ValueError as error:
-                shown = line.decode("utf-8", "replace")
-                if not self._skip:
-                    raise ConnectorError(
-                        f"line {number} of '{file}' is not a JSON object: {shown[:80]}", hint=str(error)
-                    ) from None
-                broken.append(shown)
-        return rows, broken
-
-    def _batch(self, file: Path, rows: Rows) -> pa.RecordBatch | Rows:
-        """One Arrow batch; where a column mixes types, the rows themselves, for the engine to judge one by one."""
-        import pyarrow as pa
-
-        spelled = {key.lower(): key for row in rows for key in row}
-        keys = [spelled.get(name.lower(), name) for name in self._schema.names]
-        try:
-            arrays = [pa.array([row.get(key) for row in rows]) for key in keys]
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            return [dict(zip(self._schema.names, map(row.get, keys), strict=True)) for row in rows]
-        batch = pa.RecordBatch.from_arrays(arrays, names=list(self._schema.names))
-        return conform(batch, self._schema, f"'{file}'", self._epoch)
 
 
 def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -222,10 +188,6 @@ def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
             rest += block
     if rest:
         yield rest
-
-
-def _broken_rows(texts: list[str], timestamp: str, names: tuple[str, ...]) -> Rows:
-    return [{name: (shown if name == timestamp else None) for name in names} for shown in texts]
 
 
 def _optional_text(value: object) -> str | None:

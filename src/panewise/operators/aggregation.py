@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ class StateKey:
 
     def __hash__(self) -> int:
         return self._hash  # type: ignore[attr-defined,no-any-return]
+
+    @cached_property
+    def name(self) -> str:
+        """A short text that is the same in every process, for what is written down."""
+        return f"{self.kind.name}_{blake2b(repr(self).encode(), digest_size=8).hexdigest()}"
 
     @cached_property
     def code_fields(self) -> tuple[tuple[int, Expression], ...]:

@@ -174,10 +174,12 @@ class CountedRowWindow:
             "passing": self._passing.astype(np.uint8),
             "values": self._values,
             "emitter": self._emitter.snapshot(),
+            "wait": self._wait,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._tail.restore(snapshot["tail"])
+        self._wait = snapshot["wait"]
         self._passing = snapshot["passing"].astype(np.bool_)
         self._values = snapshot["values"]
         self._emitter.restore(snapshot["emitter"])

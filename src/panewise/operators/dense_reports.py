@@ -65,6 +65,14 @@ def dense_reports(tree: PeriodicTree) -> dict[str, list[Piece]]:
     return pieces
 
 
+def pass_over(tree: PeriodicTree) -> None:
+    """The reports that are due are left out, and every member has come to the watermark."""
+    for member in tree.members.values():
+        if not tree.keys:
+            _with_gaps(tree, member, due_of(tree, member))  # says whether its reports have begun
+        member.reported = max(member.reported, tree.watermark)
+
+
 def _finish(tree: PeriodicTree, requests: list[tuple[str, Ints]], pieces: dict[str, list[Piece]]) -> None:
     """Answers the requests in chunks of bounded size and moves every member's mark to the watermark."""
     limit = max(1, ANSWERS_AT_ONCE // max(1, len(tree.table)))

@@ -28,6 +28,8 @@ Floats = NDArray[np.float64]
 
 
 Failures = list[tuple[StateKey, Exception]]
+# Partials as they leave a store: start, end and group of each, and the fields of every state.
+Drained = tuple[Ints, Ints, Ints, dict[StateKey, tuple[Ints, Floats]]]
 
 
 def fold_states(
@@ -46,6 +48,21 @@ def fold_states(
     return failed
 
 
+def absorb_states(key: StateKey, matrix: StateMatrix, slots: Ints, ints: Ints, floats: Floats, pools: Pools) -> None:
+    """Newer partials are combined into their slots, which are all distinct.
+
+    Taken out, combined as one run and put back: a call per partial would cost far more than the work.
+    """
+    held, newer = matrix_of(key.kind, 0), matrix_of(key.kind, 0)
+    held.ints, held.floats = np.take(matrix.ints, slots, axis=1), np.take(matrix.floats, slots, axis=1)
+    newer.ints, newer.floats = ints, floats
+    held.combine(0, newer, 0, len(slots), ranks_of(key, pools))
+    for field, whole in enumerate(held.ints):
+        matrix.ints[field][slots] = whole
+    for field, real in enumerate(held.floats):
+        matrix.floats[field][slots] = real
+
+
 def synopsis_of(key: StateKey, width: int) -> Synopsis:
     """The technique that a state is kept by."""
     if key.kind.algebra.invertible and not key.kind.float_fields:
@@ -54,11 +71,12 @@ def synopsis_of(key: StateKey, width: int) -> Synopsis:
 
 
 class DenseSlices:
-    """`width` groups in every slice, open or closed."""
+    """`width` groups in every slice, open or closed. One that does not answer has no synopses: none is ever closed."""
 
-    def __init__(self, width: int, pools: Pools) -> None:
+    def __init__(self, width: int, pools: Pools, answers: bool = True) -> None:
         self.width = width
         self.pools = pools
+        self.answering = answers
         self.open = OpenSlices(width)
         self.matrices: dict[StateKey, StateMatrix] = {}
         self.synopses: dict[StateKey, Synopsis] = {}
@@ -84,7 +102,7 @@ class DenseSlices:
         self.open.cut_from(point, cadences)
         if not any(cadence.range is None for cadence in cadences):
             self.base = None
-        elif self.base is None:
+        elif self.base is None and self.answering:
             self.base = {key: matrix_of(key.kind, self.width) for key in self.matrices}
 
     def add_state(self, key: StateKey) -> None:
@@ -93,6 +111,8 @@ class DenseSlices:
             self.same_as_rows.append(key)
             return
         self.matrices[key] = matrix_of(key.kind, self.open.slots)
+        if not self.answering:
+            return
         synopsis = synopsis_of(key, self.width)
         empty = matrix_of(key.kind, len(self.starts) * self.width)
         synopsis.first = self.first
@@ -110,7 +130,8 @@ class DenseSlices:
         if key in self.same_as_rows:
             self.same_as_rows.remove(key)
             return
-        del self.matrices[key], self.synopses[key]
+        del self.matrices[key]
+        self.synopses.pop(key, None)
         if self.base is not None:
             del self.base[key]
 
@@ -145,11 +166,29 @@ class DenseSlices:
 
     def fold(self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool) -> Failures:
         """Rows enter their slots; they are in the count of rows already where `counted`."""
+        self.fit()
+        folded = {key: matrix for key, matrix in self.matrices.items() if not (counted and key == ROW_COUNT)}
+        return fold_states(folded, slots, arguments, rows, self.pools)
+
+    def fit(self) -> None:
+        """Every state follows the open slices, which may have come to have more slots."""
         for matrix in self.matrices.values():
             if matrix.slots < self.open.slots:
                 self._resize(matrix, self.open.slots)
-        folded = {key: matrix for key, matrix in self.matrices.items() if not (counted and key == ROW_COUNT)}
-        return fold_states(folded, slots, arguments, rows, self.pools)
+
+    def absorb(self, key: StateKey, slots: Ints, ints: Ints, floats: Floats) -> None:
+        """Newer partials of a state enter their slots, for which there is room already."""
+        absorb_states(key, self.matrices[key], slots, ints, floats, self.pools)
+
+    def drain(self) -> Drained:
+        """The partials of all open slices, which are forgotten."""
+        rooms = self.open.rooms.copy()
+        slots, starts, ends, groups = self.open.drain_dense(self.matrices[ROW_COUNT].ints[0])
+        states = {}
+        for key, matrix in self.matrices.items():
+            states[key] = np.take(matrix.ints, slots, axis=1), np.take(matrix.floats, slots, axis=1)
+            matrix.reset_rooms(rooms, self.width)
+        return starts, ends, groups, states
 
     def count_apart(self, key: StateKey) -> None:
         """A first NULL has come: from now on the count of this argument differs from the count of rows."""
@@ -157,9 +196,12 @@ class DenseSlices:
         rows = self.matrices[ROW_COUNT]
         matrix = matrix_of(key.kind, rows.slots)
         matrix.ints[:] = rows.ints
+        self.matrices[key] = matrix
+        if not self.answering:
+            return
         synopsis = synopsis_of(key, self.width)
         synopsis.restore(self.synopses[ROW_COUNT].snapshot())
-        self.matrices[key], self.synopses[key] = matrix, synopsis
+        self.synopses[key] = synopsis
         if self.base is not None:
             self.base[key] = matrix_of(key.kind, self.width)
             self.base[key].ints[:] = self.base[ROW_COUNT].ints
@@ -199,7 +241,6 @@ class DenseSlices:
         self.starts = np.concatenate([self.starts, self.open.starts[:count]])
         self.ends = np.concatenate([self.ends, self.open.ends[:count]])
         self.open.close(count)
-        self.open.forget_epochs(watermark)
 
     def evict(self, before: int) -> None:
         """Forgets the slices numbered below `before`."""

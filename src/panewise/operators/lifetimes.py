@@ -106,10 +106,11 @@ class TimeLifetimes:
         return Assigned(first, births, deaths, _NONE, _NONE, _NONE)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"next": self._next, "starts_at": self.starts_at}
+        return {"next": self._next, "starts_at": self.starts_at, "whole_from": self.whole_from}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._next, self.starts_at = snapshot["next"], snapshot["starts_at"]
+        self.whole_from = snapshot["whole_from"]
 
 
 class CountLifetimes:
@@ -154,8 +155,8 @@ class CountLifetimes:
         return result
 
     def snapshot(self) -> dict[str, Any]:
-        return {"tail": self._tail.snapshot(), "starts_at": self.starts_at}
+        return {"tail": self._tail.snapshot(), "starts_at": self.starts_at, "whole_at": self._whole_at}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._tail.restore(snapshot["tail"])
-        self.starts_at = snapshot["starts_at"]
+        self.starts_at, self._whole_at = snapshot["starts_at"], snapshot["whole_at"]

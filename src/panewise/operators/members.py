@@ -2,6 +2,9 @@
 
 A query that joins in mid-stream starts with history where the slices held answer it exactly, otherwise with its first
 whole window: one whose rows were all seen, whose states were kept all along, and whose ends straddle no slice.
+
+Where a host gives the cuts, it runs several trees for one set of members, each with a part of the groups. They must
+agree on a member's first report whatever rows they hold, so there edges and marks alone decide, not slices.
 """
 
 from __future__ import annotations
@@ -43,17 +46,25 @@ class Member:
     touched: list[Ints] = field(default_factory=list)
 
 
-def note_rows(member: Member, points: Ints) -> None:
-    """Rows of the stream, before any WHERE: an ungrouped query begins with the first whole window that holds one."""
+def note_rows(member: Member, points: Ints, least: int) -> None:
+    """Rows of the stream, before any WHERE: an ungrouped query begins with the first whole window that holds one.
+
+    `least` is the least of the points. It decides, unless its window is not one.
+    """
     cadence = member.cadence
+    first = cadence.next_report(least + cadence.offset)
+    if member.first_report is not None and first >= member.first_report:
+        return
+    start = cadence.start(first)
+    if start is None or (start <= least and (member.held_from is None or start >= member.held_from)):
+        member.first_report = first
+        return
     reports = points + cadence.offset
     reports = reports - (reports - cadence.align) % cadence.slide + cadence.slide
-    if cadence.range is not None:
-        starts = reports - (cadence.range + cadence.offset)
-        # A row may lie between two windows, or in one that is not whole: that is the next one's business.
-        reports = reports[
-            (starts <= points) & (starts >= (INT64_MIN if member.held_from is None else member.held_from))
-        ]
+    assert cadence.range is not None
+    starts = reports - (cadence.range + cadence.offset)
+    # A row may lie between two windows, or in one that is not whole: that is the next one's business.
+    reports = reports[(starts <= points) & (starts >= (INT64_MIN if member.held_from is None else member.held_from))]
     if len(reports):
         first = int(reports.min())
         member.first_report = first if member.first_report is None else min(first, member.first_report)
@@ -83,6 +94,8 @@ def is_whole(tree: PeriodicTree, cadence: Cadence, report: int, since: int | Non
         return True
     if since is not None and start < since:
         return False
+    if tree.by_cuts:
+        return start >= tree.needed_from and tree.store.open.is_edge(start) and tree.store.open.is_edge(end)
     if tree.evicted_to is not None and start < tree.evicted_to:
         return False
     if isinstance(tree.store, SparseSlices) and tree.store.passed(cadence, report):

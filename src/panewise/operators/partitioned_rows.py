@@ -185,10 +185,12 @@ class PartitionedRows:
             "numbers": self._numbers.copy(),
             "in_front": self._in_front.astype(np.uint8),
             "emitter": self._emitter.snapshot(),
+            "wait": self._wait,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._tail.restore(snapshot["tail"])
+        self._wait = snapshot["wait"]
         self._states.restore(snapshot["states"])
         self._partitions, self._numbers = snapshot["partitions"], snapshot["numbers"]
         self._in_front = snapshot["in_front"].astype(np.bool_)

@@ -11,6 +11,11 @@ the end of a slice its partials enter the synopses, and all reports that have co
 The axis is integers: event times in microseconds, or row numbers for windows of rows. Rows come in any order as long as
 none falls into a slice that the watermark has closed. A tree with few groups keeps dense slices; past `DENSE_GROUPS` it
 moves to sparse ones for good.
+
+A tree may also be fed by other trees, which fold rows and export partials (`partials.py`), and be rebuilt from what it
+was fed (`tree_outline.py`):
+
+    rows -> fold -> take_partials  ==>  merge -> advance -> answers
 """
 
 from __future__ import annotations
@@ -22,8 +27,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags
-from panewise.aggregates.states import Feed
-from panewise.aggregates.string_pool import StringPool
 from panewise.aggregates.user import matrix_of
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
@@ -31,9 +34,12 @@ from panewise.operators.aggregation import Aggregation, ArgumentPlan, Arguments,
 from panewise.operators.dense_reports import Piece, answered, dense_reports, passing_of, stamped
 from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member, first_answerable, is_whole, note_rows
+from panewise.operators.partials import merge_partials, taken_partials
 from panewise.operators.rows import Rows
 from panewise.operators.sparse_reports import sparse_reports
 from panewise.operators.sparse_slices import SparseSlices
+from panewise.operators.tree_outline import adopt_outline, outline_of, rebuild_tree, skip_reports
+from panewise.operators.tree_snapshot import restore_tree, snapshot_of
 from panewise.plan.evaluate import compiled
 from panewise.slicing.pairs import Cadence
 from panewise.state.group_table import GroupTable
@@ -55,77 +61,99 @@ class PeriodicTree:
         where: Expression | None,
         held_from: int | None = None,
         timed: bool = True,
+        folds_only: bool = False,
     ) -> None:
         self.keys = keys
         self.where = where
         self.timed = timed  # the axis is event time, not row numbers
+        self.folds_only = folds_only  # it makes partials for other trees and answers nothing itself
         self.members: dict[str, Member] = {}
         self.failures: dict[str, str] = {}  # members that met data they cannot answer for, for the host to remove
         self.state_held_from: dict[StateKey, int | None] = {}
         self.pools: Pools = {}
         self.table = GroupTable(tuple(key.type for key in keys))
-        self.store: DenseSlices | SparseSlices = DenseSlices(16 if keys else 1, self.pools)
+        self.store: DenseSlices | SparseSlices = DenseSlices(16 if keys else 1, self.pools, not folds_only)
         self.watermark = INT64_MIN
         self.greatest = INT64_MIN  # the greatest point seen
         self.cut = INT64_MIN  # from here on, edges are those of all members
+        self.by_cuts = False  # a host says where edges change, the same for several trees
+        self.needed_from = INT64_MIN  # slices that begin before this point are needed by no report to come
         self.evicted_to: int | None = None  # slices before this point may have gone
-        self._held_from = held_from
+        self.held_from = held_from
         self._shapes: dict[Aggregation, int] = {}
         self._strings_kept: dict[Expression, int] = {}  # by pool, at the last look for idle strings
-        self._groups_kept = 0  # at the last look for idle groups
+        self.groups_kept = 0  # at the last look for idle groups
         self.repeated_keys: tuple[int, tuple[int, int], list[pa.Array]] | None = None
-        self._arguments: ArgumentPlan | None = None  # of the states; made anew when they change
+        self.argument_plan: ArgumentPlan | None = None  # of the states; made anew when they change
         self._where = compiled(where) if where is not None else None
         self._keys = [compiled(key) for key in keys]
 
     def hold_from(self, point: int | None) -> None:
         """Rows before the point were not seen (None: all were); before any member is there."""
         assert not self.members
-        self._held_from = point
+        self.held_from = point
 
     # -- members -------------------------------------------------------------------------------------------------
 
-    def add(self, name: str, aggregation: Aggregation, cadence: Cadence) -> None:
-        """A query joins: with history where the slices held answer it exactly, else from its first whole window on."""
+    def add(self, name: str, aggregation: Aggregation, cadence: Cadence, cut: int | None = None) -> None:
+        """A query joins: with history where the slices held answer it exactly, else from its first whole window on.
+
+        `cut`: edges change at this point, which no row of the stream has reached (INT64_MIN: none has come), also none
+        that this tree has not seen. Trees that feed each other get the same calls with the same cuts.
+        """
         assert aggregation.keys == self.keys
-        held_from = self._held_from
+        assert cut is not None or not self.by_cuts
+        self.by_cuts = self.by_cuts or cut is not None
+        held_from = self.held_from
         for key in aggregation.states:
             if key not in self.state_held_from:
                 # Nobody kept this state so far: it is whole from the next point that no row has reached.
-                seen = self._held_from if self.greatest == INT64_MIN else self.greatest + 1
+                seen = self.held_from if self.greatest == INT64_MIN else self.greatest + 1
+                if cut is not None:
+                    seen = None if cut == INT64_MIN else cut
                 self.state_held_from[key] = seen
-                self._arguments = None
+                self.argument_plan = None
                 self.store.add_state(key)
             since = self.state_held_from[key]
             if since is not None:
                 held_from = since if held_from is None else max(held_from, since)
         member = self.members[name] = Member(aggregation, cadence, INT64_MIN, held_from, timed=self.timed)
         member.shape = self._shapes.setdefault(aggregation, len(self._shapes))
-        self._recut()
+        self._recut(cut)
         if isinstance(self.store, SparseSlices):
             member.touched = self.store.touched(cadence)
         if self.watermark != INT64_MIN:
             member.reported = first_answerable(self, member) - cadence.slide
+            if self.by_cuts and isinstance(self.store, SparseSlices):
+                self.store.turn_back(cadence, member.reported + cadence.slide)
+        elif cadence.range is not None and self.cut != INT64_MIN and self.by_cuts:
+            # Slices before the cut may straddle its windows, and nothing says yet which are due.
+            member.reported = cadence.next_report(self.cut + cadence.range + cadence.offset - 1) - cadence.slide
 
-    def _recut(self) -> None:
-        """Edges of the members from the first point on that no row has reached."""
-        open_ends = self.store.open.ends
-        reached = INT64_MIN if self.greatest == INT64_MIN else self.greatest + 1
-        if len(open_ends):
-            reached = max(reached, int(open_ends.max()))
-        reached = max(reached, self.watermark)
-        self.cut = reached
-        self.store.cut_from(reached, [member.cadence for member in self.members.values()])
+    def _recut(self, cut: int | None) -> None:
+        """Edges of the members from the cut on, or from the first point that no row has reached."""
+        if cut is None:
+            open_ends = self.store.open.ends
+            cut = INT64_MIN if self.greatest == INT64_MIN else self.greatest + 1
+            if len(open_ends):
+                cut = max(cut, int(open_ends.max()))
+            cut = max(cut, self.watermark)
+        self.cut = cut
+        self.store.cut_from(cut, [member.cadence for member in self.members.values()])
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, cut: int | None = None) -> None:
+        """A query leaves, and what only it needed; `cut` as in `add`.
+
+        Where a host gives the cuts, one that leaves without leaves its edges behind, until the next cut.
+        """
         del self.members[name]
         wanted = {key for member in self.members.values() for key in member.aggregation.states}
         for key in [key for key in self.state_held_from if key not in wanted]:
             del self.state_held_from[key]
-            self._arguments = None
+            self.argument_plan = None
             self.store.drop_state(key)
-        if self.members:
-            self._recut()
+        if self.members and (cut is not None or not self.by_cuts):
+            self._recut(cut)
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
@@ -135,33 +163,109 @@ class PeriodicTree:
         A piece is a batch (window_start, window_end as points, then the items) or a range of empty reports.
         """
         if len(rows):
-            self.greatest = max(self.greatest, rows.latest if points is rows.times else int(points[-1]))
-            if not self.keys:
-                for member in self.members.values():
-                    if not member.begun:
-                        note_rows(member, points)
-            self._fold(rows, points)
+            self._take(rows, points)
+        return self.advance(watermark)
+
+    def fold(self, rows: Rows, kept: NDArray[np.bool_] | None = None) -> None:
+        """Takes rows in and leaves the watermark where it is; `kept`: what WHERE keeps, where that is known already."""
+        assert self.timed
+        if len(rows):
+            self._take(rows, rows.times, kept)
+
+    def _take(self, rows: Rows, points: Ints, kept: NDArray[np.bool_] | None = None) -> None:
+        self.greatest = max(self.greatest, rows.latest if points is rows.times else int(points[-1]))
+        waiting = [member for member in self.members.values() if not member.begun] if not self.keys else []
+        if waiting:
+            least = int(points.min())
+            for member in waiting:
+                note_rows(member, points, least)
+        self._fold(rows, points, kept)
+
+    def advance(self, watermark: int) -> dict[str, list[Piece]]:
+        """Moves the watermark; the second half of `process`."""
+        assert not self.folds_only
         if watermark <= self.watermark:
             return {}
         self.store.close(watermark)
         self.watermark = watermark
         pieces = self.due()
-        self._evict()
-        self._forget_groups()
-        self._forget_strings()
+        self._forget()
         return pieces
 
-    def _fold(self, rows: Rows, points: Ints) -> None:
+    # -- trees that feed trees -----------------------------------------------------------------------------------
+
+    def take_partials(self) -> pa.RecordBatch | None:
+        """The partials of all open slices, which are forgotten; the format is told in `partials.py`."""
+        return taken_partials(self)
+
+    def merge(self, partials: pa.RecordBatch, arrival_base: int = 0) -> None:
+        """Partials of another tree, none of a slice that is closed here; they are newer than all that came before.
+
+        Rows of the other tree arrived so many later than it counts them.
+        """
+        merge_partials(self, partials, arrival_base)
+
+    def take_notes(self) -> dict[str, int]:
+        """Of an ungrouped tree that folds: the first report of each member that saw rows since the last call."""
+        notes = {name: m.first_report for name, m in self.members.items() if m.first_report is not None}
+        for name in notes:
+            self.members[name].first_report = None
+        return notes
+
+    def note(self, notes: dict[str, int]) -> None:
+        """What another tree noted."""
+        for name, report in notes.items():
+            member = self.members.get(name)
+            if member is not None and not member.begun:
+                member.first_report = report if member.first_report is None else min(report, member.first_report)
+
+    def outline(self) -> dict[str, Any]:
+        """What it takes, beside the partials that were merged, to rebuild the tree; plain values, few of them."""
+        return outline_of(self)
+
+    def rebuild(self, outline: dict[str, Any], pages: list[tuple[pa.RecordBatch, int]]) -> None:
+        """Makes a fresh tree, with the members of the outlined one, answer as that one from then on.
+
+        `pages`: what was merged, partials and arrival base, in that order; those may be missing that end at or before
+        the outline's `needed_from`.
+        """
+        rebuild_tree(self, outline, pages)
+
+    def adopt(self, outline: dict[str, Any]) -> None:
+        """After merging what the outlined tree merged and going forward to its watermark: all else that it knew."""
+        adopt_outline(self, outline)
+
+    def like(self) -> PeriodicTree:
+        """A fresh tree that folds or merges into the same slices, for partials that are to become fewer."""
+        tree = PeriodicTree(self.keys, self.where, timed=self.timed, folds_only=True)
+        for name, member in self.members.items():
+            tree.add(name, member.aggregation, member.cadence, INT64_MIN)
+        tree.store.open.set_edges(self.store.open.edges())
+        return tree
+
+    def slice_end(self, point: int) -> int:
+        """Where the slice around a point ends: a cut there shortens none. INT64_MAX where there are no edges."""
+        return self.store.open.slice_end(point)
+
+    def forward(self, watermark: int) -> None:
+        """Like `advance`, but the reports that come due are passed over: another process has answered them."""
+        assert not self.folds_only
+        if watermark > self.watermark:
+            self.store.close(watermark)
+            self.watermark = watermark
+            skip_reports(self)
+            self._forget()
+
+    def _fold(self, rows: Rows, points: Ints, kept: NDArray[np.bool_] | None) -> None:
         if self._where is not None:
-            kept = self._where(rows.batch)
-            chosen = np.flatnonzero(flags(kept))
+            chosen = np.flatnonzero(flags(self._where(rows.batch)) if kept is None else kept)
             if len(chosen) < len(rows):
                 if not len(chosen):
                     return
                 rows, points = rows.take(chosen), points[chosen]
-        if self._arguments is None:
-            self._arguments = ArgumentPlan(tuple(self.state_held_from), self.pools)
-        arguments = self._arguments.read(rows.batch)
+        if self.argument_plan is None:
+            self.argument_plan = ArgumentPlan(tuple(self.state_held_from), self.pools)
+        arguments = self.argument_plan.read(rows.batch)
         self.store.note_nulls(arguments)
         done = 0
         groups = np.empty(0, np.int64)
@@ -171,7 +275,7 @@ class PeriodicTree:
             if done == len(rows):
                 return
             groups = self.table.ids_of(words[:, done:], nulls[done:])
-            self._make_room()
+            self.make_room()
         slots = self.store.assign(points[done:], groups)
         self._fold_slots(slots, arguments.rest(done), rows.slice(done, len(rows)))
 
@@ -191,7 +295,8 @@ class PeriodicTree:
                 if key in member.aggregation.states:
                     self.failures[name] = f"an aggregate raised {type(problem).__name__}: {problem}"
 
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
+        """Slices follow the table of groups, which may have come to hold more."""
         needed = len(self.table)
         if isinstance(self.store, DenseSlices):
             if needed > DENSE_GROUPS:
@@ -227,7 +332,7 @@ class PeriodicTree:
         if not isinstance(self.store, DenseSlices) or cadence.range is None:
             return None
         since = [point for key in aggregation.states if (point := self.state_held_from[key]) is not None]
-        held_from = max(since, default=self._held_from if self._held_from is not None else INT64_MIN)
+        held_from = max(since, default=self.held_from if self.held_from is not None else INT64_MIN)
         if not is_whole(self, cadence, report, None if held_from == INT64_MIN else held_from):
             return None
         self.members[""] = Member(aggregation, cadence, report, timed=self.timed)
@@ -253,10 +358,15 @@ class PeriodicTree:
 
     # -- forgetting ----------------------------------------------------------------------------------------------
 
+    def _forget(self) -> None:
+        self._evict()
+        self._forget_groups()
+        self._forget_strings()
+        # Nobody asks for edges of the past, but where several trees must agree on what the slices held answer.
+        self.store.open.forget_epochs(self.needed_from if self.by_cuts else self.watermark)
+
     def _evict(self) -> None:
         """Drops the slices that no member's next report needs."""
-        if not len(self.store.starts):
-            return
         needed = len(self.store.starts)
         held_to = reach = INT64_MAX
         for member in self.members.values():
@@ -270,6 +380,9 @@ class PeriodicTree:
             else:
                 held_to = min(held_to, start)
             reach = min(reach, start)
+        self.needed_from = max(self.needed_from, min(reach, self.watermark))
+        if not len(self.store.starts):
+            return
         if self.evicted_to is None or reach > self.evicted_to:
             self.evicted_to = reach
         needed = min(needed, int(np.searchsorted(self.store.starts, held_to, side="left")))
@@ -281,16 +394,29 @@ class PeriodicTree:
             (m.cadence.next_report(max(self.watermark, m.reported)) for m in self.members.values()), default=INT64_MAX
         )
 
+    def forget_folded(self, groups: Ints, codes: dict[Expression, Ints]) -> None:
+        """After `take_partials`, where nothing is held: keeps only these groups and strings, if far more are there."""
+        if self.watermark != INT64_MIN:
+            return
+        if self.keys and len(self.table) > 2 * len(groups) + FORGET_FROM:
+            self.table.keep(groups)
+        for argument, pool in list(self.pools.items()):
+            live = codes.get(argument)
+            if live is None:
+                live = np.empty(0, np.int64)
+            if len(pool) > 2 * len(live) + FORGET_FROM:
+                pool.keep(live)
+
     def _forget_groups(self) -> None:
         """Lets groups go that no slice holds any more, each time the table has doubled."""
         store = self.store
-        if not isinstance(store, SparseSlices) or len(self.table) < 2 * self._groups_kept + FORGET_FROM:
+        if not isinstance(store, SparseSlices) or len(self.table) < 2 * self.groups_kept + FORGET_FROM:
             return
         live = store.live_groups()
-        self._groups_kept = len(self.table)
+        self.groups_kept = len(self.table)
         if live is None or 2 * len(live) > len(self.table):
             return
-        self._groups_kept = len(live)
+        self.groups_kept = len(live)
         renamed = self.table.keep(live)
         store.regroup(live, renamed)
         for member in self.members.values():
@@ -327,64 +453,8 @@ class PeriodicTree:
     # -- snapshots -----------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        return {
-            "sparse": isinstance(self.store, SparseSlices),
-            "store": self.store.snapshot(),
-            "table": self.table.snapshot(),
-            "pools": [pa.record_batch({"s": pool.all_strings()}) for pool in self._pool_list()],
-            "watermark": self.watermark,
-            "greatest": self.greatest,
-            "groups_kept": self._groups_kept,
-            "held_from": self._held_from,
-            "cut": self.cut,
-            "evicted_to": self.evicted_to,
-            "states": [repr(key) for key in self.state_held_from],
-            "state_held_from": list(self.state_held_from.values()),
-            "members": {
-                name: {
-                    "reported": member.reported,
-                    "held_from": member.held_from,
-                    "first_report": member.first_report,
-                    "begun": member.begun,
-                    "endless": member.endless,
-                    "suspended": member.suspended,
-                    "passing": member.passing.view(np.uint8).astype(np.int64),
-                    "touched": np.concatenate(member.touched) if member.touched else np.empty(0, np.int64),
-                }
-                for name, member in self.members.items()
-            },
-        }
-
-    def _pool_list(self) -> list[StringPool]:
-        """The pools in an order that follows from the states alone."""
-        found: dict[Expression, StringPool] = {}
-        for key in self.state_held_from:
-            for argument, feed in zip(key.arguments, key.kind.feeds, strict=False):
-                if feed is Feed.CODE:
-                    found[argument] = self.pools.setdefault(argument, StringPool())
-        return list(found.values())
+        return snapshot_of(self)
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """The members must have been added already; their states take the order of the snapshot."""
-        by_name = {repr(key): key for key in self.state_held_from}
-        order = [by_name[name] for name in snapshot["states"]]
-        self._arguments = None
-        self.state_held_from = dict(zip(order, snapshot["state_held_from"], strict=True))
-        for pool, strings in zip(self._pool_list(), snapshot["pools"], strict=True):
-            pool.load(strings.column(0))
-        self.table.restore(snapshot["table"])
-        if snapshot["sparse"] and isinstance(self.store, DenseSlices):
-            cadences = [member.cadence for member in self.members.values()]
-            self.store = SparseSlices.of_dense(self.store, 1, cadences)
-        self.store.restore(snapshot["store"])
-        for name in ("watermark", "greatest"):
-            setattr(self, name, snapshot[name])
-        self._held_from, self.cut = snapshot["held_from"], snapshot["cut"]
-        self._groups_kept = snapshot["groups_kept"]
-        self.evicted_to = snapshot["evicted_to"]
-        for name, saved in snapshot["members"].items():
-            member = self.members[name]
-            for attribute in ("reported", "held_from", "first_report", "begun", "endless", "suspended"):
-                setattr(member, attribute, saved[attribute])
-            member.passing = saved["passing"].astype(np.bool_)
-            member.touched = [saved["touched"]] if len(saved["touched"]) else []
+        """The members must have been added already."""
+        restore_tree(self, snapshot)

@@ -124,8 +124,10 @@ class RowWindow:
         return table_of([*window_columns(self._window, numbers), *values.columns], self._schema)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"relation": self._relation.snapshot(), "sequence": self._sequence, "next": self._next}
+        marks = {"sequence": self._sequence, "next": self._next, "whole_from": self._whole_from}
+        return {"relation": self._relation.snapshot(), **marks}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._relation.restore(snapshot["relation"])
         self._sequence, self._next = snapshot["sequence"], snapshot["next"]
+        self._whole_from = snapshot["whole_from"]

@@ -26,7 +26,7 @@ def sparse_reports(tree: PeriodicTree) -> dict[str, list[Piece]]:
     assert isinstance(tree.store, SparseSlices)
     due = [(int(e), name) for name, member in tree.members.items() for e in due_of(tree, member)]
     pieces: dict[str, list[Piece]] = {}
-    marks: dict[tuple[int | None, int], int] = {}
+    marks: dict[Span, int] = {}
     for report, name in sorted(due):
         if name in tree.failures:
             continue
@@ -42,6 +42,12 @@ def sparse_reports(tree: PeriodicTree) -> dict[str, list[Piece]]:
             continue
         if batch is not None and not member.suspended:
             pieces.setdefault(name, []).append(batch)
+    pass_by(tree, marks)
+    return pieces
+
+
+def pass_by(tree: PeriodicTree, marks: dict[Span, int]) -> None:
+    """Every member has come to the watermark; `marks`: the last report that each cursor was moved to."""
     for member in tree.members.values():
         member.reported = max(member.reported, tree.watermark)
         # Windows without rows report nothing, but what has left must leave the cursor too.
@@ -50,7 +56,6 @@ def sparse_reports(tree: PeriodicTree) -> dict[str, list[Piece]]:
         if last > marks.get((cadence.range, cadence.offset), INT64_MIN):
             marks[cadence.range, cadence.offset] = last
             _move(tree, (cadence.range, cadence.offset), last)
-    return pieces
 
 
 def _move(tree: PeriodicTree, span: Span, report: int) -> None:

@@ -18,7 +18,14 @@ from panewise.aggregates.columns import wrapped
 from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.user import matrix_of
 from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
-from panewise.operators.dense_slices import DenseSlices, Failures, fold_states, state_matrix
+from panewise.operators.dense_slices import (
+    DenseSlices,
+    Drained,
+    Failures,
+    absorb_states,
+    fold_states,
+    state_matrix,
+)
 from panewise.operators.rows import Rows
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
@@ -51,14 +58,16 @@ class Cursor:
         self.stacks = {key: SparseTwoStacks(key.kind, groups, endless) for key in keys}
         # Slices below `inserted` came in; those below `evicted` left again or, in an endless window, are not needed.
         self.evicted = self.inserted = position
+        self.moved_to: int | None = None  # the end of the window that it covers
 
 
 class SparseSlices:
-    """Closed slices as lists of pairs, with cursors over them."""
+    """Closed slices as lists of pairs, with cursors over them. One that does not answer has no cursors."""
 
-    def __init__(self, groups: int, pools: Pools) -> None:
+    def __init__(self, groups: int, pools: Pools, answers: bool = True) -> None:
         self.groups = groups
         self.pools = pools
+        self.answering = answers
         self.open = OpenSlices(None)
         self.matrices: dict[StateKey, StateMatrix] = {}
         self.first = 0
@@ -86,14 +95,14 @@ class SparseSlices:
     @staticmethod
     def of_dense(dense: DenseSlices, groups: int, cadences: list[Cadence]) -> SparseSlices:
         """The same slices as pairs, taken over when a dense tree has come to hold too many groups."""
-        store = SparseSlices(groups, dense.pools)
+        store = SparseSlices(groups, dense.pools, dense.answering)
         store.first = dense.first
         for key in list(dense.same_as_rows):
             dense.count_apart(key)
         for key in dense.matrices:
             store.matrices[key] = matrix_of(key.kind, store.open.slots)
         numbers = np.arange(dense.first, dense.after, dtype=np.int64)
-        partials = dense.answers(list(dense.matrices), numbers, numbers + 1, dense.width)
+        partials = dense.answers(list(dense.matrices), numbers, numbers + 1, dense.width) if len(numbers) else {}
         for i in range(len(numbers)):
             present = np.flatnonzero(partials[ROW_COUNT][0][0, i])
             states = {
@@ -101,8 +110,7 @@ class SparseSlices:
                 for key, (ints, floats) in partials.items()
             }
             store.slices.append(SparseSlice(int(dense.starts[i]), int(dense.ends[i]), present, states))
-        for name in ("_epochs", "_firsts", "_slides", "_phases"):
-            setattr(store.open, name, getattr(dense.open, name))
+        store.open.set_edges(dense.open.edges())
         store._take_open(dense)
         for cadence in cadences:
             store.add_span(cadence)
@@ -122,7 +130,10 @@ class SparseSlices:
                     stack.insert(present, ints, floats, ranks_of(key, self.pools))
 
     def _take_open(self, dense: DenseSlices) -> None:
+        if not dense.open.count:
+            return
         counts = dense.matrices[ROW_COUNT].ints[0].reshape(-1, dense.width)
+        self.open.open_spans(dense.open.starts, dense.open.ends)
         for start, room in zip(dense.open.starts.tolist(), dense.open.rooms.tolist(), strict=True):
             present = np.flatnonzero(counts[room])
             slots = self.open.assign(np.full(len(present), start, np.int64), present)
@@ -142,7 +153,7 @@ class SparseSlices:
 
     def add_span(self, cadence: Cadence) -> None:
         span = cadence.range, cadence.offset
-        if span not in self.cursors:
+        if span not in self.cursors and self.answering:
             self.cursors[span] = Cursor(list(self.matrices), self.groups, self.first, cadence.range is None)
 
     def touched(self, cadence: Cadence) -> list[Ints]:
@@ -158,6 +169,12 @@ class SparseSlices:
         came, left = self.slices[: cursor.inserted - self.first], self.slices[: cursor.evicted - self.first]
         too_new = bool(came) and came[-1].end > end
         return too_new or (start is not None and bool(left) and left[-1].start >= start)
+
+    def turn_back(self, cadence: Cadence, report: int) -> None:
+        """A cursor that has gone past a report begins anew with the slices held, if they are all that it needs."""
+        if self.passed(cadence, report):
+            del self.cursors[cadence.range, cadence.offset]
+            self.add_span(cadence)
 
     def add_state(self, key: StateKey) -> None:
         """A state that slices hold from now on; those that exist have its identity."""
@@ -198,9 +215,26 @@ class SparseSlices:
     def fold(self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool) -> Failures:
         """Rows enter their slots."""
         assert not counted
+        self.fit()
+        return fold_states(self.matrices, slots, arguments, rows, self.pools)
+
+    def fit(self) -> None:
+        """Every state follows the open slices, which may have come to have more slots."""
         for matrix in self.matrices.values():
             self._make_room(matrix)
-        return fold_states(self.matrices, slots, arguments, rows, self.pools)
+
+    def absorb(self, key: StateKey, slots: Ints, ints: Ints, floats: Floats) -> None:
+        """Newer partials of a state enter their slots, for which there is room already."""
+        absorb_states(key, self.matrices[key], slots, ints, floats, self.pools)
+
+    def drain(self) -> Drained:
+        """The partials of all open slices, which are forgotten."""
+        slots, starts, ends, groups = self.open.drain_sparse()
+        states = {}
+        for key, matrix in self.matrices.items():
+            states[key] = np.take(matrix.ints, slots, axis=1), np.take(matrix.floats, slots, axis=1)
+            matrix.reset(slots if 2 * len(slots) < matrix.slots else slice(None))
+        return starts, ends, groups, states
 
     def _make_room(self, matrix: StateMatrix) -> None:
         if matrix.slots < self.open.slots:
@@ -238,12 +272,11 @@ class SparseSlices:
                 matrix.reset(slots)
             self.slices.append(SparseSlice(int(self.open.starts[i]), int(self.open.ends[i]), groups, partials))
         self.open.close(count)
-        if count:
-            self.open.forget_epochs(watermark)
 
     def move(self, span: Span, start: int | None, end: int) -> list[Ints]:
         """The span's cursor now covers the slices from `start` to `end`; the groups of what came and went."""
         cursor = self.cursors[span]
+        cursor.moved_to = end
         touched: list[Ints] = []
         while cursor.inserted < self.after and self.slices[cursor.inserted - self.first].end <= end:
             held = self.slices[cursor.inserted - self.first]
@@ -299,6 +332,7 @@ class SparseSlices:
                     "offset": span[1],
                     "evicted": c.evicted,
                     "inserted": c.inserted,
+                    "moved_to": c.moved_to,
                     "totals": self._page(self._totals(c)) if c.endless else None,
                 }
                 for span, c in self.cursors.items()
@@ -358,4 +392,4 @@ class SparseSlices:
             for held in entering:
                 for key, stack in cursor.stacks.items():
                     stack.insert(held.groups, *held.partials[key], ranks_of(key, self.pools))
-            cursor.inserted = saved["inserted"]
+            cursor.inserted, cursor.moved_to = saved["inserted"], saved["moved_to"]

@@ -46,6 +46,8 @@ class Channel:
         self.released = 0  # rows that have left the reorder buffer, and those before there was one
         self.retain_us = 0
         self.retained_from = INT64_MIN
+        # Where the edges of a change of queries begin to hold, if the host says so: trees find a point by themselves.
+        self.cut: int | None = None
         self._reorder: ReorderBuffer | None = None
         self._recent: deque[tuple[int, Rows]] = deque()  # (greatest time, rows): what the watermark has not passed
         self._retained: deque[tuple[int, Rows]] = deque()

@@ -58,7 +58,7 @@ class TreeConsumer:
         self._times_from = 0
 
     def add(self, query: HostedQuery, aggregation: Aggregation, cadence: Cadence, finish: Finish | None) -> None:
-        self.tree.add(query.name, aggregation, cadence)
+        self.tree.add(query.name, aggregation, cadence, self.channel.cut)
         self.queries[query.name] = query
         self._last_pieces[query.name] = None
         if finish is not None:
@@ -70,8 +70,8 @@ class TreeConsumer:
         if self.tree.watermark != INT64_MIN:
             self._process(self.channel.empty_rows(), np.empty(0, np.int64), self.tree.watermark, again=True)
 
-    def remove(self, name: str) -> None:
-        self.tree.remove(name)
+    def remove(self, name: str, cut: int | None = None) -> None:
+        self.tree.remove(name, cut)
         del self.queries[name], self._last_pieces[name]
         self.finishes.pop(name, None)
 

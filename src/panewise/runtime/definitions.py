@@ -1,11 +1,43 @@
-"""Definitions as statements again: what a snapshot keeps of the catalog."""
+"""Definitions from CREATE statements, and as statements again: what a snapshot keeps of the catalog."""
 
 from __future__ import annotations
 
-from panewise.catalog import Definition, Options, QueryDefinition, SinkDefinition, StreamDefinition
+from collections.abc import Callable
+
+from panewise.aggregates.functions import AggregateFunction
+from panewise.catalog import Definition, Options, QueryDefinition, SinkDefinition, StreamDefinition, TableDefinition
+from panewise.errors import PlanError
+from panewise.language import statements as s
 from panewise.language.sql_text import name_to_sql
+from panewise.plan.build import build
+from panewise.plan.nodes import Emit, Scan
+from panewise.plan.supported import check_supported
 from panewise.schema import Column
 from panewise.temporal import format_duration
+
+Created = s.CreateStream | s.CreateTable | s.CreateQuery | s.CreateSink
+FindAggregate = Callable[[str], AggregateFunction | None]
+
+
+def definition_of(statement: Created, find_aggregate: FindAggregate) -> tuple[Definition, Emit | None]:
+    """What a bound CREATE statement defines, and the plan where that is a query; PlanError where no operator fits."""
+    match statement:
+        case s.CreateStream():
+            of_stream = statement.name, statement.schema, statement.timestamp, statement.delay_us, statement.options
+            return StreamDefinition(*of_stream), None
+        case s.CreateTable():
+            of_table = statement.name, statement.schema, statement.primary_key, statement.retroactive, statement.options
+            return TableDefinition(*of_table), None
+        case s.CreateSink():
+            return SinkDefinition(statement.name, statement.source, statement.options), None
+    plan = build(statement.query, find_aggregate)
+    check_supported(plan)
+    for name, _ in statement.options:
+        if name in ("technique", "refresh", "sharing"):
+            raise PlanError(f"the option {name} has no effect yet", hint="leave it out")
+    inputs = tuple(dict.fromkeys(node.name for node in plan.walk() if isinstance(node, Scan)))
+    definition = QueryDefinition(statement.name, plan.schema, plan.timestamp, statement.text, inputs, statement.options)
+    return definition, plan
 
 
 def statement_of(definition: Definition) -> str:

@@ -7,7 +7,7 @@ returns. One lock guards all: calls from several threads take turns.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -31,15 +31,15 @@ from panewise.errors import (
     did_you_mean,
 )
 from panewise.language import statements as s
-from panewise.language.binder import bind_one, parse
+from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.language.expressions import ColumnRef
 from panewise.plan.build import build
 from panewise.plan.explain import Explanation
-from panewise.plan.nodes import Scan
 from panewise.plan.supported import check_supported
 from panewise.runtime.ask import ask_once
 from panewise.runtime.channel import Channel
 from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.definitions import Created, definition_of, statement_of
 from panewise.runtime.explaining import explain_all, explain_query
 from panewise.runtime.hosted_query import HostedQuery, Subscriber
 from panewise.runtime.hosting import Hosting, shown_name
@@ -75,32 +75,31 @@ class Engine:
         with self._lock:
             result = None
             for parsed in parse(text):
-                self._flush_all()
-                statement = bind_one(parsed, self.catalog, self._find_aggregate, self._aggregate_names)
-                before = self.catalog.copy()
-                try:
-                    table = self._run(statement)
-                except Exception as problem:
-                    self.catalog.restore(before)
-                    if isinstance(problem, QueryError):
-                        if problem.span is None:
-                            problem.span = parsed.span
-                        problem.located(parsed.text)
-                    raise
-                self._deliver()
+                table = self.execute_parsed(parsed)
                 result = table if table is not None else result
             return result
 
+    def execute_parsed(self, parsed: ParsedStatement) -> pa.Table | None:
+        """Runs one statement."""
+        self._flush_all()
+        statement = bind_one(parsed, self.catalog, self._find_aggregate, self._aggregate_names)
+        before = self.catalog.copy()
+        try:
+            table = self._run(statement)
+        except Exception as problem:
+            self.catalog.restore(before)
+            if isinstance(problem, QueryError):
+                if problem.span is None:
+                    problem.span = parsed.span
+                problem.located(parsed.text)
+            raise
+        self._deliver()
+        return table
+
     def _run(self, statement: s.Statement) -> pa.Table | None:
         match statement:
-            case s.CreateStream():
-                self._create_stream(statement)
-            case s.CreateTable():
-                self._create_table(statement)
-            case s.CreateQuery():
-                self._create_query(statement)
-            case s.CreateSink():
-                self._create_sink(statement)
+            case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink():
+                self._create(statement)
             case s.Drop():
                 self._drop(statement)
             case s.SuspendQuery():
@@ -121,45 +120,19 @@ class Engine:
                 raise AssertionError(statement)
         return None
 
-    def _create_stream(self, statement: s.CreateStream) -> None:
+    def _create(self, statement: Created) -> None:
         if statement.if_not_exists and self.catalog.find(statement.name) is not None:
             return
-        definition = StreamDefinition(
-            statement.name, statement.schema, statement.timestamp, statement.delay_us, statement.options
-        )
+        if isinstance(statement, s.CreateSink):
+            self.catalog.get(statement.source, "query")
+        definition, plan = definition_of(statement, self._find_aggregate)
         self.catalog.add(definition)
-        self._streams[definition.name.lower()] = Stream(definition)
-
-    def _create_table(self, statement: s.CreateTable) -> None:
-        if statement.if_not_exists and self.catalog.find(statement.name) is not None:
-            return
-        self.catalog.add(
-            TableDefinition(
-                statement.name, statement.schema, statement.primary_key, statement.retroactive, statement.options
-            )
-        )
-
-    def _create_sink(self, statement: s.CreateSink) -> None:
-        if statement.if_not_exists and self.catalog.find(statement.name) is not None:
-            return
-        self.catalog.get(statement.source, "query")
-        self.catalog.add(SinkDefinition(statement.name, statement.source, statement.options))
-
-    def _create_query(self, statement: s.CreateQuery) -> None:
-        if statement.if_not_exists and self.catalog.find(statement.name) is not None:
-            return
-        plan = build(statement.query, self._find_aggregate)
-        check_supported(plan)
-        options = dict(statement.options)
-        for name in ("technique", "refresh", "sharing"):
-            if name in options:
-                raise PlanError(f"the option {name} has no effect yet", hint="leave it out")
-        inputs = tuple(dict.fromkeys(node.name for node in plan.walk() if isinstance(node, Scan)))
-        self.catalog.add(
-            QueryDefinition(statement.name, plan.schema, plan.timestamp, statement.text, inputs, statement.options)
-        )
-        self._hosting.host(statement.name.lower(), plan, silent=options.get("mode") == "lookup")
-        self._limit_streams()
+        if isinstance(definition, StreamDefinition):
+            self._streams[definition.name.lower()] = Stream(definition)
+        elif plan is not None:
+            silent = dict(statement.options).get("mode") == "lookup"
+            self._hosting.host(definition.name.lower(), plan, silent=silent)
+            self._limit_streams()
 
     def _limit_streams(self) -> None:
         """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
@@ -266,11 +239,11 @@ class Engine:
             self._stream(stream).advance(instant_us(until))
             self._deliver()
 
-    def flush(self) -> None:
-        """Advances every stream so far past its last row that every window that holds rows has closed."""
+    def flush(self, streams: Sequence[str] | None = None) -> None:
+        """Advances streams, or all, so far past their last row that every window that holds rows has closed."""
         with self._lock:
             self._flush_all()
-            for stream in self._streams.values():
+            for stream in self._streams.values() if streams is None else map(self._stream, streams):
                 if stream.newest is not None:
                     stream.advance(min(self._last_end(stream, stream.newest), INSTANT_MAX + 1))
             self._deliver()
@@ -451,8 +424,6 @@ class Engine:
             )
 
     def _statements(self) -> list[str]:
-        from panewise.runtime.definitions import statement_of
-
         return [statement_of(definition) for definition in self.catalog]
 
     @classmethod

@@ -170,7 +170,7 @@ class Hosting:
         query = self.queries.pop(name)
         if isinstance(consumer, TreeConsumer):
             if name in consumer.queries:
-                consumer.remove(name)
+                consumer.remove(name, consumer.channel.cut)
             if not consumer.queries and consumer in consumer.channel.consumers:
                 consumer.channel.detach(consumer)
                 self._trees = {key: tree for key, tree in self._trees.items() if tree is not consumer}

@@ -112,6 +112,25 @@ class Intake:
     def _missing(self, name: str, found: Iterable[str]) -> DataError:
         return DataError(f"rows pushed to '{self.name}' have no column '{name}'", hint=did_you_mean(name, found))
 
+    def accepted(
+        self, batch: pa.RecordBatch, skip: bool, first: int, come_to: int | None, reach: int
+    ) -> tuple[pa.RecordBatch, Ints, list[tuple[pa.RecordBatch, str]]]:
+        """The good rows in the stream's types, their times, and the bad rows with their reasons.
+
+        Raises instead where a row is bad, unless `skip`. `first` is the number of the batch's first row in its push,
+        `come_to` how far the stream has come, `reach` how far ahead of that a row may lie.
+        """
+        good, bad = self.conformed(batch, skip, first)
+        times = self.times(good)
+        wrong = self.bad_times(good, times, come_to, reach)
+        if not wrong:
+            return good, times, bad
+        if not skip:
+            row = min(wrong)
+            raise self.refusal(good, row, wrong[row], first)
+        good, more = self.without(good, good, wrong)
+        return good, self.times(good), bad + more
+
     def conformed(
         self, batch: pa.RecordBatch, skip: bool, first: int = 0
     ) -> tuple[pa.RecordBatch, list[tuple[pa.RecordBatch, str]]]:

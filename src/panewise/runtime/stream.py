@@ -83,16 +83,8 @@ class Stream(Channel):
             if not batch.num_rows:
                 continue
             taken = sum(before.num_rows for before in batches[:i])
-            good, bad = self.intake.conformed(batch, self._skip_bad, taken)
-            times = self.intake.times(good)
-            wrong = self.intake.bad_times(good, times, self._come_to(newest), self.reach)
-            if wrong and not self._skip_bad:
-                first = min(wrong)
-                raise self.intake.refusal(good, first, wrong[first], taken)
-            if wrong:
-                good, more = self.intake.without(good, good, wrong)
-                times = self.intake.times(good)
-                bad = bad + more
+            come_to = self._come_to(newest)
+            good, times, bad = self.intake.accepted(batch, self._skip_bad, taken, come_to, self.reach)
             aside.extend(bad)
             if good.num_rows:
                 accepted.append(good)

@@ -50,17 +50,40 @@ def panewise(
 @app.command()
 def run(
     file: CqlFile,
-    engine: Annotated[str, typer.Option(help="Where it runs: embedded, in this process.")] = "embedded",
-    flush: Annotated[bool, typer.Option(help="At the end close all windows that hold rows.")] = True,
+    engine: Annotated[str, typer.Option(help="Where it runs: spark, or embedded in this process.")] = "spark",
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master: local[4], spark://host:7077, sc://host for Spark Connect.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="The folder that outlives a run and from which the next one goes on.")
+    ] = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Process what is there, then end; otherwise run until interrupted.")
+    ] = False,
+    flush: Annotated[
+        bool | None,
+        typer.Option(help="At the end close all windows that hold rows; the embedded engine does unless told not to."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Where the checkpoint has other definitions, those of the file hold.")
+    ] = False,
+    trigger: Annotated[
+        str | None, typer.Option(help="The least time between micro-batches, such as '5 seconds'.")
+    ] = None,
     progress: Annotated[bool, typer.Option(help="Show progress while it runs.")] = True,
 ) -> None:
-    """Run the statements of a file: read its sources to their end and write its sinks."""
+    """Run the statements of a file: read its sources and write its sinks."""
     with _errors_shown():
-        if engine != "embedded":
-            raise PanewiseError(f"there is no engine '{engine}'", hint="there is embedded")
-        from panewise.serve.run import run_file
+        if engine == "embedded":
+            from panewise.serve.run import run_file
 
-        raise typer.Exit(run_file(file, flush=flush, progress=progress))
+            raise typer.Exit(run_file(file, flush=flush is not False, progress=progress))
+        if engine != "spark":
+            raise PanewiseError(f"there is no engine '{engine}'", hint="there are spark and embedded")
+        from panewise.serve.run_spark import SparkRun, run_on_spark
+
+        run = SparkRun(file, master, checkpoint, trigger, available_now, bool(flush), replace, progress)
+        raise typer.Exit(run_on_spark(run))
 
 
 @app.command()
@@ -89,13 +112,17 @@ def shell(
 
 @app.command()
 def demo(
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long the stream flows.")] = 12.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long the stream flows.")] = 15.0,
+    engine: Annotated[str, typer.Option(help="Where it runs: spark, or embedded in this process.")] = "spark",
+    master: Annotated[str | None, typer.Option(help="Spark's master; local[*] unless told otherwise.")] = None,
 ) -> None:
     """A generated trade stream and a dozen queries over it, live in the terminal."""
     with _errors_shown():
+        if engine not in ("spark", "embedded"):
+            raise PanewiseError(f"there is no engine '{engine}'", hint="there are spark and embedded")
         from panewise.serve.demo import run_demo
 
-        run_demo(seconds)
+        run_demo(seconds, engine, master)
 
 
 @app.command()

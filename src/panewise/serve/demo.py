@@ -1,7 +1,7 @@
 """`panewise demo`: a generated trade stream, a dozen queries (`demo.cql`), and their last answers live in a table.
 
-The stream flows as fast as the engine takes it, for a few seconds, and the demonstration ends by itself. Rates are of
-the engine alone: the time that the generator needs is not counted. Without a terminal it prints lines instead.
+The stream flows as fast as the host takes it, for a few seconds, and the demonstration ends by itself. It runs on Spark
+or, with `--engine embedded`, in this process. Without a terminal it prints lines instead of a live table.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -21,8 +21,6 @@ from rich.table import Table
 from rich.text import Text
 
 from panewise.catalog import QueryDefinition
-from panewise.runtime.engine import Engine
-from panewise.serve.flows import flows_of, interleaved
 from panewise.serve.tables import output_console, short_number, value_text
 from panewise.temporal import duration_us
 
@@ -33,20 +31,52 @@ REFRESH_SECONDS = 0.25
 LINE_SECONDS = 3.0
 
 
+class DemoHost(Protocol):
+    """Where the queries run. `rows` have gone through it in `busy_seconds`, since it was warm."""
+
+    place: str
+    rows: int
+    busy_seconds: float
+
+    @property
+    def touches(self) -> int:
+        """How often each row is folded."""
+
+    def queries(self) -> list[QueryDefinition]: ...
+    def warm_up(self, console: Console) -> None: ...
+    def work(self) -> None:
+        """Some of it, for a fraction of a second."""
+
+    def fetch(self, query: str) -> pa.Table: ...
+    def close(self) -> None: ...
+
+
 def demo_statements() -> str:
     return resources.files("panewise.serve").joinpath("demo.cql").read_text(encoding="utf-8")
 
 
-def run_demo(seconds: float) -> None:
+def run_demo(seconds: float, engine: str = "embedded", master: str | None = None) -> None:
     console = output_console()
     statements = demo_statements()
     syntax = Syntax("", "sql", theme="ansi_dark", background_color="default")
     console.print(syntax.highlight(statements.strip()), soft_wrap=True)
     console.print()
-    demonstration = Demonstration(console, statements)
-    demonstration.warm_up()
-    demonstration.flow(seconds)
-    console.print(demonstration.closing(), soft_wrap=True)
+    host: DemoHost
+    if engine == "spark":
+        from panewise.serve.demo_spark import SparkDemo
+
+        host = SparkDemo(statements, console, master)
+    else:
+        from panewise.serve.demo_embedded import EmbeddedDemo
+
+        host = EmbeddedDemo(statements)
+    demonstration = Demonstration(console, host)
+    try:
+        host.warm_up(console)
+        demonstration.flow(seconds)
+        console.print(demonstration.closing(), soft_wrap=True)
+    finally:
+        host.close()
 
 
 @dataclass
@@ -79,31 +109,21 @@ class Answers:
 
 
 class Demonstration:
-    """The engine, its source, and what has been seen of both."""
+    """What has been seen of a host."""
 
-    def __init__(self, console: Console, statements: str) -> None:
+    def __init__(self, console: Console, host: DemoHost) -> None:
         self.console = console
-        self.engine = Engine()
-        self.engine.execute(statements)
-        (self.stream,) = flows_of(self.engine.catalog)
-        self.batches = interleaved([self.stream])
-        queries = self.engine.catalog.of_kind("query")
-        self.answers = [Answers(query) for query in queries if isinstance(query, QueryDefinition)]
-        self.rows = 0
-        self.busy_seconds = 0.0
-
-    def warm_up(self) -> None:
-        """The first batch, during which operators are compiled where no earlier run left them in the cache."""
-        with self.console.status("compiling the operators (the first time this takes a few seconds)"):
-            self._push_next()
-        self.rows, self.busy_seconds = 0, 0.0
+        self.host = host
+        self.answers = [Answers(query) for query in host.queries()]
 
     def flow(self, seconds: float) -> None:
         live = self.console.is_terminal
         started = shown = time.monotonic()
         with Live(console=self.console, auto_refresh=False) if live else nullcontext() as display:
             while (now := time.monotonic()) - started < seconds:
-                self._push_next()
+                self.host.work()
+                for answers in self.answers:
+                    answers.take(self.host.fetch(answers.query.name))
                 if display is not None and now - shown > REFRESH_SECONDS:
                     display.update(self._picture((now - started) / seconds), refresh=True)
                     shown = now
@@ -116,28 +136,23 @@ class Demonstration:
             self.console.print(self._table())
 
     def closing(self) -> Group:
-        queries = len(self.answers)
-        trees = tree_count(self.engine)
+        host, queries = self.host, len(self.answers)
         results = sum(answers.rows for answers in self.answers)
-        rate = self.rows / self.busy_seconds if self.busy_seconds else 0.0
+        rate = host.rows / host.busy_seconds if host.busy_seconds else 0.0
         copies = sum(window_copies(answers.query) for answers in self.answers)
-        busy = f"{self.rows:,} rows through {queries} queries at {short_number(rate)} rows/s"
-        saved = f"{short_number(self.rows * trees)} touches instead of {short_number(self.rows * queries)}"
+        busy = f"{host.rows:,} rows through {queries} queries {host.place} at {short_number(rate)} rows/s"
+        saved = f"{short_number(host.rows * host.touches)} touches instead of {short_number(host.rows * queries)}"
         return Group(
             Text(f"{busy}, {results:,} result rows.", style="bold"),
-            Text(f"The queries share {trees} trees: each row was touched {trees} times instead of {queries}, {saved}."),
-            Text(f"Copied into every window that it belongs to, each row would be there {copies:,.0f} times."),
+            Text(
+                f"The queries share {host.touches} trees: each row was read once and touched {host.touches} times "
+                f"instead of {queries}, {saved}."
+            ),
+            Text(
+                f"Copied into every window that it belongs to, each row would be there {copies:,.0f} times: "
+                f"{copies / host.touches:,.0f} times the work."
+            ),
         )
-
-    def _push_next(self) -> None:
-        flow, batch = next(self.batches)
-        began = time.perf_counter()
-        self.engine.push(flow.stream.name, batch)
-        tables = [self.engine.results(answers.query.name) for answers in self.answers]
-        self.busy_seconds += time.perf_counter() - began
-        self.rows += len(batch)
-        for answers, table in zip(self.answers, tables, strict=True):
-            answers.take(table)
 
     def _picture(self, part: float) -> Group:
         below = Table.grid(padding=(0, 2))
@@ -145,8 +160,8 @@ class Demonstration:
         return Group(self._table(), below)
 
     def _progress_line(self) -> Text:
-        rate = self.rows / self.busy_seconds if self.busy_seconds else 0.0
-        return Text(f"{self.rows:,} rows, {short_number(rate)} rows/s, event time {self._event_time()}")
+        rate = self.host.rows / self.host.busy_seconds if self.host.busy_seconds else 0.0
+        return Text(f"{self.host.rows:,} rows, {short_number(rate)} rows/s, event time {self._event_time()}")
 
     def _event_time(self) -> str:
         ends = [answers.last["window_end"] for answers in self.answers if answers.last]
@@ -169,7 +184,3 @@ def window_copies(query: QueryDefinition) -> float:
     match = re.search(r"\[RANGE (\d+ \w+) SLIDE (\d+ \w+)", query.text)
     assert match is not None, query.text
     return duration_us(match[1]) / duration_us(match[2])
-
-
-def tree_count(engine: Engine) -> int:
-    return len(engine.stats()["trees"])

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from panewise.catalog import Catalog, StreamDefinition, TableDefinition
+from panewise.connectors.json_rows import Rows
 from panewise.connectors.options import written_option
 from panewise.connectors.registry import open_source
-from panewise.connectors.sources import Rows, Source
+from panewise.connectors.sources import Source
 from panewise.errors import ConnectorError
 
 if TYPE_CHECKING:

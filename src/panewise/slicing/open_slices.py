@@ -5,7 +5,7 @@ of time, a fraction of a slide wide; bisection over the open slices is left for 
 rows are never made, so a gap in the stream costs nothing.
 
 Edges change when queries come and go. A change holds from an instant on that no row has reached (an *epoch*), so that
-no slice is ever cut in two.
+the rows of a slice are never divided: an open slice that reaches over the instant ends there from now on.
 
 Two ways to give out slots. Dense: a slice is a room of `width` neighbouring slots, one per group. Sparse: a slot per
 (slice, group) that occurs, found by hashing, for slices that touch few of very many groups.
@@ -18,208 +18,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.loops import compiled_loop
 from panewise.slicing.pairs import Cadence, edge_classes
+from panewise.slicing.slot_loops import (
+    assign_dense,
+    assign_known,
+    assign_sparse,
+    bounds,
+    fill_table,
+    list_entries,
+    occupied,
+    release_room,
+    take_out,
+)
 
 Ints = NDArray[np.int64]
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 CELLS = 4096
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-
-
-@compiled_loop
-def _bounds(point: int, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints) -> tuple[int, int]:
-    """The slice around a point: the nearest edges of its epoch on both sides."""
-    epoch = epochs.shape[0] - 1
-    while epochs[epoch] > point:
-        epoch -= 1
-    start = epochs[epoch]
-    end = epochs[epoch + 1] if epoch + 1 < epochs.shape[0] else INT64_MAX
-    for c in range(firsts[epoch], firsts[epoch + 1]):
-        edge = point - (point - phases[c]) % slides[c]
-        start = max(start, edge)
-        end = min(end, edge + slides[c])
-    return start, end
-
-
-@compiled_loop
-def _opened(
-    point: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints, room_spans: Ints, epochs: Ints,
-    firsts: Ints, slides: Ints, phases: Ints,
-) -> int:  # fmt: skip
-    """The room of the open slice around a point, by bisection, opened if need be; -1 where no room is free."""
-    low, high = 0, counts[0]
-    while low < high:
-        middle = (low + high) >> 1
-        if starts[middle] <= point:
-            low = middle + 1
-        else:
-            high = middle
-    if low > 0 and point < ends[low - 1]:
-        return int(rooms[low - 1])
-    if counts[1] == 0:
-        return -1
-    for k in range(counts[0], low, -1):
-        starts[k] = starts[k - 1]
-        ends[k] = ends[k - 1]
-        rooms[k] = rooms[k - 1]
-    starts[low], ends[low] = _bounds(point, epochs, firsts, slides, phases)
-    counts[1] -= 1
-    room = free[counts[1]]
-    rooms[low] = room
-    room_spans[0, room], room_spans[1, room] = starts[low], ends[low]
-    counts[0] += 1
-    return int(room)
-
-
-# The loops below look into the cells themselves: a call would pass a dozen arrays, which costs more than the look-up.
-
-
-@compiled_loop
-def _assign_dense(
-    points: Ints, groups: Ints, begin: int, width: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints,
-    room_spans: Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, slots: Ints,
-) -> int:  # fmt: skip
-    low, high, base, shift = 1, 0, 0, counts[3]
-    grouped = groups.shape[0] > 0
-    for i in range(begin, points.shape[0]):
-        point = points[i]
-        if point < low or point >= high:
-            cell = (point >> shift) & (cells.shape[0] - 1)
-            room = cells[cell]
-            if point < room_spans[0, room] or point >= room_spans[1, room]:
-                room = _opened(point, starts, ends, rooms, counts, free, room_spans, epochs, firsts, slides, phases)
-                if room < 0:
-                    return i
-                cells[cell] = room
-            low, high, base = room_spans[0, room], room_spans[1, room], room * width
-        slots[i] = base + groups[i] if grouped else base
-    return len(points)
-
-
-@compiled_loop
-def _assign_known(
-    points: Ints, words: Ints, word_base: int, direct: Ints, width: int, starts: Ints, ends: Ints, rooms: Ints,
-    counts: Ints, free: Ints, room_spans: Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints,
-    slots: Ints, rows: Ints,
-) -> int:  # fmt: skip
-    """The short way: groups by one load, and `rows` counted at once. Ends at a word not known, or for want of room."""
-    span = np.uint64(direct.shape[0])
-    low, base, shift = 0 * points[0], 0 * width, counts[3]
-    length = np.uint64(0)
-    for i in range(points.shape[0]):
-        point = points[i]
-        if np.uint64(point - low) >= length:
-            cell = (point >> shift) & (cells.shape[0] - 1)
-            room = cells[cell]
-            if point < room_spans[0, room] or point >= room_spans[1, room]:
-                room = _opened(point, starts, ends, rooms, counts, free, room_spans, epochs, firsts, slides, phases)
-                if room < 0:
-                    return i
-                cells[cell] = room
-            low, base = room_spans[0, room], room * width
-            length = np.uint64(room_spans[1, room] - low)
-        place = np.uint64(words[i] - word_base)
-        if place >= span:
-            return i
-        group = direct[place]
-        if group < 0:
-            return i
-        slots[i] = base + group
-        rows[base + group] += 1
-    return len(points)
-
-
-@compiled_loop
-def _entry_hash(room: int, group: int) -> np.uint64:
-    mixed = (np.uint64(group) * MULTIPLIER) ^ (np.uint64(room) * np.uint64(0xBF58476D1CE4E5B9))
-    return mixed ^ (mixed >> np.uint64(29))
-
-
-@compiled_loop
-def _assign_sparse(
-    points: Ints, groups: Ints, begin: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints, room_spans:
-    Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, table: Ints, entry_room: Ints,
-    entry_group: Ints, entry_next: Ints, heads: Ints, entry_free: Ints, slots: Ints,
-) -> int:  # fmt: skip
-    low, high, room, shift = 1, 0, 0 * counts[0], counts[3]
-    mask = np.uint64(table.shape[0] - 1)
-    for i in range(begin, points.shape[0]):
-        point = points[i]
-        if point < low or point >= high:
-            cell = (point >> shift) & (cells.shape[0] - 1)
-            room = cells[cell]
-            if point < room_spans[0, room] or point >= room_spans[1, room]:
-                room = _opened(point, starts, ends, rooms, counts, free, room_spans, epochs, firsts, slides, phases)
-                if room < 0:
-                    return i
-                cells[cell] = room
-            low, high = room_spans[0, room], room_spans[1, room]
-        slot = _entry_hash(room, groups[i]) & mask
-        while True:
-            entry = table[slot]
-            if entry < 0 or (entry_group[entry] == groups[i] and entry_room[entry] == room):
-                break
-            slot = (slot + np.uint64(1)) & mask
-        if entry < 0:
-            if counts[2] == 0:
-                return i
-            counts[2] -= 1
-            entry = entry_free[counts[2]]
-            table[slot] = entry
-            entry_room[entry] = room
-            entry_group[entry] = groups[i]
-            entry_next[entry] = heads[room]
-            heads[room] = entry
-        slots[i] = entry
-    return len(points)
-
-
-@compiled_loop
-def _fill_table(table: Ints, entry_room: Ints, entry_group: Ints) -> None:
-    mask = np.uint64(table.shape[0] - 1)
-    table[:] = -1
-    for entry in range(entry_room.shape[0]):
-        if entry_room[entry] >= 0:
-            slot = _entry_hash(entry_room[entry], entry_group[entry]) & mask
-            while table[slot] >= 0:
-                slot = (slot + np.uint64(1)) & mask
-            table[slot] = entry
-
-
-@compiled_loop
-def _release_room(
-    room: int, table: Ints, entry_room: Ints, entry_group: Ints, entry_next: Ints, heads: Ints, entry_free: Ints,
-    counts: Ints, entries: Ints,
-) -> int:  # fmt: skip
-    """Takes a room's entries out of the table, moving later ones back so that no probe breaks; lists them."""
-    mask = np.uint64(table.shape[0] - 1)
-    found = 0
-    entry = heads[room]
-    while entry >= 0:
-        entries[found] = entry
-        found += 1
-        slot = _entry_hash(room, entry_group[entry]) & mask
-        while table[slot] != entry:
-            slot = (slot + np.uint64(1)) & mask
-        hole = slot
-        while True:
-            slot = (slot + np.uint64(1)) & mask
-            other = table[slot]
-            if other < 0:
-                break
-            home = _entry_hash(entry_room[other], entry_group[other]) & mask
-            if ((slot - home) & mask) >= ((slot - hole) & mask):
-                table[hole] = other
-                hole = slot
-        table[hole] = -1
-        entry_room[entry] = -1
-        entry_free[counts[2]] = entry
-        counts[2] += 1
-        entry = entry_next[entry]
-    heads[room] = -1
-    return found
+EDGES = ("epochs", "firsts", "slides", "phases")
 
 
 class OpenSlices:
@@ -264,9 +80,19 @@ class OpenSlices:
         self._slides = np.concatenate([self._slides[:used], slides])
         self._phases = np.concatenate([self._phases[:used], phases])
         self._firsts = np.append(self._firsts[: count + 1], len(self._slides))
+        self._set_cells()
+        for i in np.flatnonzero((self.starts < point) & (point < self.ends)):
+            self._end(int(i), point)
+
+    def _set_cells(self) -> None:
+        """A few cells a slide: rows that come out of order then find their slice at once."""
+        slides = self._slides[self._firsts[-2] :]
         if len(slides):
-            # A few cells a slide: rows that come out of order then find their slice at once.
             self._counts[3] = max(0, int(slides.min()).bit_length() - 3)
+
+    def _end(self, position: int, point: int) -> None:
+        """A slice ends earlier than it was to: no row has reached the point."""
+        self._ends[position] = self._room_spans[1, self._rooms[position]] = point
 
     def forget_epochs(self, before: int) -> None:
         """Drops epochs that ended before a point: no row can fall into them any more."""
@@ -278,9 +104,29 @@ class OpenSlices:
             self._slides, self._phases = self._slides[first:], self._phases[first:]
             self._firsts = self._firsts[gone:] - first
 
+    def edges(self) -> dict[str, list[int]]:
+        """All that says where slices are cut, from the earliest epoch on that is remembered."""
+        return {name: getattr(self, f"_{name}").tolist() for name in EDGES}
+
+    def set_edges(self, edges: dict[str, list[int]]) -> None:
+        """What `edges` gave, in place of its own."""
+        for name in EDGES:
+            setattr(self, f"_{name}", np.array(edges[name], np.int64))
+        self._set_cells()
+
+    def until_cut(self, starts: Ints, ends: Ints) -> Ints:
+        """The ends of slices, each no later than the first cut after its start."""
+        cuts = np.append(self._epochs[1:], INT64_MAX)
+        result: Ints = np.minimum(ends, cuts[np.searchsorted(cuts[:-1], starts, side="right")])
+        return result
+
+    def slice_end(self, point: int) -> int:
+        """Where the slice around a point ends, or would; INT64_MAX where there are no edges."""
+        return int(bounds(point, self._epochs, self._firsts, self._slides, self._phases)[1])
+
     def is_edge(self, point: int) -> bool:
         """Whether slices to come are cut at the point."""
-        return bool(_bounds(point, self._epochs, self._firsts, self._slides, self._phases)[0] == point)
+        return bool(bounds(point, self._epochs, self._firsts, self._slides, self._phases)[0] == point)
 
     # -- slots ---------------------------------------------------------------------------------------------------
 
@@ -315,9 +161,9 @@ class OpenSlices:
         done = 0
         while True:
             if self.width is not None:
-                done = _assign_dense(points, groups, done, self.width, *self._shared(), slots)
+                done = assign_dense(points, groups, done, self.width, *self._shared(), slots)
             else:
-                done = _assign_sparse(
+                done = assign_sparse(
                     points, groups, done, *self._shared(), self._table, self._entry_room, self._entry_group,
                     self._entry_next, self._heads, self._entry_free, slots,
                 )  # fmt: skip
@@ -327,6 +173,55 @@ class OpenSlices:
                 self._grow_rooms()
             else:
                 self._grow_entries()
+
+    def open_spans(self, starts: Ints, ends: Ints) -> None:
+        """Opens slices with exactly these bounds, distinct and ascending, where none with their start is open yet."""
+        held = self.count
+        places = np.searchsorted(self.starts, starts)
+        known = np.append(self.starts, INT64_MAX)[places] == starts
+        again = np.flatnonzero(known)
+        for i in again[ends[again] < self._ends[places[again]]]:
+            self._end(int(places[i]), int(ends[i]))
+        fresh = np.flatnonzero(~known)
+        while self._counts[1] < len(fresh):
+            self._grow_rooms()
+        self._counts[1] -= len(fresh)
+        rooms = self._free[self._counts[1] : self._counts[1] + len(fresh)]
+        self._room_spans[:, rooms] = starts[fresh], ends[fresh]
+        order = np.argsort(np.concatenate([self.starts, starts[fresh]]), kind="stable")
+        for array, more in ((self._starts, starts[fresh]), (self._ends, ends[fresh]), (self._rooms, rooms)):
+            array[: held + len(fresh)] = np.concatenate([array[:held], more])[order]
+        self._counts[0] += len(fresh)
+        assert (self.ends[:-1] <= self.starts[1:]).all(), "slices of other edges"
+
+    def drain_dense(self, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """Slots with rows, as counted by slot, with the start, end and group of each; all slices are closed."""
+        assert self.width is not None
+        slots, positions = np.empty((2, self.count * self.width), np.int64)
+        found = occupied(rows, self.rooms, self.width, slots, positions)
+        slots, positions = slots[:found], positions[:found]
+        groups = slots - self.rooms[positions] * self.width
+        return self._drained(slots, positions, groups)
+
+    def drain_sparse(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """The same of sparse slices, which know themselves where rows are."""
+        free, room = int(self._counts[2]), len(self._entry_room)
+        slots, positions = np.empty((2, room - free), np.int64)
+        list_entries(self.rooms, self._heads, self._entry_next, slots, positions)
+        if 8 * len(slots) < room:
+            take_out(slots, self._table, self._entry_room, self._entry_group)
+        else:
+            self._table.fill(-1)
+        self._entry_room[slots] = -1
+        self._entry_free[free:] = slots[::-1]
+        self._counts[2] = room
+        self._heads[self.rooms] = -1
+        return self._drained(slots, positions, self._entry_group[slots])
+
+    def _drained(self, slots: Ints, positions: Ints, groups: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        starts, ends = self.starts[positions], self.ends[positions]
+        self.close(self.count)
+        return slots, starts, ends, groups
 
     def _shared(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
         return (
@@ -344,7 +239,7 @@ class OpenSlices:
         """The slots of the first rows, as many as the short way serves; they are counted in `rows`, slot by slot."""
         assert self.width is not None
         slots = self._scratch(len(points))
-        done = _assign_known(points, words, base, direct, self.width, *self._shared(), slots, rows)
+        done = assign_known(points, words, base, direct, self.width, *self._shared(), slots, rows)
         return slots[:done]
 
     def _grow_rooms(self) -> None:
@@ -352,9 +247,11 @@ class OpenSlices:
         self._starts, self._ends, self._rooms = (
             np.concatenate([a, np.zeros(old, np.int64)]) for a in (self._starts, self._ends, self._rooms)
         )
-        self._free = np.concatenate([np.arange(old, 2 * old, dtype=np.int64), np.zeros(old, np.int64)])
+        free = int(self._counts[1])
+        more = np.arange(old, 2 * old, dtype=np.int64)
+        self._free = np.concatenate([self._free[:free], more, np.zeros(old - free, np.int64)])
         self._room_spans = np.concatenate([self._room_spans, np.zeros_like(self._room_spans)], axis=1)
-        self._counts[1] = old
+        self._counts[1] += old
         if self.width is None:
             self._heads = np.concatenate([self._heads, np.full(old, -1, np.int64)])
 
@@ -366,7 +263,7 @@ class OpenSlices:
         self._entry_free = np.concatenate([np.arange(old, 2 * old, dtype=np.int64), np.zeros(old, np.int64)])
         self._counts[2] = old
         self._table = np.full(4 * old, -1, np.int64)
-        _fill_table(self._table, self._entry_room, self._entry_group)
+        fill_table(self._table, self._entry_room, self._entry_group)
 
     # -- closing -------------------------------------------------------------------------------------------------
 
@@ -377,7 +274,7 @@ class OpenSlices:
     def entries_of(self, position: int) -> tuple[Ints, Ints]:
         """Slots and groups of a sparse slice, which leaves the table; `close` must follow before the next `assign`."""
         entries = self._scratch(len(self._entry_room))
-        found = _release_room(
+        found = release_room(
             int(self._rooms[position]), self._table, self._entry_room, self._entry_group, self._entry_next, self._heads,
             self._entry_free, self._counts, entries,
         )  # fmt: skip
@@ -392,7 +289,7 @@ class OpenSlices:
         """New numbers for the groups of open sparse slices."""
         used = self._entry_room >= 0
         self._entry_group[used] = renamed[self._entry_group[used]]
-        _fill_table(self._table, self._entry_room, self._entry_group)
+        fill_table(self._table, self._entry_room, self._entry_group)
 
     def close(self, count: int) -> None:
         """Frees the rooms of the oldest `count` slices."""

@@ -1,0 +1,89 @@
+"""JSON objects to a stream's rows, wherever they come from: lines of a file, values of a message.
+
+A text that is no JSON object raises or, where the stream skips bad rows, becomes a row whose event time is that text,
+so that the engine counts it and sets it aside like every other bad row. A missing key is NULL, keys are found in any
+case. Cost: one `json.loads` per object and one pass per column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from panewise.connectors.conform import conform
+from panewise.errors import ConnectorError
+from panewise.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = dict[str, object]
+Rows = list[Row]
+
+
+def decode_json(
+    values: pa.Array, schema: Schema, timestamp: str, skip: bool, epoch: str | None = None, place: str = "the topic"
+) -> list[pa.RecordBatch | Rows]:
+    """The rows that binary values hold: at most one batch (or rows, where a column mixes types), then the broken ones.
+
+    A value that is NULL or empty is no row: topics that are compacted hold such values for keys that have gone.
+
+    >>> import pyarrow as pa
+    >>> from panewise.schema import BIGINT, TIMESTAMP, Column
+    >>> schema = Schema((Column("ts", TIMESTAMP), Column("n", BIGINT)))
+    >>> values = pa.array([b'{"ts": "2026-01-01", "N": 1}', b"{", None])
+    >>> batch, broken = decode_json(values, schema, "ts", skip=True)
+    >>> batch["n"].to_pylist(), broken
+    ([1], [{'ts': '{', 'n': None}])
+    """
+    rows, broken = parse_objects([value or b"" for value in values.to_pylist()], skip, "value", place, 1)
+    decoded: list[pa.RecordBatch | Rows] = []
+    if rows:
+        decoded.append(rows_batch(rows, schema, place, epoch))
+    if broken:
+        decoded.append(broken_rows(broken, timestamp, schema.names))
+    return decoded
+
+
+def parse_objects(
+    texts: Sequence[bytes], skip: bool, unit: str, place: str, number_first: int
+) -> tuple[Rows, list[str]]:
+    """The objects, and the texts that are none; without `skip` such a text raises, as `unit` number such of `place`."""
+    rows: Rows = []
+    broken: list[str] = []
+    for number, text in enumerate(texts, number_first):
+        if not text.strip():
+            continue
+        try:
+            row = json.loads(text)
+            if not isinstance(row, dict):
+                raise ValueError("not an object")
+            rows.append(row)
+        except (ValueError, RecursionError) as error:
+            shown = text.decode("utf-8", "replace")
+            if not skip:
+                raise ConnectorError(
+                    f"{unit} {number} of {place} is not a JSON object: {shown[:80]}", hint=str(error)
+                ) from None
+            broken.append(shown)
+    return rows, broken
+
+
+def rows_batch(rows: Rows, schema: Schema, place: str, epoch: str | None) -> pa.RecordBatch | Rows:
+    """One Arrow batch; where a column mixes types, the rows themselves, for the engine to judge one by one."""
+    import pyarrow as pa
+
+    spelled = {key.lower(): key for row in rows for key in row}
+    keys = [spelled.get(name.lower(), name) for name in schema.names]
+    try:
+        arrays = [pa.array([row.get(key) for row in rows]) for key in keys]
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return [dict(zip(schema.names, map(row.get, keys), strict=True)) for row in rows]
+    batch = pa.RecordBatch.from_arrays(arrays, names=list(schema.names))
+    return conform(batch, schema, place, epoch)
+
+
+def broken_rows(texts: list[str], timestamp: str, names: tuple[str, ...]) -> Rows:
+    """Rows that carry a text where the event time should be."""
+    return [{name: (shown if name == timestamp else None) for name in names} for shown in texts]

@@ -1,0 +1,206 @@
+"""Partials on their way from one tree to another: the open slices of a tree as a record batch, and back.
+
+A batch has one row per (slice, group) that holds rows, slice by slice:
+
+    slice_start, slice_end    int64
+    key_0, key_1, ...         dictionaries: all share their indices, which number the groups of the batch
+    count_7f..._0, ...        a column per field of each state, by the state's name; strings as dictionaries, else int64
+                              or float64
+
+States are known by name, so a batch may come from a tree with other members: states that it lacks are at the identity,
+those that nobody here keeps are left out. Only the count of an argument that was never NULL does not travel: it is the
+count of rows. Strings leave as strings, because codes mean something in their own process alone.
+
+Cost: O(rows of the batch) in compiled or vectorised passes, and a look-up per distinct group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.aggregates.columns import flags, integers, values_of, wrapped
+from panewise.aggregates.matrix import identity
+from panewise.aggregates.states import COUNT, Operation
+from panewise.aggregates.string_pool import StringPool
+from panewise.language.expressions import Expression
+from panewise.operators.aggregation import ROW_COUNT, StateKey
+from panewise.operators.dense_slices import DenseSlices
+
+if TYPE_CHECKING:
+    from panewise.operators.periodic import PeriodicTree
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+START, END = "slice_start", "slice_end"
+ARRIVAL = 1  # the field of ordered states that numbers rows as they came
+_INT32 = pa.int32()
+
+
+# -- leaving ---------------------------------------------------------------------------------------------------------
+
+
+def taken_partials(tree: PeriodicTree) -> pa.RecordBatch | None:
+    """All open slices as a batch; the tree forgets them."""
+    if not tree.store.open.count:
+        return None
+    starts, ends, groups, states = tree.store.drain()
+    columns: dict[str, pa.Array] = {START: wrapped(starts), END: wrapped(ends)}
+    live = np.empty(0, np.int64)
+    if tree.keys:
+        live, places = compacted(groups, len(tree.table))
+        for i, keys in enumerate(tree.table.keys(live)):
+            columns[f"key_{i}"] = _dictionary(places, None, keys)
+    codes: dict[Expression, list[Ints]] = {}
+    for key, (ints, floats) in states.items():
+        strings = dict(key.code_fields)
+        for field, values in enumerate([*ints, *floats]):
+            if field in strings:
+                argument = strings[field]
+                pool = tree.pools.setdefault(argument, StringPool())
+                present = _has_code(key, field, ints)
+                columns[f"{key.name}_{field}"], used = _strings(values, present, pool)
+                codes.setdefault(argument, []).append(used)
+            else:
+                columns[f"{key.name}_{field}"] = wrapped(values)
+    tree.forget_folded(live, {argument: np.unique(np.concatenate(used)) for argument, used in codes.items()})
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def compacted(numbers: Ints, size: int) -> tuple[Ints, NDArray[np.int32]]:
+    """The distinct numbers below `size`, ascending, and the place of each number among them.
+
+    >>> [part.tolist() for part in compacted(np.array([7, 3, 7]), 9)]
+    [[3, 7], [1, 0, 1]]
+    """
+    if size > 8 * len(numbers) + 1024:
+        live, places = np.unique(numbers, return_inverse=True)
+        return live, places.reshape(-1).astype(np.int32)
+    there = np.zeros(size, np.bool_)
+    there[numbers] = True
+    live = np.flatnonzero(there)
+    renumbered = np.zeros(size, np.int32)
+    renumbered[live] = np.arange(len(live), dtype=np.int32)
+    return live, renumbered[numbers]
+
+
+def _has_code(key: StateKey, field: int, ints: Ints) -> NDArray[np.bool_]:
+    """Where a field of codes holds one; elsewhere it is whatever the identity, or a NULL, has left there."""
+    operation = key.kind.operation
+    there: NDArray[np.bool_]
+    if operation in (Operation.MIN_STRING, Operation.MAX_STRING):
+        there = ints[field] >= 0
+    elif operation in (Operation.EARLIEST, Operation.LATEST):
+        there = ints[ARRIVAL] != key.kind.int_identity[ARRIVAL]
+    else:
+        there = ints[3] == 1 if field == 2 else ints[3] >= 0
+    return there
+
+
+def _strings(codes: Ints, present: NDArray[np.bool_], pool: StringPool) -> tuple[pa.Array, Ints]:
+    """A column of codes as strings, and the codes that are in it."""
+    live, places = compacted(codes[present], len(pool))
+    if present.all():
+        return _dictionary(places, None, pool.strings(live)), live
+    indices = np.zeros(len(codes), np.int32)
+    indices[present] = places
+    return _dictionary(indices, ~present, pool.strings(live)), live
+
+
+def _dictionary(indices: NDArray[np.int32], nulls: NDArray[np.bool_] | None, values: pa.Array) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(wrapped(indices, nulls), values, safe=False)
+
+
+# -- coming in -------------------------------------------------------------------------------------------------------
+
+
+def merge_partials(tree: PeriodicTree, partials: pa.RecordBatch, arrival_base: int) -> None:
+    """The partials are combined into the tree's open slices, as newer than what is there."""
+    if not partials.num_rows:
+        return
+    starts = integers(partials.column(START))
+    spans = distinct_spans(starts, integers(partials.column(END)))
+    ends = tree.store.open.until_cut(*spans)
+    assert int(ends.min()) > tree.watermark, "a slice that is closed already"
+    groups = _group_ids(tree, partials)
+    tree.make_room()
+    store = tree.store
+    store.open.open_spans(spans[0], ends)
+    slots = store.assign(starts, groups)
+    names = set(partials.schema.names)
+    if isinstance(store, DenseSlices):
+        for key in [key for key in store.same_as_rows if f"{key.name}_0" in names]:
+            store.count_apart(key)
+    store.fit()
+    for key in store.matrices:
+        source = key
+        if f"{key.name}_0" not in names:
+            if key.kind != COUNT:
+                continue
+            source = ROW_COUNT
+        store.absorb(key, slots, *_fields_of(tree, source, partials, arrival_base))
+    tree.greatest = max(tree.greatest, int(ends.max()) - 1)
+
+
+def distinct_spans(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """The distinct slices of a batch, ascending by their starts; of several ends of one the least is right."""
+    first = np.flatnonzero(np.append(True, starts[1:] != starts[:-1]) | np.append(True, ends[1:] != ends[:-1]))
+    found, places = np.unique(starts[first], return_inverse=True)
+    least = np.full(len(found), np.iinfo(np.int64).max)
+    np.minimum.at(least, places.reshape(-1), ends[first])
+    return found, least
+
+
+def _group_ids(tree: PeriodicTree, partials: pa.RecordBatch) -> Ints:
+    """The group of each row; a group that only the dictionary names does not become one."""
+    columns = [partials.column(f"key_{i}") for i in range(len(tree.keys))]
+    if not columns:
+        return np.empty(0, np.int64)
+    if all(pa.types.is_dictionary(column.type) for column in columns):
+        indices = [_indices(column) for column in columns]
+        if all(np.array_equal(indices[0], other) for other in indices[1:]):
+            live, places = compacted(indices[0], len(columns[0].dictionary))
+            ids = tree.table.ids([column.dictionary.take(wrapped(live)) for column in columns])
+            result: Ints = ids[places]
+            return result
+        columns = [column.dictionary_decode() for column in columns]
+    return tree.table.ids(columns)
+
+
+def _indices(column: pa.DictionaryArray) -> NDArray[Any]:
+    indices = column.indices
+    assert not indices.null_count, "NULL keys stand in the dictionary"
+    return values_of(indices, np.int32) if indices.type == _INT32 else integers(indices)
+
+
+def _fields_of(tree: PeriodicTree, key: StateKey, partials: pa.RecordBatch, arrival_base: int) -> tuple[Ints, Floats]:
+    """The fields of one state in arrays of our own, in the codes of the tree's pools."""
+    ints, floats = identity(key.kind, partials.num_rows)
+    strings = dict(key.code_fields)
+    for field in range(key.kind.int_fields):
+        column = partials.column(f"{key.name}_{field}")
+        if field in strings:
+            _set_codes(ints[field], column, tree.pools.setdefault(strings[field], StringPool()))
+        else:
+            ints[field] = values_of(column, np.int64)
+    for field in range(key.kind.float_fields):
+        floats[field] = values_of(partials.column(f"{key.name}_{key.kind.int_fields + field}"), np.float64)
+    if key.ordered and arrival_base:
+        # Identities of EARLIEST and LATEST are the ends of int64 and stay there.
+        counted = ints[ARRIVAL] != key.kind.int_identity[ARRIVAL] if len(ints) == 3 else np.True_
+        ints[ARRIVAL] += np.where(counted, arrival_base, 0)
+    return ints, floats
+
+
+def _set_codes(target: Ints, column: pa.DictionaryArray, pool: StringPool) -> None:
+    """Writes the codes of the strings that are there; the rest keeps what it has."""
+    codes = pool.intern(column.dictionary)
+    indices = column.indices
+    if not indices.null_count:
+        target[:] = codes[values_of(indices, np.int32)]
+        return
+    there = flags(indices.is_valid())
+    target[there] = codes[values_of(indices, np.int32)[there]]

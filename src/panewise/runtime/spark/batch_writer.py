@@ -1,0 +1,159 @@
+"""What happens with a micro-batch's output, in one foreachBatch: result log, sinks, marks; each idempotent.
+
+A micro-batch may be handed over again after a fault at any point. The log's file decides: if it is there, its content
+is what the micro-batch has said, and everything after it is done again from it. Sinks know a batch id that they have
+written. The marks come last; they are what the next micro-batch is judged by.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.inbox import remove_letters
+from panewise.runtime.spark.marks import KEPT, Marks, read_marks, write_marks
+from panewise.runtime.spark.packing import ANSWER, BAD, COUNTED, FAILED, LATE, RESULT, STATE, Packet, table_of
+from panewise.runtime.spark.result_log import Entry, read_entries, write_entries
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from panewise.runtime.spark.sinks.contract import SinkKind, SinkTarget
+
+Output = tuple[str, str, int, int, bytes]
+
+
+class Halted(Exception):
+    """The pipeline was told to stop; this micro-batch has not begun and is done by whoever goes on."""
+
+
+class Halt:
+    """Asks the writer to end the query at a micro-batch boundary. Where it has been pickled nobody can ask any more."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def __reduce__(self) -> tuple[type[Halt], tuple[()]]:
+        return Halt, ()
+
+
+@dataclass
+class BatchWriter:
+    """Picklable: with Spark Connect it runs on the server."""
+
+    folder: Folder
+    beginnings: list[tuple[int, int]]  # (version, its first micro-batch)
+    time_columns: dict[str, str]  # by query, under its name in the log
+    log_names: dict[str, str]  # of the queries that sinks read
+    sinks: list[tuple[SinkKind, list[SinkTarget]]]
+    retention_seconds: float
+    halt: Halt = field(default_factory=Halt)
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        if self.halt.asked.is_set():
+            raise Halted("the pipeline was told to stop")
+        entries = read_entries(self.folder, batch)
+        outputs = _outputs(frame.toArrow())
+        if entries is None:
+            entries = self._entries(outputs)
+            if entries:
+                write_entries(self.folder, batch, entries)
+        tables = {entry.name: entry.table for entry in entries if entry.kind == RESULT}
+        for kind, targets in self.sinks:
+            read = [(target, self.log_names[target.query.lower()]) for target in targets]
+            written = [(target, tables[name]) for target, name in read if name in tables]
+            if written:
+                kind.write(batch, written, frame.sparkSession)
+        self._mark(batch, outputs, tables)
+
+    def _entries(self, outputs: list[Output]) -> list[Entry]:
+        """One entry per query and stream; the parts of several buckets together, in order of time."""
+        parts: dict[tuple[str, str], list[pa.Table]] = {}
+        refused: dict[str, bytes] = {}
+        for kind, name, _, rows, payload in outputs:
+            if kind == ANSWER and rows < 0:
+                refused.setdefault(name, payload)
+            elif kind in (RESULT, LATE, BAD, ANSWER):
+                parts.setdefault((kind, name), []).append(table_of(payload))
+        entries = []
+        for (kind, name), tables in sorted(parts.items(), key=lambda item: item[0]):
+            table = pa.concat_tables(tables)
+            if kind == RESULT and len(tables) > 1:
+                table = in_time_order(table, self.time_columns[name])
+            entries.append(Entry(kind, name, table))
+        for name, reason in refused.items():
+            entries.append(Entry(ANSWER, name, pa.table({"refused": pa.array([reason.decode()], pa.string())})))
+        return entries
+
+    def _mark(self, batch: int, outputs: list[Output], tables: dict[str, pa.Table]) -> None:
+        marks = read_marks(self.folder, batch - 1)
+        marks.take_hold([version for version, first in self.beginnings if first <= batch])
+        marks.batch = batch
+        stats = self.folder.read_json(_stats_file(batch - 1)) or {"queries": {}, "buckets": {}}
+        for kind, name, _, _, payload in outputs:
+            if kind == COUNTED:
+                _count(marks, Packet.unpacked(payload))
+            elif kind == FAILED:
+                marks.failed.setdefault(name, payload.decode())
+            elif kind == STATE:
+                stats["buckets"][name] = json.loads(payload)
+        for name, table in tables.items():
+            stats["queries"][name] = stats["queries"].get(name, 0) + table.num_rows
+        stats["batch"] = batch
+        self.folder.write_json(_stats_file(batch), stats)
+        self.folder.remove(_stats_file(batch - KEPT))
+        write_marks(self.folder, marks)
+        self._forget(batch)
+
+    def _forget(self, batch: int) -> None:
+        """Now and then, letters that no replay can need any more go, and log files older than the retention."""
+        if batch % 100 or not batch:
+            return
+        remove_letters(self.folder, read_marks(self.folder, batch - 2).letter)
+        self.folder.remove_older("results", time.time() - self.retention_seconds)
+
+
+def in_time_order(table: pa.Table, column: str) -> pa.Table:
+    """Rows in order of time; those of one instant stay as they came."""
+    import numpy as np
+
+    times = np.asarray(table.column(column).combine_chunks().view(pa.int64()))
+    if len(times) < 2 or bool((times[1:] >= times[:-1]).all()):
+        return table
+    return table.take(pa.array(np.argsort(times, kind="stable")))
+
+
+def _outputs(table: pa.Table) -> list[Output]:
+    columns = [table.column(name).to_pylist() for name in ("kind", "name", "ordinal", "rows", "payload")]
+    return sorted(zip(*columns, strict=True), key=lambda row: (row[0], row[1], row[2]))
+
+
+def _count(marks: Marks, packet: Packet) -> None:
+    if packet.letter is not None:
+        marks.letter = max(marks.letter, packet.letter)
+    if not packet.stream:
+        return
+    stream = marks.of(packet.stream)
+    if packet.greatest is not None:
+        stream.greatest = packet.greatest if stream.greatest is None else max(stream.greatest, packet.greatest)
+    if packet.floor is not None:
+        stream.floor = packet.floor if stream.floor is None else max(stream.floor, packet.floor)
+    stream.rows += packet.rows + packet.late_rows + packet.bad_rows
+    stream.late_rows += packet.late_rows
+    stream.bad_rows += packet.bad_rows
+
+
+def _stats_file(batch: int) -> str:
+    return f"stats/{batch:012d}.json"
+
+
+def last_stats(folder: Folder) -> dict[str, Any]:
+    numbers = folder.numbers("stats")
+    found: dict[str, Any] | None = folder.read_json(_stats_file(numbers[-1])) if numbers else None
+    return found or {"queries": {}, "buckets": {}, "batch": -1}

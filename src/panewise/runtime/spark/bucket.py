@@ -1,0 +1,242 @@
+"""A bucket: the operators of a fragment in one place, fed by what the tasks of stage 1 send.
+
+It is the embedded engine's hosting over a channel of its own. Stage 2 keeps one per bucket and merges partials or takes
+rows; stage 1 keeps one per tree fragment, folds rows in it and takes the partials out. Both walk through the same
+versions with the same points, so that both cut slices at the same edges.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panewise.catalog import StreamDefinition
+from panewise.errors import NotHeldError, PlanError
+from panewise.operators.periodic import PeriodicTree
+from panewise.operators.rows import Rows, concatenated
+from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.consumers import OperatorConsumer, TreeConsumer
+from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.hosting import Hosting, cadence_of
+from panewise.runtime.spark.marks import Marks
+from panewise.runtime.spark.packing import Packet
+from panewise.runtime.spark.program import Fragment, PlannedQuery, Program, Version
+from panewise.runtime.watermark import Watermark
+from panewise.slicing.open_slices import INT64_MAX
+
+
+class BucketChannel(Channel):
+    """A stream as a bucket sees it. `begun_at`: rows before it, if any, went by before the bucket was there."""
+
+    def __init__(self, stream: StreamDefinition) -> None:
+        super().__init__(stream.name, stream.schema, stream.timestamp)
+        self.begun_at: int | None = None
+
+    @property
+    def held_from(self) -> int | None:
+        held = super().held_from
+        if self.begun_at is None:
+            return held
+        return self.begun_at if held is None else max(held, self.begun_at)
+
+
+class Bucket:
+    """Queries of one fragment, hosted as in the embedded engine."""
+
+    def __init__(self, program: Program, fragment: Fragment, stream: StreamDefinition) -> None:
+        self.program = program
+        self.fragment = fragment
+        self.version = -1
+        self.channel = BucketChannel(stream)
+        self.progress = Watermark(stream.delay_us)
+        self.hosting = Hosting(self._channel_of)
+        self.arrived = 0  # rows so far, counted over all tasks
+        self.merged: list[tuple[pa.RecordBatch, int]] = []  # the partials of this micro-batch, with arrival bases
+
+    def _channel_of(self, name: str) -> Channel:
+        key = name.lower()
+        return self.hosting.queries.get(key, self.channel)
+
+    @property
+    def tree(self) -> PeriodicTree | None:
+        """The tree of a tree fragment, while it has queries."""
+        trees = self.hosting.trees
+        return trees[0].tree if self.fragment.tree and trees else None
+
+    # -- versions ------------------------------------------------------------------------------------------------
+
+    def become(self, version: Version, marks: Marks) -> None:
+        """Queries come and go as the versions up to this one say."""
+        for number in range(self.version + 1, version.number + 1):
+            self._step(self.program.versions[number], marks)
+        self.version = version.number
+
+    def _step(self, version: Version, marks: Marks) -> None:
+        wanted = version.hosted(self.fragment)
+        hosted = self.hosting.queries
+        leaving = [name for name in reversed(list(hosted)) if _is_registered(name) and self._changed(name, wanted)]
+        coming = [query for name, query in wanted.items() if name not in hosted or name in leaving]
+        if leaving or coming:
+            reached = marks.reached(version.number, self.fragment.stream)
+            self._set_points(reached, fresh=not hosted)
+            for name in leaving:
+                if name in self.hosting.consumers:
+                    self.hosting.drop(name)
+                else:
+                    hosted.pop(name, None)
+            for query in coming:
+                self._host(query)
+            if self.tree is not None:
+                # Edges follow from the version alone, not from which queries have failed here meanwhile.
+                assert self.channel.cut is not None
+                windows = [query.block.window for query in wanted.values()]
+                cadences = [cadence_of(window) for window in windows if window is not None]
+                self.tree.store.cut_from(self.channel.cut, cadences)
+        for name, query in wanted.items():
+            if name in hosted and hosted[name].status != "FAILED":
+                hosted[name].status = "SUSPENDED" if query.suspended else "RUNNING"
+
+    def _changed(self, name: str, wanted: dict[str, PlannedQuery]) -> bool:
+        return name not in wanted or wanted[name].plan is not self.hosting.queries[name].plan
+
+    def _set_points(self, reached: int | None, fresh: bool) -> None:
+        """Where the edges of this change begin to hold: behind the slice that holds the last row."""
+        if fresh and self.channel.watermark == INT64_MIN:
+            self.channel.begun_at = None if reached is None else reached + 1
+        if not self.fragment.tree:
+            return
+        if reached is None:
+            self.channel.cut = INT64_MIN
+        else:
+            end = self.tree.store.open.slice_end(reached) if self.tree is not None else INT64_MAX
+            self.channel.cut = reached + 1 if end == INT64_MAX else end
+
+    def _host(self, query: PlannedQuery) -> None:
+        try:
+            self.hosting.host(query.name, query.plan, silent=query.silent)
+        except PlanError as problem:
+            # A row came between the statement and its micro-batch: too late for what needs all rows.
+            hosted = HostedQuery(query.name, query.plan, query.block)
+            hosted.status, hosted.reason = "FAILED", problem.message
+            self.hosting.queries[query.name] = hosted
+
+    def fail(self, name: str, reason: str) -> None:
+        """Another task or bucket has found that a query cannot go on."""
+        query = self.hosting.queries.get(name)
+        if query is None or query.status == "FAILED":
+            return
+        query.status, query.reason = "FAILED", reason
+        consumer = self.hosting.consumers.get(name)
+        if isinstance(consumer, TreeConsumer) and name in consumer.queries:
+            consumer.remove(name)
+
+    # -- what comes in -------------------------------------------------------------------------------------------
+
+    def take(self, packets: list[Packet]) -> None:
+        """What the tasks of a micro-batch have sent, in order; then the watermark moves once."""
+        rows: list[Rows] = []
+        self.merged = []
+        for packet in packets:
+            for name, reason in (packet.failed or {}).items():
+                self.fail(name, reason)
+            if packet.greatest is not None:
+                self.progress.greatest = max(self.progress.greatest, packet.greatest)
+            if packet.floor is not None:
+                self.progress.advance(packet.floor)
+            if packet.notes and self.tree is not None:
+                self.tree.note(packet.notes)
+            if packet.batch is not None:
+                if self.fragment.tree:
+                    if self.tree is not None:
+                        self.tree.merge(packet.batch, self.arrived)
+                        self.merged.append((packet.batch, self.arrived))
+                else:
+                    rows.append(_rows_of(packet.batch, self.channel, self.arrived))
+            self.arrived += packet.rows
+        self.channel.flow(concatenated(rows) if rows else self.channel.empty_rows(), self.progress.value)
+
+    # -- what goes out -------------------------------------------------------------------------------------------
+
+    def results(self, version: Version) -> dict[str, pa.Table]:
+        """What is new of the fragment's own queries, by their names in the log."""
+        found = {}
+        for name, hosted in self.hosting.queries.items():
+            table = hosted.read()
+            query = version.queries.get(name)
+            if query is not None and query.fragment == self.fragment.number and table.num_rows:
+                found[query.log_name] = table
+        return found
+
+    def failed_of(self, version: Version) -> dict[str, str]:
+        """The fragment's own queries that have failed, by their names in the log, with the reason."""
+        own = {name: query for name, query in version.queries.items() if query.fragment == self.fragment.number}
+        return {own[name].log_name: reason for name, reason in self.failures.items() if name in own}
+
+    @property
+    def failures(self) -> dict[str, str]:
+        return {name: query.reason for name, query in self.hosting.queries.items() if query.status == "FAILED"}
+
+    def lookup(self, name: str, at: int | None) -> pa.Table:
+        query = self.hosting.queries[name]
+        if query.status == "FAILED":
+            raise NotHeldError(f"query '{name}' has failed: {query.reason}")
+        return self.hosting.consumers[name].lookup(name, at)
+
+    def stats(self) -> dict[str, Any]:
+        tree = self.tree
+        return {
+            "groups": len(tree.table) if tree is not None else 0,
+            "slices": len(tree.store.starts) if tree is not None else 0,
+            "open_slices": tree.store.open.count if tree is not None else 0,
+            "states": len(tree.state_held_from) if tree is not None else 0,
+            "bytes": self.bytes_held,
+        }
+
+    @property
+    def bytes_held(self) -> int:
+        consumers = {id(c): c for c in self.hosting.consumers.values()}
+        return self.channel.bytes_held + sum(consumer.bytes_held for consumer in consumers.values())
+
+    # -- whole snapshots, for fragments that keep a journal ------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        consumers = {id(c): c for c in self.hosting.consumers.values()}
+        numbers = {key: i for i, key in enumerate(consumers)}
+        return {
+            "version": self.version,
+            "begun_at": self.channel.begun_at,
+            "arrived": self.arrived,
+            "progress": self.progress.snapshot(),
+            "channel": self.channel.snapshot(),
+            "queries": {name: query.snapshot() for name, query in self.hosting.queries.items()},
+            "consumers": [consumer.snapshot() for consumer in consumers.values()],
+            "fed_by": {name: numbers[id(c)] for name, c in self.hosting.consumers.items()},
+        }
+
+    def restore(self, snapshot: dict[str, Any], marks: Marks) -> None:
+        """A fresh bucket becomes the one of the snapshot."""
+        self.become(self.program.versions[snapshot["version"]], marks)
+        self.channel.begun_at = snapshot["begun_at"]
+        self.arrived = snapshot["arrived"]
+        self.progress.restore(snapshot["progress"])
+        done: set[int] = set()
+        for name, query in snapshot["queries"].items():
+            consumer: TreeConsumer | OperatorConsumer | None = self.hosting.consumers.get(name)
+            number = snapshot["fed_by"].get(name)
+            if consumer is not None and number is not None and id(consumer) not in done:
+                consumer.restore(snapshot["consumers"][number])
+                done.add(id(consumer))
+            self.hosting.queries[name].restore(query)
+        self.channel.restore(snapshot["channel"])
+
+
+def _rows_of(batch: pa.RecordBatch, channel: Channel, arrived: int) -> Rows:
+    times = batch.column(channel.timestamp).view(pa.int64())
+    return Rows(batch, np.asarray(times), arrived)
+
+
+def _is_registered(name: str) -> bool:
+    """Not a query inside another one's FROM."""
+    return "\0" not in name

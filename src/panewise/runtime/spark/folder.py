@@ -1,0 +1,111 @@
+"""The pipeline's folder: everything that outlives a run, beside Spark's own checkpoint.
+
+    spark/      Spark's checkpoint: offsets, commits, state
+    catalog/    one file per change of definitions, with the first micro-batch that it governs
+    control/    punctuations and wake-ups, read as a stream
+    memory/     rows of streams without a connector, read as a stream
+    marks/      after each micro-batch: how far the streams have come
+    stats/      after each micro-batch: counts for people
+    results/    the result log: one file per micro-batch
+
+A file appears under its name only when it is complete, so that no reader ever sees half of one. Any file system that
+Arrow knows will do; workers and driver must see the same one.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+
+class Folder:
+    """Files by their path inside the folder. Picklable: the file system is opened where it is used."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place.rstrip("/") or "/"
+        self._opened: tuple[pafs.FileSystem, str] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"place": self.place, "_opened": None}
+
+    def _at(self, name: str) -> tuple[pafs.FileSystem, str]:
+        if self._opened is None:
+            if "://" in self.place or self.place.startswith("file:"):
+                self._opened = pafs.FileSystem.from_uri(self.place)
+            else:
+                from pathlib import Path
+
+                self._opened = pafs.LocalFileSystem(), str(Path(self.place).absolute())
+        system, root = self._opened
+        return system, f"{root}/{name}" if name else root
+
+    def path(self, name: str) -> str:
+        """The path for Spark's own readers and writers."""
+        if "://" in self.place or self.place.startswith("file:"):
+            return f"{self.place}/{name}"
+        return self._at(name)[1]
+
+    def make(self, *names: str) -> None:
+        for name in names:
+            system, path = self._at(name)
+            system.create_dir(path, recursive=True)
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None:
+        """The file appears whole, or not at all."""
+        system, path = self._at(name)
+        folder, _, last = path.rpartition("/")
+        # Names that begin with a dot are no data to Spark's readers.
+        unfinished = f"{folder}/.{uuid.uuid4().hex}-{last}"
+        with system.open_output_stream(unfinished) as stream:
+            stream.write(data)
+        system.move(unfinished, path)
+
+    def read(self, name: str) -> bytes | None:
+        """The content; None where there is no such file."""
+        system, path = self._at(name)
+        try:
+            with system.open_input_stream(path) as stream:
+                content: bytes = stream.read()
+                return content
+        except FileNotFoundError:
+            return None
+
+    def write_json(self, name: str, value: Any) -> None:
+        self.write(name, json.dumps(value).encode())
+
+    def read_json(self, name: str) -> Any:
+        data = self.read(name)
+        return None if data is None else json.loads(data)
+
+    def names(self, folder: str) -> list[str]:
+        """The complete files of a folder inside, in name order."""
+        system, path = self._at(folder)
+        selector = pafs.FileSelector(path, allow_not_found=True)
+        found = [info.base_name for info in system.get_file_info(selector) if info.is_file]
+        return sorted(name for name in found if not name.startswith((".", "_")))
+
+    def exists(self, name: str) -> bool:
+        system, path = self._at(name)
+        return bool(system.get_file_info(path).type != pafs.FileType.NotFound)
+
+    def remove(self, name: str) -> None:
+        system, path = self._at(name)
+        try:
+            system.delete_file(path)
+        except FileNotFoundError:
+            return
+
+    def remove_older(self, folder: str, than: float) -> None:
+        """Removes the files of a folder that were last written before an instant (seconds since 1970)."""
+        system, path = self._at(folder)
+        for info in system.get_file_info(pafs.FileSelector(path, allow_not_found=True)):
+            if info.is_file and info.mtime_ns is not None and info.mtime_ns / 1e9 < than:
+                system.delete_file(info.path)
+
+    def numbers(self, folder: str) -> list[int]:
+        """The files of a folder that are named by a number, as Spark's logs are."""
+        return sorted(int(stem) for name in self.names(folder) if (stem := name.split(".")[0]).isdigit())

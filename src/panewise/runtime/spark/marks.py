@@ -1,0 +1,104 @@
+"""Marks: how far the streams have come at the end of a micro-batch, and at which point each change took hold.
+
+The foreachBatch of micro-batch n writes the marks n; the tasks of micro-batch n + 1 read them. That makes lateness a
+matter of one number per stream that a replay finds again, and gives every task the same point at which the edges of
+new queries begin to hold. Small: streams and changes, not queries or groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from panewise.runtime.spark.folder import Folder
+
+INT64_MIN = -(2**63)
+KEPT = 50  # marks of this many micro-batches stay, for the curious; a restart needs the last two
+
+
+@dataclass
+class StreamMarks:
+    """`greatest`: the greatest timestamp of a row; `floor`: what punctuations say."""
+
+    greatest: int | None = None
+    floor: int | None = None
+    rows: int = 0
+    late_rows: int = 0
+    bad_rows: int = 0
+
+    def watermark(self, delay: int) -> int:
+        floor = INT64_MIN if self.floor is None else self.floor
+        return floor if self.greatest is None else max(floor, self.greatest - delay)
+
+    @property
+    def reached(self) -> int | None:
+        """The last point that rows or punctuations have reached; None before the first of them."""
+        points = [] if self.greatest is None else [self.greatest]
+        if self.floor is not None:
+            points.append(self.floor - 1)
+        return max(points, default=None)
+
+
+@dataclass
+class Marks:
+    """`since[version][stream]` is what the stream had reached when the version took hold."""
+
+    batch: int = -1
+    streams: dict[str, StreamMarks] = field(default_factory=dict)
+    since: dict[int, dict[str, int | None]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    letter: int = -1  # the last letter of the inbox that was read
+
+    def of(self, stream: str) -> StreamMarks:
+        return self.streams.setdefault(stream, StreamMarks())
+
+    def take_hold(self, versions: list[int]) -> None:
+        """These versions govern the next micro-batch; those that did before keep their points."""
+        for version in versions:
+            if version not in self.since:
+                self.since[version] = {name: stream.reached for name, stream in self.streams.items()}
+
+    def reached(self, version: int, stream: str) -> int | None:
+        """What a stream had reached when the version took hold; nothing for a stream that was not there yet."""
+        return self.since[version].get(stream)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def of_dict(data: dict[str, Any]) -> Marks:
+        return Marks(
+            data["batch"],
+            {name: StreamMarks(**stream) for name, stream in data["streams"].items()},
+            {int(version): points for version, points in data["since"].items()},
+            data["failed"],
+            data["letter"],
+        )
+
+
+def read_marks(folder: Folder, batch: int) -> Marks:
+    """The marks at the end of a micro-batch; those before the first one are empty."""
+    if batch < 0:
+        return Marks()
+    data = folder.read_json(_name(batch))
+    if data is None:
+        raise FileNotFoundError(
+            f"there are no marks of micro-batch {batch} in '{folder.place}': the driver and all workers must "
+            "see the same folder"
+        )
+    return Marks.of_dict(data)
+
+
+def write_marks(folder: Folder, marks: Marks) -> None:
+    folder.write_json(_name(marks.batch), marks.to_dict())
+    folder.remove(_name(marks.batch - KEPT))
+
+
+def last_marks(folder: Folder) -> Marks:
+    """The newest marks there are."""
+    numbers = folder.numbers("marks")
+    return read_marks(folder, numbers[-1]) if numbers else Marks()
+
+
+def _name(batch: int) -> str:
+    return f"marks/{batch:012d}.json"

@@ -1,0 +1,328 @@
+"""`pw.SparkPipeline`: statements, streams and results on Spark.
+
+An embedded engine that never gets a row keeps the books: it checks and registers statements, so that both hosts accept
+and refuse the same and say so in the same words. What changes definitions is kept, in order, for the program that
+driver and workers share.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition
+from panewise.errors import CatalogError, ConnectorError, PlanError
+from panewise.language import statements as s
+from panewise.language.binder import ParsedStatement, bind_one, parse
+from panewise.runtime.definitions import statement_of
+from panewise.runtime.engine import Engine
+from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.program import Program, log_name, read_changes
+from panewise.runtime.spark.result_log import LOG_TYPE
+from panewise.runtime.spark.session import check_version, own_session
+from panewise.runtime.spark.sources import check_source
+from panewise.schema import DOUBLE, Column, DataType, Schema, from_arrow
+from panewise.temporal import duration_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from panewise.runtime.spark.handle import Handle
+    from panewise.runtime.spark.sinks.contract import PrintTable
+
+
+class SparkPipeline:
+    """Many sliding-window queries as one Structured Streaming query.
+
+    `spark` is any session, classic or Spark Connect; a local one is made where none is given. `checkpoint` is the
+    pipeline's folder, which outlives it. `partitions`, fixed with the first start, is how far the work can spread: as
+    many as Spark runs tasks at once unless told otherwise. `retention` is how long results stay in the log.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        checkpoint: str | None = None,
+        *,
+        name: str = "panewise",
+        partitions: int | None = None,
+        retention: str = "1 day",
+    ) -> None:
+        self.spark = spark if spark is not None else own_session()
+        check_version(self.spark)
+        self.name = name
+        self.partitions = partitions
+        self.retention_us = duration_us(retention)
+        self.print_table: PrintTable | None = None
+        self._checkpoint = str(checkpoint) if checkpoint is not None else None
+        self._books = Engine()
+        self._frames: dict[str, DataFrame] = {}
+        self._statements: list[str] = []  # that change definitions, since the beginning or the last start
+        self._handle: Handle | None = None
+        self._lock = threading.RLock()
+
+    # -- definitions ---------------------------------------------------------------------------------------------
+
+    def add_stream(
+        self, name: str, frame: DataFrame, *, timestamp: str, watermark: str | None = None, **options: str
+    ) -> None:
+        """A streaming DataFrame of yours as a stream; `timestamp` is its event time, `watermark` how late rows may be.
+
+        Columns of types that panewise does not know are left out; a query that names one is told that there is none.
+        """
+        if not frame.isStreaming:
+            raise ConnectorError(
+                f"the DataFrame of stream '{name}' is not a streaming one", hint="make it with spark.readStream"
+            )
+        schema = _schema_of(frame, name, timestamp)
+        delay = duration_us(watermark) if watermark is not None else 0
+        written = (("connector", "dataframe"), *sorted(options.items()))
+        with self._lock:
+            if self._handle is not None and self._handle.fixed_sources:
+                raise CatalogError(
+                    f"stream '{name}' cannot be added while the pipeline runs: Spark knows its sources by their order",
+                    hint="add all streams before start",
+                )
+            self._frames[name.lower()] = frame
+            try:
+                self.execute(statement_of(StreamDefinition(name, schema, timestamp, delay, written)))
+            except Exception:
+                del self._frames[name.lower()]
+                raise
+
+    def register_aggregate(
+        self,
+        name: str,
+        *,
+        lift: Callable[..., tuple[Any, ...]],
+        combine: Callable[[Any, Any], tuple[Any, ...]],
+        lower: Callable[[Any], Any],
+        identity: tuple[Any, ...],
+        inverse: Callable[[Any, Any], tuple[Any, ...]] | None = None,
+        arguments: int = 1,
+        returns: DataType = DOUBLE,
+    ) -> None:
+        """An aggregate of your own, as `pw.Engine` has it; register it again before every start."""
+        self._books.register_aggregate(
+            name, lift=lift, combine=combine, lower=lower, identity=identity, inverse=inverse, arguments=arguments,
+            returns=returns,
+        )  # fmt: skip
+
+    def execute(self, text: str) -> pa.Table | None:
+        """Runs one or more statements; returns the table of the last one that yields one (SHOW, EXPLAIN, SELECT).
+
+        While the pipeline runs, the statements of one call are one change: the query goes on with it from the next
+        micro-batch boundary. Where a statement is refused, those before it stay.
+        """
+        result = None
+        with self._lock:
+            changed: list[str] = []
+            try:
+                for parsed in parse(text):
+                    books = self._books
+                    statement = bind_one(parsed, books.catalog, books._find_aggregate, books._aggregate_names)
+                    if isinstance(statement, s.SelectOnce):
+                        table = self._select_once(statement)
+                    elif isinstance(statement, s.Show | s.Explain):
+                        table = self._shown(statement, parsed)
+                    else:
+                        self._note_rows()
+                        table = self._registered(statement, parsed)
+                        changed.append(parsed.text[parsed.span.start : parsed.span.end])
+                    result = table if table is not None else result
+            finally:
+                self._statements.extend(changed)
+                if changed and self._handle is not None:
+                    self._handle.change(changed)
+        return result
+
+    def _registered(self, statement: s.Statement, parsed: ParsedStatement) -> pa.Table | None:
+        if isinstance(statement, s.CreateStream):
+            definition = StreamDefinition(
+                statement.name, statement.schema, statement.timestamp, statement.delay_us, statement.options
+            )
+            if statement.name.lower() not in self._frames:
+                check_source(definition)
+            if self._handle is not None:
+                self._handle.check_new_stream(definition)
+        if isinstance(statement, s.CreateSink):
+            self._check_sink(statement)
+        before = self._books.catalog.copy()
+        table = self._books.execute_parsed(parsed)
+        if isinstance(statement, s.SuspendQuery | s.ResumeQuery) and self._handle is not None:
+            reason = self._handle.failed().get(statement.name.lower())
+            if reason is not None:
+                self._books.catalog.restore(before)
+                raise CatalogError(f"query '{statement.name}' has failed: {reason}", hint="drop it and create it anew")
+        return table
+
+    def _check_sink(self, statement: s.CreateSink) -> None:
+        from panewise.runtime.spark.sinks import SinkTarget, sink_kinds
+
+        source = self._books.catalog.get(statement.source, "query")
+        definition = SinkDefinition(statement.name, statement.source, statement.options)
+        schema = source.schema.to_arrow()  # type: ignore[union-attr]
+        target = SinkTarget(definition.name, definition.source, definition.options, schema, "", (), keyed=False)
+        for kind, targets in sink_kinds([target], "", _silent):
+            kind.check(targets, self.spark)
+
+    def _note_rows(self) -> None:
+        """The books learn how far streams have come: some statements come too late once there were rows."""
+        if self._handle is None:
+            return
+        marks = self._handle.marks()
+        for name, stream in self._books._streams.items():
+            if name in marks.streams and marks.of(name).reached is not None:
+                stream.rows_seen = max(1, marks.of(name).rows)
+                stream.watermark = marks.of(name).watermark(stream.progress.delay)
+
+    def _select_once(self, statement: s.SelectOnce) -> pa.Table:
+        from panewise.operators.one_time import relation
+        from panewise.plan.blocks import block_of
+        from panewise.plan.build import build
+        from panewise.runtime.ask import _named_answer, _rows_of
+
+        plan = build(statement.query, self._books._find_aggregate)
+        answered = _named_answer(plan)
+        if answered is None:
+            raise PlanError(
+                "on Spark a one-time query reads the answer of a registered query",
+                hint="SELECT ... FROM a query's name, without a window",
+            )
+        if self._handle is None:
+            raise PlanError("there are no answers before the pipeline is started")
+        return relation(block_of(plan), _rows_of(self._handle.lookup(answered)))
+
+    def _shown(self, statement: s.Show | s.Explain, parsed: ParsedStatement) -> pa.Table | None:
+        table = self._books.execute_parsed(parsed)
+        assert table is not None
+        if isinstance(statement, s.Show) and statement.kind == "queries" and self._handle is not None:
+            failed = self._handle.failed()
+            names = [name.lower() for name in table.column("name").to_pylist()]
+            columns = {column: table.column(column).to_pylist() for column in table.column_names}
+            for row, name in enumerate(names):
+                if name in failed:
+                    columns["status"][row], columns["reason"][row] = "FAILED", failed[name]
+            return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+        if isinstance(statement, s.Explain) and statement.query is None:
+            lines = [*table.column("plan").to_pylist(), *self._spark_lines(statement.name)]
+            return pa.table({"plan": pa.array(lines, pa.string())})
+        return table
+
+    def queries(self) -> list[QueryDefinition]:
+        """The registered queries, in the order of their creation."""
+        return [query for query in self._books.catalog.of_kind("query") if isinstance(query, QueryDefinition)]
+
+    def explain(self, query: str | None = None) -> str:
+        """How a query, or everything together, is run."""
+        with self._lock:
+            lines = [str(self._books.explain(query)), *self._spark_lines(query)]
+            return "\n".join(lines)
+
+    def _spark_lines(self, query: str | None) -> list[str]:
+        from panewise.runtime.spark.explaining import spark_lines
+
+        return spark_lines(self._books, query, self.partitions)
+
+    # -- rows and results ----------------------------------------------------------------------------------------
+
+    def push(self, stream: str, data: Any) -> None:
+        """Rows for a stream without a connector, as `pw.Engine.push` takes them; they are processed soon after."""
+        with self._lock:
+            definition = self._books.catalog.get(stream, "stream")
+            assert isinstance(definition, StreamDefinition)
+            self._running().push(definition, data)
+
+    def results(self, query: str) -> DataFrame:
+        """The query's results as a streaming DataFrame with its own columns and types, for any Spark sink."""
+        from panewise.runtime.spark.result_frame import result_frame
+
+        with self._lock:
+            definition = self._books.catalog.get(query, "query")
+            if self._checkpoint is None:
+                raise ConnectorError(
+                    "where the results will be is not known yet",
+                    hint="give the checkpoint to SparkPipeline(...), or start the pipeline first",
+                )
+            assert isinstance(definition, QueryDefinition)
+            folder = Folder(self._checkpoint)
+            folder.make("results")
+            return result_frame(self.spark, folder, self._log_name(folder, definition), definition.schema, LOG_TYPE)
+
+    def _log_name(self, folder: Folder, query: QueryDefinition) -> str:
+        """As what the log knows a query: by the change that created it, or that will when the pipeline is started."""
+        program = Program(self.partitions or 1, self._books._aggregates)
+        for change in read_changes(folder):
+            program.apply(change)
+        stored = program.versions[-1].queries.get(query.name.lower()) if program.versions else None
+        if stored is not None and stored.definition.text == query.text:
+            return stored.log_name
+        return log_name(query.name, len(program.versions))
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        checkpoint: str | None = None,
+        *,
+        trigger: str | None = None,
+        available_now: bool = False,
+        replace: bool = False,
+    ) -> Handle:
+        """Starts, or goes on where the checkpoint has been left.
+
+        `trigger` is the least time between micro-batches, such as '5 seconds'. `available_now` processes what is there
+        and ends. Definitions of an earlier run go on where they are the same here; where one has changed the start is
+        refused, or, with `replace`, what is defined here holds.
+        """
+        from panewise.runtime.spark.handle import Handle
+
+        with self._lock:
+            if self._handle is not None and self._handle.active:
+                raise CatalogError("the pipeline runs already", hint="stop it first")
+            place = str(checkpoint) if checkpoint is not None else self._checkpoint
+            if self._checkpoint is not None and place != self._checkpoint:
+                raise ConnectorError(f"this pipeline's checkpoint is '{self._checkpoint}', not '{place}'")
+            if place is None:
+                place = tempfile.mkdtemp(prefix="panewise-")
+            self._checkpoint = place
+            handle = Handle(self, Folder(place), trigger, available_now)
+            handle.begin(replace)
+            self._handle = handle
+            return handle
+
+    def _running(self) -> Handle:
+        if self._handle is None:
+            raise CatalogError("the pipeline has not been started", hint="start it first")
+        return self._handle
+
+
+def _schema_of(frame: DataFrame, name: str, timestamp: str) -> Schema:
+    from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.types import TimestampNTZType, TimestampType
+
+    columns = []
+    for field in frame.schema.fields:
+        try:
+            arrow = to_arrow_type(field.dataType, timezone="UTC")
+        except Exception:  # noqa: BLE001 - a type that even Arrow does not know
+            continue
+        found = from_arrow(arrow)
+        if found is not None:
+            columns.append(Column(field.name, found))
+    of_time = next((f for f in frame.schema.fields if f.name.lower() == timestamp.lower()), None)
+    if of_time is None or not isinstance(of_time.dataType, TimestampType | TimestampNTZType):
+        found_type = "there is none" if of_time is None else f"it is {of_time.dataType.simpleString()}"
+        raise ConnectorError(
+            f"stream '{name}' needs a timestamp column '{timestamp}': {found_type}",
+            hint=f"the DataFrame has {', '.join(frame.columns)}",
+        )
+    return Schema(tuple(columns))
+
+
+def _silent(title: str, table: pa.Table, rows: int) -> None:
+    pass

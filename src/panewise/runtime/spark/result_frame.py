@@ -1,0 +1,40 @@
+"""A query's results as an ordinary streaming DataFrame: the result log, opened, for one query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.packing import RESULT, batches_of
+from panewise.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def result_frame(spark: SparkSession, folder: Folder, query: str, schema: Schema, log_type: str) -> DataFrame:
+    """Each row of the log once, in files of one micro-batch each."""
+    from pyspark.sql.functions import col
+
+    def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for payload in batch.column(0):
+                yield from batches_of(payload.as_buffer())
+
+    log = spark.readStream.schema(log_type).option("pathGlobFilter", "*.parquet").parquet(folder.path("results"))
+    own = log.where((col("kind") == RESULT) & (col("name") == query)).select("payload")
+    return own.mapInArrow(opened, spark_type(schema))
+
+
+def spark_type(schema: Schema) -> str:
+    """The schema as Spark writes it.
+
+    >>> from panewise.schema import BIGINT
+    >>> from panewise.schema import Column as C
+    >>> spark_type(Schema((C("n", BIGINT),)))
+    '`n` BIGINT'
+    """
+    return ", ".join("`" + column.name.replace("`", "``") + "` " + str(column.type) for column in schema)

@@ -1,0 +1,73 @@
+"""The result log: one Parquet file per micro-batch, with the results of all its queries.
+
+A row is `batch, kind, name, rows, payload`: a query's new results in a micro-batch, an Arrow stream in order of time.
+The file of a micro-batch appears once and never changes: where it is there already, a repeated micro-batch takes its
+results from it, so that whoever reads the log, and every sink, sees one truth. `results(q)` of the pipeline is a
+streaming DataFrame over these files.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.packing import ANSWER, BAD, LATE, RESULT, ipc_bytes, table_of
+
+LOG_TYPE = "batch long, kind string, name string, rows long, payload binary"
+LOG = pa.schema(
+    [
+        ("batch", pa.int64()),
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("rows", pa.int64()),
+        ("payload", pa.binary()),
+    ]
+)
+KINDS = (RESULT, LATE, BAD, ANSWER)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the log: the table of a query's results, or of a stream's late or bad rows."""
+
+    kind: str
+    name: str
+    table: pa.Table
+
+
+def file_of(batch: int) -> str:
+    return f"results/{batch:012d}.parquet"
+
+
+def write_entries(folder: Folder, batch: int, entries: list[Entry]) -> None:
+    columns = [
+        pa.array([batch] * len(entries), pa.int64()),
+        pa.array([entry.kind for entry in entries], pa.string()),
+        pa.array([entry.name for entry in entries], pa.string()),
+        pa.array([entry.table.num_rows for entry in entries], pa.int64()),
+        pa.array([ipc_bytes(entry.table) for entry in entries], pa.binary()),
+    ]
+    sink = io.BytesIO()
+    # Payloads are compressed as a whole; statistics of kind and name let a reader skip other queries' row groups.
+    table = pa.Table.from_arrays(columns, schema=LOG)
+    pq.write_table(table, sink, compression="lz4", use_dictionary=["kind", "name"], row_group_size=64)
+    folder.write(file_of(batch), sink.getvalue())
+
+
+def read_entries(folder: Folder, batch: int, kind: str | None = None, name: str | None = None) -> list[Entry] | None:
+    """The entries of a micro-batch; None where it has left none."""
+    data = folder.read(file_of(batch))
+    if data is None:
+        return None
+    wanted = [("kind", "=", kind)] if kind is not None else []
+    if name is not None:
+        wanted.append(("name", "=", name))
+    table = pq.read_table(pa.BufferReader(data), filters=wanted or None, columns=["kind", "name", "payload"])
+    return [
+        Entry(kind, name, table_of(payload))
+        for kind, name, payload in zip(*(column.to_pylist() for column in table.columns), strict=True)
+    ]

@@ -1,0 +1,94 @@
+"""The user's session stays as it is: what a pipeline needs is set around the start of its own query, and put back.
+
+Spark gives a streaming query a copy of the session's settings when it starts, so that settings put back afterwards do
+not touch it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from panewise.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# The only state store that transformWithState accepts, and changelogs, which make a commit as small as its change.
+STATE_SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # A trigger without data must not run: time moves by rows and punctuations alone.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+}
+PARTITIONS_MAX = 64
+
+
+def prepare_python() -> None:
+    """Before a JVM starts: its Python workers must run this interpreter, whatever `python3` on the PATH is."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def own_session() -> SparkSession:
+    """The session that is there, or a new local one."""
+    prepare_python()
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.appName("panewise").getOrCreate()
+
+
+@contextmanager
+def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """The session with these settings; afterwards with its own again."""
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        with _worker_python(spark):
+            yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+@contextmanager
+def _worker_python(spark: SparkSession) -> Iterator[None]:
+    """On this machine, workers run this interpreter, also where the session was made without saying so."""
+    context: Any = None if is_connect(spark) else spark.sparkContext
+    if context is None or "PYSPARK_PYTHON" in os.environ or not context.master.startswith("local"):
+        yield
+        return
+    before = context.pythonExec
+    context.pythonExec = sys.executable
+    try:
+        yield
+    finally:
+        context.pythonExec = before
+
+
+def is_connect(spark: SparkSession) -> bool:
+    return "connect" in type(spark).__module__
+
+
+def default_partitions(spark: SparkSession) -> int:
+    """As many as Spark runs tasks at once, within reason; asked for in a way that Spark Connect knows too."""
+    from pyspark.sql.functions import spark_partition_id
+
+    used = spark.range(0, 100_000).select(spark_partition_id().alias("p")).distinct().count()
+    return max(1, min(used, PARTITIONS_MAX))
+
+
+def check_version(spark: SparkSession) -> None:
+    major, minor = (int(part) for part in spark.version.split(".")[:2])
+    if (major, minor) < (4, 1):
+        raise ConnectorError(f"panewise needs Spark 4.1 or later; the session is of {spark.version}")

@@ -1,0 +1,281 @@
+"""Stage 1, in the Python workers before the shuffle: rows become partials, per slice and group, for each tree fragment.
+
+A task reads its part of a micro-batch once, judges every row once (bad, late or good), folds the good ones into every
+tree of the stream, and ends with one packet per bucket; a packet without partials is a heartbeat. Rows go whole only to
+row fragments. The trees stay in the worker from task to task: what is kept is the table of groups, never a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.aggregates.columns import flags
+from panewise.catalog import StreamDefinition
+from panewise.operators.rows import Rows
+from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
+from panewise.runtime.spark.bucket import Bucket
+from panewise.runtime.spark.doors import Door, local_path
+from panewise.runtime.spark.inbox import Letter, read_letter
+from panewise.runtime.spark.keys import bucket_keys
+from panewise.runtime.spark.packing import PACKED, Packet
+from panewise.runtime.spark.program import METER, Fragment, Program, Version
+from panewise.runtime.spark.worker import Reference, Task, task_of
+from panewise.state.key_hash import split_by_bucket
+from panewise.temporal import INSTANT_MAX, INSTANT_MIN, TimeWindow
+
+Ints = NDArray[np.int64]
+Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+ORDINALS_PER_SOURCE = 1 << 32
+KEPT = "__panewise_keeps_"
+ASIDE_MAX = 10_000  # late or bad rows that a task hands on for people to look at; all are counted
+
+
+def fold_stage(reference: Reference, stream: str, source: int, door: Door) -> Stage:
+    """The function that Spark maps over the batches of one stream."""
+
+    def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = next(iter(batches), None)
+        if first is None:
+            return
+        task = task_of(reference)
+        reader = StreamTask(task, stream)
+        for piece in door.pieces(first, reader.wanted):
+            reader.take(piece)
+        for batch in batches:
+            for piece in door.pieces(batch, reader.wanted):
+                reader.take(piece)
+        yield from packed_rows(reader.packets(), source * ORDINALS_PER_SOURCE + task.partition)
+
+    return fold
+
+
+def inbox_stage(reference: Reference) -> Stage:
+    """The function that Spark maps over the names of inbox files: pushed rows and control rows, in their order."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task: Task | None = None
+        for batch in batches:
+            task = task or task_of(reference)
+            for path in sorted(map(local_path, batch.column(0).to_pylist())):
+                letter = read_letter(reference.folder, path.rpartition("/")[2])
+                yield from packed_rows(_letter_packets(task, letter), letter.number)
+
+    return read
+
+
+def _letter_packets(task: Task, letter: Letter) -> Iterator[tuple[int, Packet]]:
+    yield program_key(task.program, METER), Packet(METER, 0, "", letter=letter.number)
+    if letter.stream is None:
+        yield from _control_packets(task, letter.content)
+    elif letter.stream in task.version.streams:
+        # A task per letter: its number, not the partition that Spark has put it into, says when it came.
+        reader = StreamTask(task, letter.stream)
+        for batch in letter.content:
+            reader.take(batch)
+        yield from reader.packets()
+
+
+def _control_packets(task: Task, row: dict[str, Any]) -> Iterator[tuple[int, Packet]]:
+    program, version = task.program, task.version
+    if "advance" in row:
+        stream, until = row["advance"]["stream"].lower(), row["advance"]["until"]
+        yield program_key(program, METER), Packet(METER, 0, stream, floor=until)
+        for fragment in program.fragments_over(version, stream):
+            for bucket, key in enumerate(program.keys_of(fragment)):
+                yield key, Packet(fragment.number, bucket, stream, floor=until)
+    elif "ask" in row:
+        query = version.queries.get(row["ask"]["query"].lower())
+        if query is not None:
+            fragment = program.fragments[query.fragment]
+            for bucket, key in enumerate(program.keys_of(fragment)):
+                yield key, Packet(fragment.number, bucket, fragment.stream, ask=row["ask"])
+    elif "wake" in row:
+        for stream in version.streams:
+            for fragment in program.fragments_over(version, stream):
+                for bucket, key in enumerate(program.keys_of(fragment)):
+                    yield key, Packet(fragment.number, bucket, stream)
+        for fragment in program.gone(task.batch):
+            for bucket, key in enumerate(program.keys_of(fragment)):
+                yield key, Packet(fragment.number, bucket, fragment.stream, gone=True)
+
+
+def packed_rows(packets: Any, ordinal: int) -> Iterator[pa.RecordBatch]:
+    keys, payloads = [], []
+    for key, packet in packets:
+        keys.append(key)
+        payloads.append(packet.packed())
+    if keys:
+        ordinals = pa.array([ordinal] * len(keys), pa.int64())
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(keys, pa.int64()), ordinals, pa.array(payloads, pa.binary())], schema=PACKED
+        )
+
+
+def program_key(program: Program, number: int) -> int:
+    return bucket_keys(number, 1, program.partitions)[0]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a door should deliver: the stream as it is read here, with the columns that its queries need."""
+
+    whole: StreamDefinition
+    needed: StreamDefinition
+
+
+class StreamTask:
+    """One task's part of one stream's micro-batch."""
+
+    def __init__(self, task: Task, stream: str) -> None:
+        self._task = task
+        self._stream = stream
+        program, version = task.program, task.version
+        options = program.options(stream)
+        definition = replace(version.streams[stream], options=options)
+        self.wanted = Wanted(definition, replace(definition, schema=program.columns_needed(version, stream)))
+        self._skip = dict(options).get("on_bad_row") == "skip"
+        self._keep_late = dict(options).get("late") == "keep"
+        marks = task.marks.of(stream)
+        self._watermark = marks.watermark(definition.delay_us)
+        self._come_to = marks.reached
+        self._reach = _reach(program, version, stream)
+        self._intakes: dict[tuple[str, ...], Intake] = {}
+        self._fragments = program.fragments_over(version, stream)
+        self._trees = [(f, _folding(task, f, definition)) for f in self._fragments if f.tree]
+        self._whole = [f for f in self._fragments if not f.tree]
+        self._batches: list[pa.RecordBatch] = []  # for row fragments
+        self._counts = Packet(METER, 0, stream)
+        self._read = 0
+        self._late: list[pa.RecordBatch] = []
+        self._bad: list[tuple[str, str]] = []
+
+    def take(self, piece: pa.RecordBatch | list[dict[str, Any]]) -> None:
+        """Rows as the source gave them."""
+        batches = [piece] if isinstance(piece, pa.RecordBatch) else self._intake(self.wanted.whole).batches(piece)
+        for batch in batches:
+            if batch.num_rows:
+                self._take(batch)
+
+    def _intake(self, definition: StreamDefinition) -> Intake:
+        names = definition.schema.names
+        if names not in self._intakes:
+            self._intakes[names] = Intake(definition)
+        return self._intakes[names]
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        selected = [name for name in batch.schema.names if name.startswith(KEPT)]
+        plain = batch.drop_columns(selected) if selected else batch
+        has_all = len(plain.schema.names) >= len(self.wanted.whole.schema)
+        intake = self._intake(self.wanted.whole if has_all else self.wanted.needed)
+        good, times, bad = intake.accepted(plain, self._skip, self._read, self._come_to, self._reach)
+        # What Spark has selected already, as long as its rows are all still there.
+        masks = {name: flags(batch.column(name)) for name in selected} if not bad else {}
+        self._read += batch.num_rows
+        self._counts.bad_rows += len(bad)
+        self._bad.extend((str(shown_row(row)), reason) for row, reason in bad[: ASIDE_MAX - len(self._bad)])
+        rows = Rows(good, times, self._counts.rows)
+        late = times < self._watermark
+        if late.any():
+            self._counts.late_rows += int(late.sum())
+            if self._keep_late and sum(part.num_rows for part in self._late) < ASIDE_MAX:
+                self._late.append(good.filter(pa.array(late)))
+            masks = {name: mask[~late] for name, mask in masks.items()}
+            rows = rows.take(~late)
+            rows = Rows(rows.batch, rows.times, self._counts.rows)
+        if not len(rows):
+            return
+        self._counts.rows += len(rows)
+        greatest = rows.latest
+        self._counts.greatest = greatest if self._counts.greatest is None else max(greatest, self._counts.greatest)
+        for fragment, bucket in self._trees:
+            assert bucket.tree is not None
+            bucket.tree.fold(rows, masks.get(kept_column(fragment)))
+        if self._whole:
+            self._batches.append(_plain(rows.batch, intake.arrow))
+
+    def packets(self) -> Iterator[tuple[int, Packet]]:
+        """What goes to each bucket; the meter gets the counts."""
+        program, counts = self._task.program, self._counts
+        yield program_key(program, METER), counts
+        for kind, table in (("late", self._late_table()), ("bad", self._bad_table())):
+            if table is not None:
+                yield program_key(program, METER), Packet(METER, 1 if kind == "late" else 2, self._stream, batch=table)
+        for fragment, bucket in self._trees:
+            yield from self._tree_packets(fragment, bucket)
+        if self._whole:
+            tables = pa.Table.from_batches(self._batches).combine_chunks().to_batches() if self._batches else []
+            for fragment in self._whole:
+                packet = self._packet(fragment, 0)
+                packet.batch = tables[0] if tables else None
+                yield program.keys_of(fragment)[0], packet
+
+    def _tree_packets(self, fragment: Fragment, bucket: Bucket) -> Iterator[tuple[int, Packet]]:
+        tree = bucket.tree
+        assert tree is not None
+        failed = dict(tree.failures)
+        tree.failures.clear()
+        notes = tree.take_notes() if not fragment.keys else None
+        partials = tree.take_partials()
+        parts: list[pa.RecordBatch | None] = [partials] * fragment.buckets
+        if partials is not None and fragment.buckets > 1:
+            parts = split_by_bucket(partials, [f"key_{i}" for i in range(len(fragment.keys))], fragment.buckets)
+        for number, (key, part) in enumerate(zip(self._task.program.keys_of(fragment), parts, strict=True)):
+            packet = self._packet(fragment, number)
+            packet.batch, packet.notes, packet.failed = part, notes or None, failed or None
+            yield key, packet
+
+    def _packet(self, fragment: Fragment, bucket: int) -> Packet:
+        counts = self._counts
+        return Packet(fragment.number, bucket, self._stream, greatest=counts.greatest, rows=counts.rows)
+
+    def _late_table(self) -> pa.RecordBatch | None:
+        if not self._late:
+            return None
+        schema = self._late[0].schema
+        return pa.Table.from_batches([_plain(b, schema) for b in self._late]).combine_chunks().to_batches()[0]
+
+    def _bad_table(self) -> pa.RecordBatch | None:
+        if not self._bad:
+            return None
+        rows, reasons = zip(*self._bad, strict=True)
+        return pa.record_batch({"row": pa.array(rows, pa.string()), "reason": pa.array(reasons, pa.string())})
+
+
+def kept_column(fragment: Fragment) -> str:
+    """The column by which Spark says which rows the fragment's WHERE keeps."""
+    return f"{KEPT}{fragment.number}"
+
+
+def _reach(program: Program, version: Version, stream: str) -> int:
+    """How far ahead a row may lie: it may not close too many windows of one query."""
+    slides = [
+        window.slide_us
+        for fragment in program.fragments_over(version, stream)
+        for query in version.hosted(fragment).values()
+        if query.block.aggregate is not None
+        and isinstance(window := query.block.window, TimeWindow)
+        and window.slide_us is not None
+    ]
+    return min(slides) * WINDOWS_CLOSED_MAX if slides else INSTANT_MAX - INSTANT_MIN
+
+
+def _folding(task: Task, fragment: Fragment, definition: StreamDefinition) -> Bucket:
+    """The worker's own tree of a fragment, brought to the task's version."""
+    key = ("folding", fragment.number)
+    kept: Bucket | None = task.kept.get(key)
+    if kept is None or kept.version > task.version.number or kept.program is not task.program:
+        kept = Bucket(task.program, fragment, definition)
+        task.kept[key] = kept
+    kept.become(task.version, task.marks)
+    return kept
+
+
+def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Without dictionaries, so that batches fit together."""
+    return batch if batch.schema.equals(schema) else batch.cast(schema)

@@ -1,0 +1,92 @@
+"""What a Python worker knows: the program, the marks of the micro-batch before, and what it keeps from task to task.
+
+Workers are used again for later micro-batches, but in no particular order: whatever they keep is checked against what
+is true before it is used, and may be lost at any time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from panewise.aggregates.functions import AggregateFunction
+from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.marks import Marks, read_marks
+from panewise.runtime.spark.program import Program, Version, read_changes
+
+BATCH_ID = "streaming.sql.batchId"  # the local property by which Spark tells a task its micro-batch
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Where a worker finds the program. Small: Spark sends it with every task."""
+
+    pipeline: str  # a name that no other pipeline has, whatever its folder
+    folder: Folder
+    partitions: int
+    changes: int  # how many changes the program had when the query was started
+    aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict, compare=False)
+
+
+@dataclass
+class Task:
+    """One task: which micro-batch and partition it works on, and what governs it."""
+
+    batch: int
+    partition: int
+    program: Program
+    version: Version
+    marks: Marks
+    kept: dict[Any, Any]
+
+
+_programs: OrderedDict[tuple[str, int], Program] = OrderedDict()
+_kept: OrderedDict[str, dict[Any, Any]] = OrderedDict()
+_marks: OrderedDict[tuple[str, int], Marks] = OrderedDict()
+PIPELINES_KEPT = 8
+
+
+def task_of(reference: Reference) -> Task:
+    """The task that this thread works on."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    batch = int(context.getLocalProperty(BATCH_ID) or 0)
+    return task_at(reference, batch, context.partitionId())
+
+
+def task_at(reference: Reference, batch: int, partition: int) -> Task:
+    program = program_of(reference)
+    marks = _marks_before(reference, batch)
+    marks.take_hold(program.beginning(batch))
+    kept = _recent(_kept, reference.pipeline, dict)
+    return Task(batch, partition, program, program.at(batch), marks, kept)
+
+
+def program_of(reference: Reference) -> Program:
+    """The program with all changes that the reference counts; one that is kept learns those that are new."""
+    key = reference.pipeline, reference.partitions
+    program: Program = _recent(_programs, key, lambda: Program(reference.partitions, reference.aggregates))
+    if len(program.versions) < reference.changes:
+        program.aggregates = reference.aggregates
+        for change in read_changes(reference.folder)[len(program.versions) : reference.changes]:
+            program.apply(change)
+    return program
+
+
+def _marks_before(reference: Reference, batch: int) -> Marks:
+    key = reference.pipeline, batch - 1
+    marks: Marks = _recent(_marks, key, lambda: read_marks(reference.folder, batch - 1))
+    return marks
+
+
+def _recent(kept: OrderedDict[Any, Any], key: Any, make: Any) -> Any:
+    if key not in kept:
+        kept[key] = make()
+        while len(kept) > PIPELINES_KEPT:
+            kept.popitem(last=False)
+    kept.move_to_end(key)
+    return kept[key]

@@ -1,0 +1,65 @@
+"""The demonstration on Spark: the same statements as one streaming query, its answers fetched from the result log."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from panewise.catalog import QueryDefinition
+from panewise.runtime.spark.pipeline import SparkPipeline
+from panewise.serve.run_spark import spark_session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PAUSE_SECONDS = 0.2
+
+
+class SparkDemo:
+    """See `demo.DemoHost`. Rows are counted when their micro-batch is complete."""
+
+    def __init__(self, statements: str, console: Console, master: str | None) -> None:
+        self._folder = tempfile.mkdtemp(prefix="panewise-demo-")
+        self._spark = spark_session(console, master)
+        self._pipeline = SparkPipeline(self._spark, self._folder, name="panewise demo")
+        self._pipeline.execute(statements)
+        self.place = f"on Spark ({master or 'local[*]'})"
+        self.rows = 0
+        self.busy_seconds = 0.0
+        self._rows_before = 0
+
+    @property
+    def touches(self) -> int:
+        return len(self._handle.stats()["trees"])
+
+    def queries(self) -> list[QueryDefinition]:
+        return self._pipeline.queries()
+
+    def warm_up(self, console: Console) -> None:
+        """Until the first micro-batch is through: Spark plans, workers start, operators are compiled."""
+        with console.status("the first micro-batch (workers start and, the first time, compile the operators)"):
+            self._handle = self._pipeline.start()
+            while self._handle.marks().batch < 0 and not self._handle.wait(PAUSE_SECONDS):
+                pass
+        self._rows_before = self._rows_now()
+        self._started = time.monotonic()
+
+    def _rows_now(self) -> int:
+        return sum(stream.rows for stream in self._handle.marks().streams.values())
+
+    def work(self) -> None:
+        self._handle.wait(PAUSE_SECONDS)
+        self.rows = self._rows_now() - self._rows_before
+        self.busy_seconds = time.monotonic() - self._started
+
+    def fetch(self, query: str) -> pa.Table:
+        return self._handle.fetch(query)
+
+    def close(self) -> None:
+        self._handle.stop()
+        self._spark.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)

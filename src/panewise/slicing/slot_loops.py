@@ -1,0 +1,248 @@
+"""The compiled loops behind `OpenSlices`: which slice a point falls into, and which slot it gets there.
+
+They stand in one file because a loop is compiled anew when its own file changes, but not when that of a loop it calls
+does. `counts` is shared by all: open slices, free rooms, free entries, and the width of a cell of time as a power of
+two.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.loops import compiled_loop
+
+Ints = NDArray[np.int64]
+INT64_MAX = 2**63 - 1
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+@compiled_loop
+def bounds(point: int, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints) -> tuple[int, int]:
+    """The slice around a point: the nearest edges of its epoch on both sides."""
+    epoch = epochs.shape[0] - 1
+    while epochs[epoch] > point:
+        epoch -= 1
+    start = epochs[epoch]
+    end = epochs[epoch + 1] if epoch + 1 < epochs.shape[0] else INT64_MAX
+    for c in range(firsts[epoch], firsts[epoch + 1]):
+        edge = point - (point - phases[c]) % slides[c]
+        start = max(start, edge)
+        end = min(end, edge + slides[c])
+    return start, end
+
+
+@compiled_loop
+def _opened(
+    point: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints, room_spans: Ints, epochs: Ints,
+    firsts: Ints, slides: Ints, phases: Ints,
+) -> int:  # fmt: skip
+    """The room of the open slice around a point, by bisection, opened if need be; -1 where no room is free."""
+    low, high = 0, counts[0]
+    while low < high:
+        middle = (low + high) >> 1
+        if starts[middle] <= point:
+            low = middle + 1
+        else:
+            high = middle
+    if low > 0 and point < ends[low - 1]:
+        return int(rooms[low - 1])
+    if counts[1] == 0:
+        return -1
+    for k in range(counts[0], low, -1):
+        starts[k] = starts[k - 1]
+        ends[k] = ends[k - 1]
+        rooms[k] = rooms[k - 1]
+    starts[low], ends[low] = bounds(point, epochs, firsts, slides, phases)
+    counts[1] -= 1
+    room = free[counts[1]]
+    rooms[low] = room
+    room_spans[0, room], room_spans[1, room] = starts[low], ends[low]
+    counts[0] += 1
+    return int(room)
+
+
+# The loops below look into the cells themselves: a call would pass a dozen arrays, which costs more than the look-up.
+
+
+@compiled_loop
+def assign_dense(
+    points: Ints, groups: Ints, begin: int, width: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints,
+    room_spans: Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, slots: Ints,
+) -> int:  # fmt: skip
+    low, high, base, shift = 1, 0, 0, counts[3]
+    grouped = groups.shape[0] > 0
+    for i in range(begin, points.shape[0]):
+        point = points[i]
+        if point < low or point >= high:
+            cell = (point >> shift) & (cells.shape[0] - 1)
+            room = cells[cell]
+            if point < room_spans[0, room] or point >= room_spans[1, room]:
+                room = _opened(point, starts, ends, rooms, counts, free, room_spans, epochs, firsts, slides, phases)
+                if room < 0:
+                    return i
+                cells[cell] = room
+            low, high, base = room_spans[0, room], room_spans[1, room], room * width
+        slots[i] = base + groups[i] if grouped else base
+    return len(points)
+
+
+@compiled_loop
+def assign_known(
+    points: Ints, words: Ints, word_base: int, direct: Ints, width: int, starts: Ints, ends: Ints, rooms: Ints,
+    counts: Ints, free: Ints, room_spans: Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints,
+    slots: Ints, rows: Ints,
+) -> int:  # fmt: skip
+    """The short way: groups by one load, and `rows` counted at once. Ends at a word not known, or for want of room."""
+    span = np.uint64(direct.shape[0])
+    low, base, shift = 0 * points[0], 0 * width, counts[3]
+    length = np.uint64(0)
+    for i in range(points.shape[0]):
+        point = points[i]
+        if np.uint64(point - low) >= length:
+            cell = (point >> shift) & (cells.shape[0] - 1)
+            room = cells[cell]
+            if point < room_spans[0, room] or point >= room_spans[1, room]:
+                room = _opened(point, starts, ends, rooms, counts, free, room_spans, epochs, firsts, slides, phases)
+                if room < 0:
+                    return i
+                cells[cell] = room
+            low, base = room_spans[0, room], room * width
+            length = np.uint64(room_spans[1, room] - low)
+        place = np.uint64(words[i] - word_base)
+        if place >= span:
+            return i
+        group = direct[place]
+        if group < 0:
+            return i
+        slots[i] = base + group
+        rows[base + group] += 1
+    return len(points)
+
+
+@compiled_loop
+def _entry_hash(room: int, group: int) -> np.uint64:
+    mixed = (np.uint64(group) * MULTIPLIER) ^ (np.uint64(room) * np.uint64(0xBF58476D1CE4E5B9))
+    return mixed ^ (mixed >> np.uint64(29))
+
+
+@compiled_loop
+def assign_sparse(
+    points: Ints, groups: Ints, begin: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints, room_spans:
+    Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, table: Ints, entry_room: Ints,
+    entry_group: Ints, entry_next: Ints, heads: Ints, entry_free: Ints, slots: Ints,
+) -> int:  # fmt: skip
+    low, high, room, shift = 1, 0, 0 * counts[0], counts[3]
+    mask = np.uint64(table.shape[0] - 1)
+    for i in range(begin, points.shape[0]):
+        point = points[i]
+        if point < low or point >= high:
+            cell = (point >> shift) & (cells.shape[0] - 1)
+            room = cells[cell]
+            if point < room_spans[0, room] or point >= room_spans[1, room]:
+                room = _opened(point, starts, ends, rooms, counts, free, room_spans, epochs, firsts, slides, phases)
+                if room < 0:
+                    return i
+                cells[cell] = room
+            low, high = room_spans[0, room], room_spans[1, room]
+        slot = _entry_hash(room, groups[i]) & mask
+        while True:
+            entry = table[slot]
+            if entry < 0 or (entry_group[entry] == groups[i] and entry_room[entry] == room):
+                break
+            slot = (slot + np.uint64(1)) & mask
+        if entry < 0:
+            if counts[2] == 0:
+                return i
+            counts[2] -= 1
+            entry = entry_free[counts[2]]
+            table[slot] = entry
+            entry_room[entry] = room
+            entry_group[entry] = groups[i]
+            entry_next[entry] = heads[room]
+            heads[room] = entry
+        slots[i] = entry
+    return len(points)
+
+
+@compiled_loop
+def fill_table(table: Ints, entry_room: Ints, entry_group: Ints) -> None:
+    mask = np.uint64(table.shape[0] - 1)
+    table[:] = -1
+    for entry in range(entry_room.shape[0]):
+        if entry_room[entry] >= 0:
+            slot = _entry_hash(entry_room[entry], entry_group[entry]) & mask
+            while table[slot] >= 0:
+                slot = (slot + np.uint64(1)) & mask
+            table[slot] = entry
+
+
+@compiled_loop
+def release_room(
+    room: int, table: Ints, entry_room: Ints, entry_group: Ints, entry_next: Ints, heads: Ints, entry_free: Ints,
+    counts: Ints, entries: Ints,
+) -> int:  # fmt: skip
+    """Takes a room's entries out of the table, moving later ones back so that no probe breaks; lists them."""
+    mask = np.uint64(table.shape[0] - 1)
+    found = 0
+    entry = heads[room]
+    while entry >= 0:
+        entries[found] = entry
+        found += 1
+        slot = _entry_hash(room, entry_group[entry]) & mask
+        while table[slot] != entry:
+            slot = (slot + np.uint64(1)) & mask
+        hole = slot
+        while True:
+            slot = (slot + np.uint64(1)) & mask
+            other = table[slot]
+            if other < 0:
+                break
+            home = _entry_hash(entry_room[other], entry_group[other]) & mask
+            if ((slot - home) & mask) >= ((slot - hole) & mask):
+                table[hole] = other
+                hole = slot
+        table[hole] = -1
+        entry_room[entry] = -1
+        entry_free[counts[2]] = entry
+        counts[2] += 1
+        entry = entry_next[entry]
+    heads[room] = -1
+    return found
+
+
+@compiled_loop
+def list_entries(rooms: Ints, heads: Ints, entry_next: Ints, entries: Ints, positions: Ints) -> None:
+    """The entries of sparse slices, slice by slice, with the position of each one's slice."""
+    found = 0
+    for position in range(rooms.shape[0]):
+        entry = heads[rooms[position]]
+        while entry >= 0:
+            entries[found] = entry
+            positions[found] = position
+            found += 1
+            entry = entry_next[entry]
+
+
+@compiled_loop
+def take_out(entries: Ints, table: Ints, entry_room: Ints, entry_group: Ints) -> None:
+    """All entries that there are leave the table: each is looked for by its number, so no probe need be kept whole."""
+    mask = np.uint64(table.shape[0] - 1)
+    for entry in entries:
+        slot = _entry_hash(entry_room[entry], entry_group[entry]) & mask
+        while table[slot] != entry:
+            slot = (slot + np.uint64(1)) & mask
+        table[slot] = -1
+
+
+@compiled_loop
+def occupied(rows: Ints, rooms: Ints, width: int, slots: Ints, positions: Ints) -> int:
+    """The slots of dense slices that hold rows, slice by slice, with the position of each one's slice; their number."""
+    found = 0
+    for position in range(rooms.shape[0]):
+        for slot in range(rooms[position] * width, (rooms[position] + 1) * width):
+            if rows[slot] > 0:
+                slots[found] = slot
+                positions[found] = position
+                found += 1
+    return found

@@ -1,0 +1,112 @@
+"""Trees fed by other trees say what one tree says that is fed the rows, whatever happens in between.
+
+A script is drawn from a seed alone: drawn step by step by hypothesis, nearly all scripts would be too short to hold a
+query that joins while slices are open and a fault while they are still needed.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from panewise.operators import periodic
+from panewise.slicing.pairs import Cadence
+from tests.operators.spread_trees import Spread, aggregation, block
+from tests.runtime.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EPOCH, EXACT, GROUPS, ROUNDED
+
+USER = ("NEWEST(x)", "NEWEST(v)", "PARITY(v)", "PARITY(i)", "LARGEST_PRODUCT(v, x)")
+AHEAD = (-1, -1, 0, 0, 1, 7, 30)
+CHANGES = ("add", "add", "remove", "suspend", "rebuild", "rebuild", "shadow", "shadow", "fewer_pages", "new_tasks")
+seeds = st.integers(0, 2**32 - 1)
+
+
+class Dice:
+    """A script from a seed: queries over one selection and grouping, rows, changes and faults."""
+
+    def __init__(self, seed: int, grouped: bool) -> None:
+        self.random = Random(seed)
+        self.group = self.random.choice([name for name in GROUPS if bool(name) is grouped])
+        self.condition = self.random.choice(CONDITIONS)
+        self.slides = [self.random.randint(1, 25) for _ in range(2)]  # few, so that queries share edges and cursors
+        self.ranges = [self.random.randint(1, 60) for _ in range(2)]
+
+    def select(self) -> str:
+        items = self.random.sample(EXACT + ROUNDED + USER, self.random.randint(1, 4))
+        names = [f"{part} AS g{at}" for at, part in enumerate(self.group.split(", "))] if self.group else []
+        columns = names + [f"{item} AS a{at}" for at, item in enumerate(items)]
+        text = f"SELECT {', '.join(columns)} FROM t [RANGE 1 SECOND SLIDE 1 SECOND]"
+        text += f" WHERE {self.condition}" if self.condition else ""
+        text += f" GROUP BY {self.group}" if self.group else ""
+        having = self.random.choice(CONDITIONS_OF_GROUPS)
+        return text + (f" HAVING {having}" if having else "")
+
+    def cadence(self) -> Cadence:
+        choice = self.random.choice
+        return Cadence(choice(self.ranges), choice(self.slides), choice([0, 0, 0, 3, 20]), choice([0, 0, 0, 5, -7]))
+
+    def rows(self, base: int) -> list[dict[str, Any]]:
+        """Ahead of the watermark, many at one instant: then it matters which of them came first."""
+        reach = self.random.choice([1, 10, 70])
+        return [self.row(base + self.random.randint(0, reach)) for _ in range(self.random.randint(0, 15))]
+
+    def row(self, ts: int) -> dict[str, Any]:
+        choice, number = self.random.choice, self.random.randint
+        return {
+            "ts": EPOCH + timedelta(microseconds=ts),
+            "k": choice(("a", "a", "b", "c", "", None)),
+            "i": choice((None, number(-5, 9))),
+            "v": choice((None, number(-5, 9), number(-5, 9))),
+            "x": choice((number(-5, 9) / 4, number(-5, 9) / 4, None, float("nan"), float("inf"), -0.0)),
+            "w": choice(("", "p", "q", "é", None)),
+            "b": choice((True, False, None)),
+        }
+
+
+def play(seed: int, grouped: bool, dense_groups: int, buckets: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(periodic, "DENSE_GROUPS", dense_groups)
+        patch.setattr(periodic, "FORGET_FROM", -1000)  # idle groups and strings are looked for at every step
+        patch.setattr(periodic, "SHORT_WAY_FROM", 1)
+        dice = Dice(seed, grouped)
+        number = dice.random.randint
+        first = dice.select()
+        spread = Spread(aggregation(first).keys, block(first).where, buckets)
+        spread.add("q0", first, dice.cadence(), 0)
+        now = number(-60, 0)
+        for turn in range(1, number(10, 30)):
+            if turn > 2 and number(0, 9) < 5:
+                change = dice.random.choice(CHANGES)
+                if change == "add":
+                    spread.add(f"q{turn}", dice.select(), dice.cadence(), dice.random.choice(AHEAD))
+                elif change == "remove":
+                    spread.remove(number(0, 9), dice.random.choice(AHEAD))
+                elif change == "new_tasks":
+                    spread.new_tasks()
+                else:
+                    getattr(spread, change)(number(0, 9))
+            rows = dice.rows(now)
+            now += dice.random.choice([0, 1, 5, 12, 30, 30, 100])
+            spread.step(rows, [number(0, 6), number(0, 6)], now)
+        spread.step([], [0, 0], now + 200)
+
+
+@given(seeds, st.integers(1, 3))
+def test_groups_in_buckets(seed: int, buckets: int) -> None:
+    play(seed, True, 4096, buckets)
+
+
+@settings(max_examples=2 * settings.default.max_examples)
+@given(seeds, st.sampled_from([0, 1, 3]), st.integers(1, 2))
+def test_groups_that_become_many(seed: int, dense_groups: int, buckets: int) -> None:
+    """With 0 every tree is sparse from its first row on, otherwise when it has so many groups."""
+    play(seed, True, dense_groups, buckets)
+
+
+@given(seeds)
+def test_without_groups(seed: int) -> None:
+    play(seed, False, 4096, 1)
