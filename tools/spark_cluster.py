@@ -131,10 +131,14 @@ class StandaloneCluster:
                 process.kill()
                 process.wait()
         # A worker ends its executors as it stops; one that was killed cannot. An id may meanwhile be another process's.
-        for pid in below:
-            if born[pid] is not None and _birth(pid) == born[pid]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        left = [pid for pid in below if born[pid] is not None and _birth(pid) == born[pid]]
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        # A killed process takes a moment to go: whoever looks after `stop` shall find none.
+        deadline = time.monotonic() + STOP_SECONDS
+        while any(_birth(pid) == born[pid] for pid in left) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
         self._master, self._workers = None, []
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -238,6 +242,11 @@ def _processes() -> Iterator[tuple[int, int]]:
         fields = _stat(int(folder.name))
         if fields is not None:
             yield int(folder.name), int(fields[1])
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and is only waiting to be asked for its exit code does not."""
+    return _birth(pid) is not None
 
 
 def _birth(pid: int) -> str | None:

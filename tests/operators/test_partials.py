@@ -21,7 +21,7 @@ from tests.runtime.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EPOCH
 
 USER = ("NEWEST(x)", "NEWEST(v)", "PARITY(v)", "PARITY(i)", "LARGEST_PRODUCT(v, x)")
 AHEAD = (-1, -1, 0, 0, 1, 7, 30)
-CHANGES = ("add", "add", "remove", "suspend", "rebuild", "rebuild", "shadow", "shadow", "fewer_pages", "new_tasks")
+CHANGES = "add add add remove remove suspend rebuild rebuild shadow fewer_pages new_tasks".split()
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -32,11 +32,18 @@ class Dice:
         self.random = Random(seed)
         self.group = self.random.choice([name for name in GROUPS if bool(name) is grouped])
         self.condition = self.random.choice(CONDITIONS)
-        self.slides = [self.random.randint(1, 25) for _ in range(2)]  # few, so that queries share edges and cursors
-        self.ranges = [self.random.randint(1, 60) for _ in range(2)]
+        # Few of each, so that queries share states, edges and cursors, and those that join find history.
+        self.items = self.random.sample(EXACT + ROUNDED + USER, 3)
+        self.slides = [self.random.randint(3, 60) for _ in range(2)]
+        self.ranges = [self.random.randint(3, 150) for _ in range(2)]
+        self.shifted = self.random.random() < 0.6
+        if not self.shifted:
+            slide = self.random.randint(3, 20)
+            self.slides = [slide, 2 * slide, 3 * slide]
+            self.ranges = [2 * slide, 4 * slide, 9 * slide]
 
     def select(self) -> str:
-        items = self.random.sample(EXACT + ROUNDED + USER, self.random.randint(1, 4))
+        items = self.random.sample(self.items, self.random.randint(1, 3))
         names = [f"{part} AS g{at}" for at, part in enumerate(self.group.split(", "))] if self.group else []
         columns = names + [f"{item} AS a{at}" for at, item in enumerate(items)]
         text = f"SELECT {', '.join(columns)} FROM t [RANGE 1 SECOND SLIDE 1 SECOND]"
@@ -47,7 +54,8 @@ class Dice:
 
     def cadence(self) -> Cadence:
         choice = self.random.choice
-        return Cadence(choice(self.ranges), choice(self.slides), choice([0, 0, 0, 3, 20]), choice([0, 0, 0, 5, -7]))
+        offset, align = (choice([0, 0, 0, 3, 20]), choice([0, 0, 0, 5, -7])) if self.shifted else (0, 0)
+        return Cadence(choice(self.ranges), choice(self.slides), offset, align)
 
     def rows(self, base: int) -> list[dict[str, Any]]:
         """Ahead of the watermark, many at one instant: then it matters which of them came first."""
@@ -77,9 +85,11 @@ def play(seed: int, grouped: bool, dense_groups: int, buckets: int) -> None:
         first = dice.select()
         spread = Spread(aggregation(first).keys, block(first).where, buckets)
         spread.add("q0", first, dice.cadence(), 0)
+        for extra in range(number(0, 2)):
+            spread.add(f"p{extra}", dice.select(), dice.cadence(), 0)
         now = number(-60, 0)
         for turn in range(1, number(10, 30)):
-            if turn > 2 and number(0, 9) < 5:
+            if turn > 2 and number(0, 9) < 7:
                 change = dice.random.choice(CHANGES)
                 if change == "add":
                     spread.add(f"q{turn}", dice.select(), dice.cadence(), dice.random.choice(AHEAD))
@@ -90,7 +100,7 @@ def play(seed: int, grouped: bool, dense_groups: int, buckets: int) -> None:
                 else:
                     getattr(spread, change)(number(0, 9))
             rows = dice.rows(now)
-            now += dice.random.choice([0, 1, 5, 12, 30, 30, 100])
+            now += dice.random.choice([0, 1, 5, 5, 12, 12, 30, 30, 100])
             spread.step(rows, [number(0, 6), number(0, 6)], now)
         spread.step([], [0, 0], now + 200)
 

@@ -39,6 +39,10 @@ def panewise_command(*arguments: str, stdin: str | None = None) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, list(arguments), input=stdin, catch_exceptions=False)
 
 
+def run_embedded(file: str, *arguments: str) -> Result:
+    return panewise_command("run", file, "--engine", "embedded", *arguments)
+
+
 @pytest.fixture
 def trades(tmp_path: Path) -> Path:
     (tmp_path / "trades.csv").write_text(CSV)
@@ -70,7 +74,7 @@ def test_run_writes_sinks_and_a_summary(tmp_path: Path, trades: Path) -> None:
         CREATE SINK lines FROM volume WITH (connector = 'json', path = '{out}/volume.json');
         CREATE SINK screen FROM volume WITH (connector = 'console', rows = 2);
     """
-    outcome = panewise_command("run", cql_file(tmp_path, STREAM.format(path=trades) + QUERY + sinks))
+    outcome = run_embedded(cql_file(tmp_path, STREAM.format(path=trades) + QUERY + sinks))
     assert outcome.exit_code == 0, outcome.output
     rows = pq.read_table(out / "parts").to_pylist()
     assert sorted((str(row["window_end"].time()), row["symbol"], row["shares"]) for row in rows) == ANSWERS
@@ -83,40 +87,40 @@ def test_run_writes_sinks_and_a_summary(tmp_path: Path, trades: Path) -> None:
 def test_run_without_flush_keeps_open_windows_open(tmp_path: Path, trades: Path) -> None:
     sink = f"CREATE SINK lines FROM volume WITH (connector = 'json', path = '{tmp_path}/volume.json');"
     file = cql_file(tmp_path, STREAM.format(path=trades) + QUERY + sink)
-    assert panewise_command("run", file, "--no-flush").exit_code == 0
+    assert run_embedded(file, "--no-flush").exit_code == 0
     assert len((tmp_path / "volume.json").read_text().splitlines()) == 1
 
 
 def test_run_shows_what_statements_return(tmp_path: Path, trades: Path) -> None:
-    outcome = panewise_command("run", cql_file(tmp_path, STREAM.format(path=trades) + QUERY + "SHOW QUERIES;"))
+    outcome = run_embedded(cql_file(tmp_path, STREAM.format(path=trades) + QUERY + "SHOW QUERIES;"))
     assert outcome.exit_code == 0
     assert "RUNNING" in outcome.output
 
 
 def test_mistakes_end_with_their_message(tmp_path: Path) -> None:
     wrong = STREAM.format(path="absent.csv") + "\nCREATE QUERY q AS SELECT prize FROM trades [NOW];"
-    outcome = panewise_command("run", cql_file(tmp_path, wrong))
+    outcome = run_embedded(cql_file(tmp_path, wrong))
     assert outcome.exit_code == 1
     assert "'prize'" in outcome.output
     assert "line 4" in outcome.output
     assert "^^^^^" in outcome.output
     assert "did you mean price or size?" in outcome.output
-    missing = panewise_command("run", cql_file(tmp_path, STREAM.format(path="absent.csv")))
+    missing = run_embedded(cql_file(tmp_path, STREAM.format(path="absent.csv")))
     assert missing.exit_code == 1
     assert "'absent.csv' of stream 'trades' does not exist" in missing.output
-    assert panewise_command("run", str(tmp_path / "absent.cql")).exit_code == 1
-    assert "there is embedded" in panewise_command("run", "x.cql", "--engine", "steam").output
+    assert run_embedded(str(tmp_path / "absent.cql")).exit_code == 1
+    assert "there are spark and embedded" in panewise_command("run", "x.cql", "--engine", "steam").output
 
 
 def test_a_bad_row_fails_the_run_or_is_set_aside(tmp_path: Path, trades: Path) -> None:
     trades.write_text(CSV + "2026-01-05 09:30:14,ECHO,70,many\n")
     stream = STREAM.format(path=trades)
-    outcome = panewise_command("run", cql_file(tmp_path, stream + QUERY))
+    outcome = run_embedded(cql_file(tmp_path, stream + QUERY))
     assert outcome.exit_code == 1
     assert "many" in outcome.output
     skipping = stream.replace("WITH (", "WITH (on_bad_row = 'skip', ")
     sink = f"CREATE SINK lines FROM volume WITH (connector = 'json', path = '{tmp_path}/volume.json');"
-    assert panewise_command("run", cql_file(tmp_path, skipping + QUERY + sink)).exit_code == 0
+    assert run_embedded(cql_file(tmp_path, skipping + QUERY + sink)).exit_code == 0
     assert len((tmp_path / "volume.json").read_text().splitlines()) == len(ANSWERS)
 
 
@@ -132,7 +136,7 @@ def test_explain_as_text_and_json(tmp_path: Path) -> None:
 
 
 def test_the_demonstration_ends_by_itself() -> None:
-    outcome = panewise_command("demo", "--seconds", "0.5")
+    outcome = panewise_command("demo", "--seconds", "0.5", "--engine", "embedded")
     assert outcome.exit_code == 0
     assert "CREATE QUERY momentum AS SELECT" in outcome.output
     assert "rows through 12 queries" in outcome.output

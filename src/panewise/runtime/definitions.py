@@ -65,10 +65,17 @@ def _column(column: Column) -> str:
     return f"{name_to_sql(column.name)} {column.type}"
 
 
+def alteration_of(stream: str, options: Options) -> str:
+    """A statement that sets options of a stream."""
+    return f"ALTER STREAM {name_to_sql(stream)} SET ({_listed(options)})"
+
+
 def _with(options: Options) -> str:
-    if not options:
-        return ""
-    return " WITH (" + ", ".join(f"{key} = {_literal(value)}" for key, value in options) + ")"
+    return f" WITH ({_listed(options)})" if options else ""
+
+
+def _listed(options: Options) -> str:
+    return ", ".join(f"{key} = {_literal(value)}" for key, value in options)
 
 
 def _literal(value: object) -> str:

@@ -36,6 +36,7 @@ class HostedQuery(Channel):
         self.subscribers: list[Subscriber] = []
         self.rows_out = 0
         self.rows_dropped = 0
+        self.unread_max: int | None = UNREAD_ROWS_MAX
         self.empty_batch: Callable[[Ints], pa.RecordBatch | None] | None = None
         self._unread: list[Piece] = []
         self._unread_rows = 0
@@ -52,7 +53,7 @@ class HostedQuery(Channel):
             self._unread_rows += count
             if self.subscribers:
                 self._undelivered.extend(self.batches(piece))
-        while self._unread_rows > UNREAD_ROWS_MAX and len(self._unread) > 1:
+        while self.unread_max is not None and self._unread_rows > self.unread_max and len(self._unread) > 1:
             oldest = self._unread.pop(0)
             count = oldest.count if isinstance(oldest, EmptyReports) else oldest.num_rows
             self._unread_rows -= count

@@ -15,15 +15,16 @@ import pyarrow as pa
 
 from panewise.runtime.spark import worker
 from panewise.runtime.spark.batch_writer import BatchWriter
+from panewise.runtime.spark.bucket_work import bucket_outputs
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.handle import FOLDERS
 from panewise.runtime.spark.inbox import Inbox, read_letter
 from panewise.runtime.spark.packing import OUTPUT
 from panewise.runtime.spark.program import Change, Program, write_change
+from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import read_entries
 from panewise.runtime.spark.stage_one import _letter_packets, packed_rows
-from panewise.runtime.spark.stage_two import bucket_outputs
-from panewise.runtime.spark.worker import Reference, Task, task_at
+from panewise.runtime.spark.worker import Task, task_at
 
 
 class DictStore:
@@ -90,10 +91,10 @@ class LocalRun:
             self.inbox.post_control({"wake": change.version})
 
     def push(self, stream: str, batch: pa.RecordBatch) -> None:
-        self.inbox.post_rows(stream, [batch])
+        self.inbox.post_rows(self.program.versions[-1].stream_key(stream), [batch])
 
     def advance(self, stream: str, until: int) -> None:
-        self.inbox.post_control({"advance": {"stream": stream, "until": until}})
+        self.inbox.post_control({"advance": {"stream": self.program.versions[-1].stream_key(stream), "until": until}})
 
     def run(self) -> dict[str, pa.Table]:
         """One micro-batch of all letters since the last one; the results by query."""
@@ -107,16 +108,17 @@ class LocalRun:
         self.posted.extend(int(name.split(".")[0]) for name in names)
         versions = [(v.number, v.from_batch) for v in self.program.versions]
         times = {q.log_name: q.definition.timestamp for v in self.program.versions for q in v.queries.values()}
-        BatchWriter(self.folder, versions, times, {}, [], 1e9)(_Frame(outputs), self.batch)  # type: ignore[arg-type]
+        BatchWriter(self.folder, versions, times, [], 1e9)(_Frame(outputs), self.batch)  # type: ignore[arg-type]
         entries = read_entries(self.folder, self.batch, "result") or []
         self.batch += 1
         return {entry.name.partition("@")[0]: entry.table for entry in entries}
 
     def _attempt(self, names: list[str], stores: dict[int, dict[Any, bytes]]) -> list[tuple[Any, ...]]:
         received: dict[int, list[tuple[int, bytes]]] = {}
+        come_to: dict[str, int] = {}
         for name in names:
             letter = read_letter(self.folder, name)
-            for batch in packed_rows(_letter_packets(self._task(), letter), letter.number):
+            for batch in packed_rows(_letter_packets(self._task(), letter, come_to), letter.number):
                 for row in batch.to_pylist():
                     received.setdefault(row["key"], []).append((row["ordinal"], row["payload"]))
         outputs: list[tuple[Any, ...]] = []

@@ -14,7 +14,7 @@ import pytest
 
 from panewise.runtime.spark.shipping import package_zip
 from tests.runtime.spark import cluster_job
-from tools.spark_cluster import StandaloneCluster, descendants, environment_of, main
+from tools.spark_cluster import StandaloneCluster, descendants, environment_of, is_alive, main
 
 pytestmark = pytest.mark.spark
 
@@ -53,7 +53,7 @@ def test_a_shipped_tree_runs_on_both_executors_and_survives_a_killed_one() -> No
             job.wait()
         processes = [pid for worker in cluster._workers for pid in (worker.pid, *descendants(worker.pid))]
     assert processes
-    assert not any(Path(f"/proc/{pid}").exists() for pid in processes)
+    assert [pid for pid in processes if is_alive(pid)] == []
 
 
 def _line(job: subprocess.Popen[str]) -> dict[str, list[str]]:

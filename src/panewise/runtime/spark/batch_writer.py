@@ -44,14 +44,22 @@ class Halt:
 
 
 @dataclass
+class VersionSinks:
+    """The sinks that get the results of micro-batches from `from_batch` on; `log_names` of the queries they read."""
+
+    from_batch: int
+    kinds: list[tuple[SinkKind, list[SinkTarget]]]
+    log_names: dict[str, str]
+
+
+@dataclass
 class BatchWriter:
     """Picklable: with Spark Connect it runs on the server."""
 
     folder: Folder
     beginnings: list[tuple[int, int]]  # (version, its first micro-batch)
     time_columns: dict[str, str]  # by query, under its name in the log
-    log_names: dict[str, str]  # of the queries that sinks read
-    sinks: list[tuple[SinkKind, list[SinkTarget]]]
+    sinks: list[VersionSinks]  # of the versions that may still have micro-batches to come
     retention_seconds: float
     halt: Halt = field(default_factory=Halt)
 
@@ -65,11 +73,12 @@ class BatchWriter:
             if entries:
                 write_entries(self.folder, batch, entries)
         tables = {entry.name: entry.table for entry in entries if entry.kind == RESULT}
-        for kind, targets in self.sinks:
-            read = [(target, self.log_names[target.query.lower()]) for target in targets]
-            written = [(target, tables[name]) for target, name in read if name in tables]
-            if written:
-                kind.write(batch, written, frame.sparkSession)
+        for sinks in [held for held in self.sinks if held.from_batch <= batch][-1:]:
+            for kind, targets in sinks.kinds:
+                read = [(target, sinks.log_names[target.query.lower()]) for target in targets]
+                written = [(target, tables[name]) for target, name in read if name in tables]
+                if written:
+                    kind.write(batch, written, frame.sparkSession)
         self._mark(batch, outputs, tables)
 
     def _entries(self, outputs: list[Output]) -> list[Entry]:

@@ -79,8 +79,7 @@ class Bucket:
         leaving = [name for name in reversed(list(hosted)) if _is_registered(name) and self._changed(name, wanted)]
         coming = [query for name, query in wanted.items() if name not in hosted or name in leaving]
         if leaving or coming:
-            reached = marks.reached(version.number, self.fragment.stream)
-            self._set_points(reached, fresh=not hosted)
+            self._set_points(*marks.at(version.number, self.fragment.stream), fresh=not hosted)
             for name in leaving:
                 if name in self.hosting.consumers:
                     self.hosting.drop(name)
@@ -101,10 +100,12 @@ class Bucket:
     def _changed(self, name: str, wanted: dict[str, PlannedQuery]) -> bool:
         return name not in wanted or wanted[name].plan is not self.hosting.queries[name].plan
 
-    def _set_points(self, reached: int | None, fresh: bool) -> None:
+    def _set_points(self, reached: int | None, rows: int, fresh: bool) -> None:
         """Where the edges of this change begin to hold: behind the slice that holds the last row."""
         if fresh and self.channel.watermark == INT64_MIN:
             self.channel.begun_at = None if reached is None else reached + 1
+            # Rows are numbered from the beginning of the stream on.
+            self.channel.rows_seen = rows if not self.fragment.tree else 0
         if not self.fragment.tree:
             return
         if reached is None:
@@ -121,6 +122,8 @@ class Bucket:
             hosted = HostedQuery(query.name, query.plan, query.block)
             hosted.status, hosted.reason = "FAILED", problem.message
             self.hosting.queries[query.name] = hosted
+        for hosted in self.hosting.queries.values():
+            hosted.unread_max = None  # everything is read after every micro-batch
 
     def fail(self, name: str, reason: str) -> None:
         """Another task or bucket has found that a query cannot go on."""
@@ -172,7 +175,14 @@ class Bucket:
     def failed_of(self, version: Version) -> dict[str, str]:
         """The fragment's own queries that have failed, by their names in the log, with the reason."""
         own = {name: query for name, query in version.queries.items() if query.fragment == self.fragment.number}
-        return {own[name].log_name: reason for name, reason in self.failures.items() if name in own}
+        failures = self.failures
+        found = {own[name].log_name: reason for name, reason in failures.items() if name in own}
+        for query in own.values():
+            for source in map(str.lower, query.definition.inputs):
+                # A copy of a query that another fragment computes may have come too late for what it needs.
+                if source in failures and source not in own and source not in self.hosting.consumers:
+                    found.setdefault(query.log_name, f"it cannot read '{source}': {failures[source]}")
+        return found
 
     @property
     def failures(self) -> dict[str, str]:

@@ -109,6 +109,7 @@ class Kept:
     bucket: Bucket
     batch: int
     token: str
+    size: int
 
 
 def opened(
@@ -117,10 +118,14 @@ def opened(
     """The bucket as the store has it: the kept one, brought up to date, or one that is built anew."""
     fragment = program.fragments[fragment_number]
     data = store.head()
-    if data is None:
+    head = Head(-1, []) if data is None else Head.unpacked(data)
+    if head.version >= 0 and _was_gone(program, fragment_number, head.version, version.number):
+        # Nobody has told the bucket, because the driver died before it could; the rows of that time are not here.
+        store.clear()
+        head = Head(-1, [])
+    if head.version < 0:
         stream = version.streams[fragment.stream]
-        return Bucket(program, fragment, stream), Head(-1, [])
-    head = Head.unpacked(data)
+        return Bucket(program, fragment, stream), head
     layout = _Pages if fragment.tree else _Journal
     known = kept is not None and kept.bucket.program is program and (kept.batch, kept.token) in head.recent
     if known and kept is not None and (kept.batch == head.batch or layout.catch_up(kept, head, store)):
@@ -129,6 +134,11 @@ def opened(
     bucket = Bucket(program, fragment, stream)
     layout.build(bucket, head, store, marks)
     return bucket, head
+
+
+def _was_gone(program: Program, fragment: int, since: int, until: int) -> bool:
+    """Whether a fragment had no queries in one of the versions after `since`."""
+    return any(fragment not in program.versions[n].fragment_numbers for n in range(since + 1, until + 1))
 
 
 def committed(store: Store, bucket: Bucket, head: Head, packets: list[bytes], batch: int) -> Kept:
@@ -141,7 +151,7 @@ def committed(store: Store, bucket: Bucket, head: Head, packets: list[bytes], ba
     data = head.packed()
     store.set_head(data)
     head.written += len(data)
-    return Kept(bucket, batch, token)
+    return Kept(bucket, batch, token, bucket.bytes_held)
 
 
 class _Pages:

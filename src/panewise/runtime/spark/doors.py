@@ -7,10 +7,10 @@ never become JVM objects. Texts (Kafka, a socket) come as one JSON object each.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
@@ -73,8 +73,8 @@ class TextDoor:
 
 
 def local_path(path: str) -> str:
-    """The path of a file on this machine, as Spark names it (`file:/data/a%20b.parquet`)."""
-    return unquote(urlparse(path).path) if path.startswith("file:") else path
+    """The path of a file on this machine, as Spark names it: `file:/data/a b.parquet`, nothing escaped."""
+    return re.sub("^file:/+", "/", path)
 
 
 def _of_file(definition: StreamDefinition, file: str) -> StreamDefinition:

@@ -22,8 +22,8 @@ AHEAD_ROWS = 2_000_000  # a generator waits for the pipeline when it is this far
 class Feeder:
     """Posts a generator's batches; a later run goes on behind the last one that was posted."""
 
-    def __init__(self, stream: StreamDefinition, folder: Folder, inbox: Inbox, wait: bool) -> None:
-        self.key = "feed", stream.name.lower()
+    def __init__(self, key: str, stream: StreamDefinition, folder: Folder, inbox: Inbox, wait: bool) -> None:
+        self._key = key
         self._stream = stream
         self._folder = folder
         self._inbox = inbox
@@ -42,7 +42,7 @@ class Feeder:
             self._thread.join()
 
     def _run(self) -> None:
-        name = self._stream.name.lower()
+        name = self._key
         marks = last_marks(self._folder)
         waiting = [file for file in self._folder.names("inbox") if int(file.partition(".")[0]) > marks.letter]
         posted = marks.of(name).rows + sum(
@@ -67,8 +67,8 @@ class Feeder:
 class IdleWatch:
     """Advances a stream to its last row when no row has come for a while: what waits for stragglers is closed."""
 
-    def __init__(self, stream: StreamDefinition, idle: str, handle: Handle) -> None:
-        self.key = "idle", stream.name.lower()
+    def __init__(self, key: str, stream: StreamDefinition, idle: str, handle: Handle) -> None:
+        self._key = key
         self._stream = stream
         self._seconds = duration_us(idle) / 1e6
         self._handle = handle
@@ -81,13 +81,16 @@ class IdleWatch:
 
     def stop(self) -> None:
         self._halted.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
 
     def _run(self) -> None:
-        name = self._stream.name.lower()
         seen, since = -1, time.monotonic()
         while not self._halted.wait(min(1.0, self._seconds / 4)):
-            marks = self._handle.marks().of(name)
-            if marks.rows != seen:
+            busy = self._handle.busy
+            marks = self._handle.marks().of(self._key)
+            # A micro-batch that takes long is no silence: its rows are not counted yet.
+            if busy or marks.rows != seen:
                 seen, since = marks.rows, time.monotonic()
             elif time.monotonic() - since >= self._seconds and marks.greatest is not None:
                 if marks.watermark(self._stream.delay_us) <= marks.greatest:

@@ -16,16 +16,24 @@ from __future__ import annotations
 
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
+
+from panewise.errors import ConnectorError
 
 
 class Folder:
     """Files by their path inside the folder. Picklable: the file system is opened where it is used."""
 
     def __init__(self, place: str) -> None:
+        if any(character in place for character in "*?[]{}"):
+            raise ConnectorError(f"the folder '{place}' has a character that Spark reads as a pattern")
+        if "://" not in place and not place.startswith("file:"):
+            # Workers and the JVM have working folders of their own.
+            place = str(Path(place).absolute())
         self.place = place.rstrip("/") or "/"
         self._opened: tuple[pafs.FileSystem, str] | None = None
 
@@ -37,17 +45,14 @@ class Folder:
             if "://" in self.place or self.place.startswith("file:"):
                 self._opened = pafs.FileSystem.from_uri(self.place)
             else:
-                from pathlib import Path
-
-                self._opened = pafs.LocalFileSystem(), str(Path(self.place).absolute())
+                self._opened = pafs.LocalFileSystem(), self.place
         system, root = self._opened
         return system, f"{root}/{name}" if name else root
 
     def path(self, name: str) -> str:
         """The path for Spark's own readers and writers."""
-        if "://" in self.place or self.place.startswith("file:"):
-            return f"{self.place}/{name}"
-        return self._at(name)[1]
+        is_address = "://" in self.place or self.place.startswith("file:")
+        return f"{self.place}/{name}" if is_address else f"file:{self.place}/{name}"
 
     def make(self, *names: str) -> None:
         for name in names:

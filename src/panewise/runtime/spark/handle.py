@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition
 from panewise.errors import CatalogError, ConnectorError, DataError, NotHeldError
 from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake
-from panewise.runtime.spark.batch_writer import BatchWriter, Halt, last_stats
+from panewise.runtime.spark.batch_writer import BatchWriter, Halt, VersionSinks, last_stats
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.inbox import Inbox
@@ -28,11 +28,12 @@ from panewise.runtime.spark.packing import ANSWER, BAD, LATE, RESULT
 from panewise.runtime.spark.plan import output_frame
 from panewise.runtime.spark.program import Change, PlannedQuery, Program, Version, is_tree, read_changes, write_change
 from panewise.runtime.spark.reconcile import reconciled
+from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import read_entries
 from panewise.runtime.spark.session import STATE_SETTINGS, default_partitions, settings
+from panewise.runtime.spark.shipping import ship
 from panewise.runtime.spark.sinks import SinkTarget, sink_kinds, sink_target
 from panewise.runtime.spark.sources import INBOX, connector_of
-from panewise.runtime.spark.worker import Reference
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, TimeWindow, format_instant, instant_us
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Handle:
         self._fetched: dict[tuple[str, str], int] = {}  # by kind and name, the last micro-batch that was fetched
         self._lock = threading.RLock()
         self._halt_asked = Halt()
+        self._run = uuid.uuid4().hex
         self._helpers: list[Feeder | IdleWatch] = []
 
     # -- starting and changing -----------------------------------------------------------------------------------
@@ -77,10 +79,16 @@ class Handle:
         self._inbox = Inbox(self._folder)
         statements = reconciled(pipeline._books, self._program, replace)
         self._check_frames()
-        if statements or not self._program.versions:
-            self._write_change(statements)
-        self._launch()
-        self._start_helpers()
+        ship(pipeline.spark)
+        written = self._write_change(statements) if statements or not self._program.versions else None
+        try:
+            self._start_helpers()
+            self._launch()
+        except Exception:
+            self._stop_helpers()
+            if written is not None:
+                self._folder.remove(written.file)  # nothing has run under it
+            raise
 
     def _check_frames(self) -> None:
         for stream in self._pipeline._books.catalog.of_kind("stream"):
@@ -90,11 +98,14 @@ class Handle:
                     f"stream '{stream.name}' of this checkpoint was a DataFrame", hint="give it again with add_stream"
                 )
 
-    def _write_change(self, statements: list[str]) -> None:
+    def _write_change(self, statements: list[str]) -> Change:
         number = len(self._program.versions)
         change = Change(number, self._next_batch(), tuple(statements))
         self._program.apply(change)
         write_change(self._folder, change)
+        if number:
+            self._inbox.post_control({"wake": number})
+        return change
 
     def _next_batch(self) -> int:
         """The first micro-batch whose offsets Spark has not written yet."""
@@ -104,12 +115,19 @@ class Handle:
         """The definitions have changed; goes on with them from the next micro-batch boundary."""
         with self._lock:
             if not self.active:
-                return  # a later start finds them in the books
+                self._write_change(statements)  # for a later start
+                return
+            self._stop_helpers()
             self._halt()
             self._write_change(statements)
-            self._inbox.post_control({"wake": self._program.versions[-1].number})
-            self._launch()
             self._start_helpers()
+            self._launch()
+
+    def _first_version(self) -> int:
+        """The version of the next micro-batch, which is an older one where it was under way and is to be replayed."""
+        logged, done = self._folder.numbers("spark/offsets"), self._folder.numbers("spark/commits")
+        pending = bool(logged) and logged[-1] > max(done, default=-1)
+        return self._program.at(logged[-1] if pending else self._next_batch()).number
 
     @property
     def fixed_sources(self) -> bool:
@@ -124,10 +142,23 @@ class Handle:
                 hint="create all streams before start, or use connectors for all of them",
             )
 
+    def stream_keys(self) -> dict[str, str]:
+        """By the names of streams, what their marks are kept under."""
+        return {stream.name.lower(): key for key, stream in self._program.versions[-1].streams.items()}
+
+    def check_new_sink(self, sink: SinkDefinition) -> None:
+        """What a sink finds at its place is looked at before everything is stopped for it."""
+        version = self._program.versions[-1]
+        if sink.source.lower() in version.queries:
+            target = self._target(sink, version)
+            for kind, targets in sink_kinds([target], self._identity["id"], _print_plainly):
+                kind.prepare(targets, self._next_batch())
+
     def _launch(self) -> None:
         pipeline = self._pipeline
         reference = Reference(
-            self._identity["id"],
+            # Workers forget what they knew of earlier runs, whose aggregates or folder may have been others.
+            f"{self._identity['id']}/{self._run}",
             self._folder,
             self._identity["partitions"],
             len(self._program.versions),
@@ -137,12 +168,12 @@ class Handle:
             "spark.sql.shuffle.partitions": str(self._identity["partitions"]),
             "spark.sql.streaming.queryEvolution.enableSourceEvolution": str(self._identity["named"]).lower(),
         }
-        version = self._program.versions[-1]
         self._halt_asked = Halt()
-        writer = self._writer(version)
+        first = self._first_version()
+        writer = self._writer(first)
         with settings(pipeline.spark, wanted):
             frame = output_frame(
-                pipeline.spark, reference, self._program, pipeline._frames, named=self._identity["named"]
+                pipeline.spark, reference, self._program, pipeline._frames, self._identity["named"], first
             )
             stream = frame.writeStream.queryName(pipeline.name).outputMode("append").foreachBatch(writer)
             stream = stream.option("checkpointLocation", self._folder.path("spark"))
@@ -152,31 +183,40 @@ class Handle:
                 stream = stream.trigger(processingTime=self._trigger)
             self._query = stream.start()
 
-    def _writer(self, version: Version) -> BatchWriter:
+    def _writer(self, first: int) -> BatchWriter:
         program = self._program
         queries = {query.log_name: query for v in program.versions for query in v.queries.values()}
-        kinds = sink_kinds(
-            [self._target(sink, version) for sink in version.sinks.values()],
-            self._identity["id"],
-            self._pipeline.print_table or _print_plainly,
-        )
-        for kind, targets in kinds:
+        sinks = [self._version_sinks(version) for version in program.versions[first:]]
+        for kind, targets in sinks[-1].kinds:
             kind.check(targets)
-        prepared = set(self._folder.read_json("sinks.json") or [])
-        for kind, targets in kinds:
-            fresh = [target for target in targets if target.name.lower() not in prepared]
-            if fresh:
-                kind.prepare(fresh, version.from_batch)
-        self._folder.write_json("sinks.json", sorted(version.sinks))
+        self._prepare(program.versions[-1], sinks[-1])
         return BatchWriter(
             self._folder,
             [(v.number, v.from_batch) for v in program.versions],
             {name: query.definition.timestamp for name, query in queries.items()},
-            {name: query.log_name for name, query in version.queries.items()},
-            kinds,
+            sinks,
             self._pipeline.retention_us / 1e6,
             self._halt_asked,
         )
+
+    def _version_sinks(self, version: Version) -> VersionSinks:
+        kinds = sink_kinds(
+            [self._target(sink.definition, version) for sink in version.sinks.values()],
+            self._identity["id"],
+            self._pipeline.print_table or _print_plainly,
+        )
+        log_names = {name: query.log_name for name, query in version.queries.items()}
+        return VersionSinks(version.from_batch, kinds, log_names)
+
+    def _prepare(self, version: Version, sinks: VersionSinks) -> None:
+        """Sinks that are new say what becomes of results of an earlier run at their place."""
+        prepared = set(self._folder.read_json("sinks.json") or [])
+        names = {sink.definition.name: sink.log_name for sink in version.sinks.values()}
+        for kind, targets in sinks.kinds:
+            fresh = [target for target in targets if names[target.name] not in prepared]
+            if fresh:
+                kind.prepare(fresh, version.from_batch)
+        self._folder.write_json("sinks.json", sorted(names.values()))
 
     def _target(self, sink: SinkDefinition, version: Version) -> SinkTarget:
         query = version.queries[sink.source.lower()]
@@ -184,22 +224,31 @@ class Handle:
 
     def _start_helpers(self) -> None:
         """Threads that post letters: rows of generators, punctuations of idle streams."""
-        version = self._program.versions[-1]
-        for stream in version.streams.values():
-            running = {helper.key for helper in self._helpers}
-            if connector_of(stream) == "generator" and ("feed", stream.name.lower()) not in running:
-                self._helpers.append(Feeder(stream, self._folder, self._inbox, wait=not self._available_now))
-            options = dict(self._program.options(stream.name.lower()))
-            if options.get("idle") is not None and ("idle", stream.name.lower()) not in running:
-                self._helpers.append(IdleWatch(stream, str(options["idle"]), self))
+        for key, stream in self._program.versions[-1].streams.items():
+            if connector_of(stream) == "generator":
+                self._helpers.append(Feeder(key, stream, self._folder, self._inbox, wait=not self._available_now))
+            idle = dict(self._program.options(key)).get("idle")
+            if idle is not None:
+                self._helpers.append(IdleWatch(key, stream, str(idle), self))
         for helper in self._helpers:
             helper.start()
+
+    def _stop_helpers(self) -> None:
+        for helper in self._helpers:
+            helper.stop()
+        self._helpers = []
 
     # -- ending --------------------------------------------------------------------------------------------------
 
     @property
     def active(self) -> bool:
         return self._query is not None and bool(self._query.isActive)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a micro-batch is under way."""
+        query = self._query
+        return query is not None and bool(query.isActive and query.status["isTriggerActive"])
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits for the end; True where it has come. Raises what has ended the Spark query, if that was an error."""
@@ -230,9 +279,7 @@ class Handle:
     def stop(self) -> None:
         """Ends the run; a later start goes on from here."""
         with self._lock:
-            for helper in self._helpers:
-                helper.stop()
-            self._helpers = []
+            self._stop_helpers()
             self._halt()
 
     def _halt(self) -> None:
@@ -246,6 +293,9 @@ class Handle:
             time.sleep(0.01)
         query.stop()
 
+    def _key(self, stream: str) -> str:
+        return self._program.versions[-1].stream_key(stream)
+
     # -- telling it ----------------------------------------------------------------------------------------------
 
     def push(self, stream: StreamDefinition, data: Any) -> None:
@@ -253,16 +303,17 @@ class Handle:
             raise DataError(f"stream '{stream.name}' is read from its connector, not pushed to")
         intake = Intake(stream)
         batches = [batch for batch in intake.batches(data) if batch.num_rows]
-        options = dict(self._program.options(stream.name.lower()))
+        key = self._key(stream.name)
+        options = dict(self._program.options(key))
         if options.get("on_bad_row") != "skip":
-            marks = self.marks().of(stream.name.lower())
+            marks = self.marks().of(key)
             reach = self._pipeline._books._streams[stream.name.lower()].reach
             taken = 0
             for batch in batches:
                 intake.accepted(batch, False, taken, marks.reached, reach)
                 taken += batch.num_rows
         if batches:
-            self._inbox.post_rows(stream.name.lower(), batches)
+            self._inbox.post_rows(key, batches)
 
     def advance(self, stream: str, until: Any) -> None:
         """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
@@ -270,14 +321,14 @@ class Handle:
         moment = instant_us(until)
         if not INSTANT_MIN <= moment <= INSTANT_MAX + 1:
             raise DataError(f"{moment} is not an instant of the years 1 to 9999")
-        reached = self.marks().of(definition.name.lower()).reached
+        reached = self.marks().of(self._key(definition.name)).reached
         reach = self._pipeline._books._streams[definition.name.lower()].reach
         if reached is not None and moment - reached > reach:
             raise DataError(
                 f"advancing '{definition.name}' to {format_instant(moment)} would close more than "
                 f"{WINDOWS_CLOSED_MAX:,} windows of a query"
             )
-        self._inbox.post_control({"advance": {"stream": definition.name.lower(), "until": moment}})
+        self._inbox.post_control({"advance": {"stream": self._key(definition.name), "until": moment}})
 
     def flush(self, streams: list[str] | None = None) -> None:
         """Advances streams, all unless some are named, past their last row, until every window with rows has closed."""
@@ -287,10 +338,10 @@ class Handle:
         books = self._pipeline._books
         wanted = [name.lower() for name in streams] if streams is not None else list(books._streams)
         for name in wanted:
-            newest = marks.of(name).greatest
+            newest = marks.of(self._key(name)).greatest
             if newest is not None:
-                last = books._last_end(books._streams[name], newest)
-                self._inbox.post_control({"advance": {"stream": name, "until": min(last, INSTANT_MAX + 1)}})
+                last = min(books._last_end(books._streams[name], newest), INSTANT_MAX + 1)
+                self._inbox.post_control({"advance": {"stream": self._key(name), "until": last}})
         if self._available_now and not self.active and wanted:
             self._launch()
             self.wait()
@@ -327,7 +378,8 @@ class Handle:
         events = self.progress()
         marks, stats = self.marks(), last_stats(self._folder)
         last = events[-1] if events else {}
-        buckets = stats["buckets"].values()
+        live = self._program.versions[-1].fragment_numbers
+        buckets = [bucket for bucket in stats["buckets"].values() if bucket["fragment"] in live]
         return {
             "batches": marks.batch + 1,
             "rows": sum(stream.rows for stream in marks.streams.values()),
@@ -348,8 +400,8 @@ class Handle:
         marks, stats = self.marks(), last_stats(self._folder)
         version = self._program.versions[-1]
         streams = {}
-        for name, stream in version.streams.items():
-            of_stream = marks.of(name)
+        for key, stream in version.streams.items():
+            of_stream = marks.of(key)
             watermark = of_stream.watermark(stream.delay_us)
             streams[stream.name] = {
                 "rows": of_stream.rows,
@@ -395,13 +447,13 @@ class Handle:
         """The late rows since the last call, where the stream says late = 'keep'."""
         definition = self._pipeline._books.catalog.get(stream, "stream")
         empty = definition.schema.to_arrow().empty_table()  # type: ignore[union-attr]
-        return pa.concat_tables([empty, *self._fetch(LATE, definition.name.lower())], promote_options="default")
+        return pa.concat_tables([empty, *self._fetch(LATE, self._key(definition.name))], promote_options="default")
 
     def bad_rows(self, stream: str) -> pa.Table:
         """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
         definition = self._pipeline._books.catalog.get(stream, "stream")
         empty = pa.table({"row": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
-        return pa.concat_tables([empty, *self._fetch(BAD, definition.name.lower())])
+        return pa.concat_tables([empty, *self._fetch(BAD, self._key(definition.name))])
 
     def _fetch(self, kind: str, name: str) -> list[pa.Table]:
         # Only what is marked is complete, the sinks included.
@@ -429,9 +481,10 @@ class Handle:
         name, window = query.definition.name, query.block.window
         empty = query.definition.schema.to_arrow().empty_table()
         assert isinstance(window, TimeWindow) and window.slide_us is not None
-        stream = self._program.versions[-1].streams[self._program.fragments[query.fragment].stream]
+        key = self._program.fragments[query.fragment].stream
+        stream = self._program.versions[-1].streams[key]
         marks = self.marks()
-        watermark = marks.of(stream.name.lower()).watermark(stream.delay_us)
+        watermark = marks.of(key).watermark(stream.delay_us)
         if watermark == INT64_MIN:
             return empty
         moment = watermark if at is None else at
@@ -446,14 +499,10 @@ class Handle:
                 ends = entry.table.column("window_end").cast(pa.int64())
                 if pc.min(ends).as_py() <= report:
                     return entry.table.filter(pc.equal(ends, report))
-        if at is not None and self._before_all(query, stream, report):
+        reached, _ = marks.at(query.created, key)
+        if at is not None and reached is not None and report <= reached:
             raise NotHeldError(f"the report of '{name}' at {format_instant(report)} is not in the log")
         return empty
-
-    def _before_all(self, query: PlannedQuery, stream: StreamDefinition, report: int) -> bool:
-        """Whether a report lies before what the query, or the log, can say."""
-        reached = self.marks().since.get(query.created, {}).get(stream.name.lower())
-        return reached is not None and report <= reached
 
     def _asked(self, query: PlannedQuery, at: int | None) -> pa.Table:
         """The answer of a query that keeps its state in one bucket: a letter goes there, the log brings it back."""

@@ -31,6 +31,10 @@ class StreamMarks:
         return floor if self.greatest is None else max(floor, self.greatest - delay)
 
     @property
+    def good_rows(self) -> int:
+        return self.rows - self.late_rows - self.bad_rows
+
+    @property
     def reached(self) -> int | None:
         """The last point that rows or punctuations have reached; None before the first of them."""
         points = [] if self.greatest is None else [self.greatest]
@@ -41,11 +45,11 @@ class StreamMarks:
 
 @dataclass
 class Marks:
-    """`since[version][stream]` is what the stream had reached when the version took hold."""
+    """`since[version][stream]`: what the stream had reached when the version took hold, and its good rows so far."""
 
     batch: int = -1
     streams: dict[str, StreamMarks] = field(default_factory=dict)
-    since: dict[int, dict[str, int | None]] = field(default_factory=dict)
+    since: dict[int, dict[str, tuple[int | None, int]]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     letter: int = -1  # the last letter of the inbox that was read
 
@@ -56,11 +60,11 @@ class Marks:
         """These versions govern the next micro-batch; those that did before keep their points."""
         for version in versions:
             if version not in self.since:
-                self.since[version] = {name: stream.reached for name, stream in self.streams.items()}
+                self.since[version] = {name: (s.reached, s.good_rows) for name, s in self.streams.items()}
 
-    def reached(self, version: int, stream: str) -> int | None:
-        """What a stream had reached when the version took hold; nothing for a stream that was not there yet."""
-        return self.since[version].get(stream)
+    def at(self, version: int, stream: str) -> tuple[int | None, int]:
+        """What a stream had reached when the version took hold, and its good rows; nothing where it was not there."""
+        return self.since[version].get(stream, (None, 0))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -70,7 +74,7 @@ class Marks:
         return Marks(
             data["batch"],
             {name: StreamMarks(**stream) for name, stream in data["streams"].items()},
-            {int(version): points for version, points in data["since"].items()},
+            {int(version): {k: tuple(at) for k, at in points.items()} for version, points in data["since"].items()},
             data["failed"],
             data["letter"],
         )

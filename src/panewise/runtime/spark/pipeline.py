@@ -24,7 +24,7 @@ from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.program import Program, log_name, read_changes
 from panewise.runtime.spark.result_log import LOG_TYPE
 from panewise.runtime.spark.session import check_version, own_session
-from panewise.runtime.spark.sources import check_source
+from panewise.runtime.spark.sources import INBOX, check_source, connector_of, source_frame
 from panewise.schema import DOUBLE, Column, DataType, Schema, from_arrow
 from panewise.temporal import duration_us
 
@@ -61,7 +61,6 @@ class SparkPipeline:
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
         self._books = Engine()
         self._frames: dict[str, DataFrame] = {}
-        self._statements: list[str] = []  # that change definitions, since the beginning or the last start
         self._handle: Handle | None = None
         self._lock = threading.RLock()
 
@@ -135,7 +134,6 @@ class SparkPipeline:
                         changed.append(parsed.text[parsed.span.start : parsed.span.end])
                     result = table if table is not None else result
             finally:
-                self._statements.extend(changed)
                 if changed and self._handle is not None:
                     self._handle.change(changed)
         return result
@@ -147,6 +145,9 @@ class SparkPipeline:
             )
             if statement.name.lower() not in self._frames:
                 check_source(definition)
+                if connector_of(definition) not in INBOX:
+                    # A path that is not there, or a package, is found here and not when everything is stopped for it.
+                    source_frame(self.spark, definition, None, definition.schema)
             if self._handle is not None:
                 self._handle.check_new_stream(definition)
         if isinstance(statement, s.CreateSink):
@@ -169,16 +170,19 @@ class SparkPipeline:
         target = SinkTarget(definition.name, definition.source, definition.options, schema, "", (), keyed=False)
         for kind, targets in sink_kinds([target], "", _silent):
             kind.check(targets, self.spark)
+        if self._handle is not None and self._handle.active:
+            self._handle.check_new_sink(definition)
 
     def _note_rows(self) -> None:
         """The books learn how far streams have come: some statements come too late once there were rows."""
         if self._handle is None:
             return
-        marks = self._handle.marks()
+        marks, keys = self._handle.marks(), self._handle.stream_keys()
         for name, stream in self._books._streams.items():
-            if name in marks.streams and marks.of(name).reached is not None:
-                stream.rows_seen = max(1, marks.of(name).rows)
-                stream.watermark = marks.of(name).watermark(stream.progress.delay)
+            of_stream = marks.streams.get(keys.get(name, ""))
+            if of_stream is not None and of_stream.reached is not None:
+                stream.rows_seen = max(1, of_stream.rows)
+                stream.watermark = of_stream.watermark(stream.progress.delay)
 
     def _select_once(self, statement: s.SelectOnce) -> pa.Table:
         from panewise.operators.one_time import relation

@@ -77,6 +77,18 @@ class PlannedQuery:
 
 
 @dataclass(frozen=True)
+class PlannedSink:
+    """A sink, and the version that created it."""
+
+    definition: SinkDefinition
+    created: int
+
+    @property
+    def log_name(self) -> str:
+        return log_name(self.definition.name, self.created)
+
+
+@dataclass(frozen=True)
 class Fragment:
     """`tree`: partials are folded before the shuffle and spread over `buckets`; otherwise rows go to one bucket."""
 
@@ -91,13 +103,20 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Version:
-    """All that holds from one micro-batch on."""
+    """All that holds from one micro-batch on, in the order of creation; queries and sinks by name.
+
+    Streams are known by name and creation: one that is dropped and made anew has other rows and another time.
+    """
 
     number: int
     from_batch: int
     streams: dict[str, StreamDefinition]
-    queries: dict[str, PlannedQuery]  # in the order of their creation
-    sinks: dict[str, SinkDefinition]
+    queries: dict[str, PlannedQuery]
+    sinks: dict[str, PlannedSink]
+
+    def stream_key(self, name: str) -> str:
+        """By what a stream's rows, marks and fragments are known."""
+        return next(key for key, stream in self.streams.items() if stream.name.lower() == name.lower())
 
     def hosted(self, fragment: Fragment) -> dict[str, PlannedQuery]:
         """The queries that a fragment's buckets compute: its own and those that they read, in order of creation."""
@@ -128,6 +147,7 @@ class Program:
     fragments: dict[int, Fragment] = field(default_factory=dict)
     _catalog: Catalog = field(default_factory=Catalog)
     _numbers: dict[Any, int] = field(default_factory=dict)
+    _stream_keys: dict[str, str] = field(default_factory=dict)  # by name
 
     def apply(self, change: Change) -> None:
         """One more version."""
@@ -145,7 +165,7 @@ class Program:
         version: int,
         streams: dict[str, StreamDefinition],
         queries: dict[str, PlannedQuery],
-        sinks: dict[str, SinkDefinition],
+        sinks: dict[str, PlannedSink],
     ) -> None:
         match statement:
             case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink():
@@ -155,9 +175,10 @@ class Program:
                 self._catalog.add(definition)
                 key = definition.name.lower()
                 if isinstance(definition, StreamDefinition):
-                    streams[key] = definition
+                    streams[log_name(key, version)] = definition
+                    self._stream_keys[key] = log_name(key, version)
                 elif isinstance(definition, SinkDefinition):
-                    sinks[key] = definition
+                    sinks[key] = PlannedSink(definition, version)
                 elif isinstance(definition, QueryDefinition):
                     assert plan is not None and isinstance(statement, s.CreateQuery)
                     fragment = self._fragment_of(key, plan, queries)
@@ -166,16 +187,19 @@ class Program:
                 if statement.if_exists and self._catalog.find(statement.name) is None:
                     return
                 self._catalog.drop(statement.name, statement.kind)
-                for kind in (streams, queries, sinks):
-                    kind.pop(statement.name.lower(), None)
+                key = statement.name.lower()
+                if statement.kind == "stream":
+                    del streams[self._stream_keys.pop(key)]
+                queries.pop(key, None)
+                sinks.pop(key, None)
             case s.SuspendQuery() | s.ResumeQuery():
                 key = statement.name.lower()
                 queries[key] = replace(queries[key], suspended=isinstance(statement, s.SuspendQuery))
             case s.AlterStream():
-                key = statement.name.lower()
+                key = self._stream_keys[statement.name.lower()]
                 options = dict(streams[key].options) | dict(statement.options)
                 streams[key] = replace(streams[key], options=tuple(options.items()))
-                self._catalog.change(key, options=tuple(options.items()))
+                self._catalog.change(statement.name, options=tuple(options.items()))
 
     def find_aggregate(self, name: str) -> AggregateFunction | None:
         return aggregates.find(name) or self.aggregates.get(name.upper())
@@ -193,6 +217,11 @@ class Program:
             keys = block.aggregate.keys
             buckets = self.partitions if keys else 1
             return self._numbered(Fragment(0, stream, True, buckets, block.where, keys))
+        for scan in plan.walk():
+            if isinstance(scan, Scan) and scan.name.lower() in queries:
+                source = self.fragments[queries[scan.name.lower()].fragment]
+                if not source.tree:
+                    return source.number  # where the query that it reads is computed already
         shard = zlib.crc32(name.encode()) % self.partitions
         return self._numbered(Fragment(0, stream, False, 1, shard=shard))
 
@@ -200,7 +229,7 @@ class Program:
         """The stream that a query's rows come from in the end."""
         scan = next(node for node in plan.walk() if isinstance(node, Scan))
         key = scan.name.lower()
-        return self._stream_of(queries[key].plan, queries) if key in queries else key
+        return self._stream_of(queries[key].plan, queries) if key in queries else self._stream_keys[key]
 
     def _numbered(self, fragment: Fragment) -> int:
         number = self._numbers.setdefault(fragment, len(self._numbers) + 1)
@@ -253,8 +282,9 @@ class Program:
         return Schema(tuple(column for column in definition.schema if column.name in needed))
 
 
-def log_name(query: str, created: int) -> str:
-    return f"{query.lower()}@{created}"
+def log_name(name: str, created: int) -> str:
+    """A name in logs and marks, with the version that created what it names."""
+    return f"{name.lower()}@{created}"
 
 
 def is_tree(block: Block) -> bool:

@@ -7,12 +7,16 @@ not define goes.
 
 from __future__ import annotations
 
-from panewise.catalog import Definition
+from dataclasses import replace as with_changes
+
+from panewise.catalog import Definition, StreamDefinition
 from panewise.errors import CatalogError
 from panewise.language.sql_text import name_to_sql
-from panewise.runtime.definitions import statement_of
+from panewise.runtime.definitions import alteration_of, statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.spark.program import Program
+
+ALTERABLE = ("late", "idle", "on_bad_row", "retain")
 
 
 def reconciled(books: Engine, program: Program, replace: bool) -> list[str]:
@@ -41,7 +45,37 @@ def reconciled(books: Engine, program: Program, replace: bool) -> list[str]:
         gone |= readers
     drops = [f"DROP {d.kind.upper()} {name_to_sql(d.name)}" for key, d in reversed(stored.items()) if key in gone]
     creates = [statement_of(d) for key, d in here.items() if key in gone or key not in stored]
-    return drops + creates
+    kept = [key for key in here if key in stored and key not in gone]
+    return drops + creates + _altered(here, stored, kept) + _rested(books, program, kept)
+
+
+def _altered(here: dict[str, Definition], stored: dict[str, Definition], kept: list[str]) -> list[str]:
+    """What the caller says of streams that go on, where it may be altered while they run."""
+    found = []
+    for key in kept:
+        now, before = here[key], stored[key]
+        if isinstance(now, StreamDefinition) and isinstance(before, StreamDefinition):
+            known = {name.lower(): value for name, value in before.options}
+            new = [(n, v) for n, v in now.options if n.lower() in ALTERABLE and known.get(n.lower()) != v]
+            if new:
+                found.append(alteration_of(now.name, tuple(new)))
+    return found
+
+
+def _rested(books: Engine, program: Program, kept: list[str]) -> list[str]:
+    """Queries that rest here begin to rest; those that rest in the checkpoint go on doing so."""
+    found = []
+    stored = program.versions[-1].queries
+    for key in kept:
+        query = books._hosting.queries.get(key)
+        if query is None:
+            continue
+        suspend = f"SUSPEND QUERY {name_to_sql(stored[key].definition.name)}"
+        if stored[key].suspended:
+            books.execute(suspend)
+        elif query.status == "SUSPENDED":
+            found.append(suspend)
+    return found
 
 
 def _learn(books: Engine, program: Program, definitions: list[Definition]) -> None:
@@ -63,12 +97,7 @@ def _suspended(books: Engine) -> list[str]:
 
 def _text(definition: Definition) -> str:
     """A definition without what ALTER STREAM may change while it runs."""
-    from dataclasses import replace
-
-    from panewise.catalog import StreamDefinition
-
     if isinstance(definition, StreamDefinition):
-        alterable = ("late", "idle", "on_bad_row", "retain", "max_files_per_trigger")
-        options = tuple((k, v) for k, v in definition.options if k.lower() not in alterable)
-        return statement_of(replace(definition, options=options))
+        options = tuple((k, v) for k, v in definition.options if k.lower() not in (*ALTERABLE, "max_files_per_trigger"))
+        return statement_of(with_changes(definition, options=options))
     return statement_of(definition)

@@ -137,10 +137,10 @@ def _columns(schema: Schema) -> list[str]:
     return [f"`{column.name}`" for column in schema]
 
 
-def source_name(stream: StreamDefinition, created: int) -> str:
-    """A name for the checkpoint; a stream that is dropped and made anew is another source."""
-    plain = re.sub(r"\W", "_", stream.name.lower(), flags=re.ASCII)
-    return f"{plain}_{zlib.crc32(stream.name.lower().encode()):08x}_{created}"
+def source_name(key: str) -> str:
+    """A name for the checkpoint; the key of a stream that is dropped and made anew is another one."""
+    plain = re.sub(r"\W", "_", key, flags=re.ASCII)
+    return f"{plain}_{zlib.crc32(key.encode()):08x}"
 
 
 def _file_options(connector: str) -> tuple[Option, ...]:

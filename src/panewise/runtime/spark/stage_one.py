@@ -25,7 +25,8 @@ from panewise.runtime.spark.inbox import Letter, read_letter
 from panewise.runtime.spark.keys import bucket_keys
 from panewise.runtime.spark.packing import PACKED, Packet
 from panewise.runtime.spark.program import METER, Fragment, Program, Version
-from panewise.runtime.spark.worker import Reference, Task, task_of
+from panewise.runtime.spark.reference import Reference
+from panewise.runtime.spark.worker import Task, task_of
 from panewise.state.key_hash import split_by_bucket
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, TimeWindow
 
@@ -44,6 +45,8 @@ def fold_stage(reference: Reference, stream: str, source: int, door: Door) -> St
         if first is None:
             return
         task = task_of(reference)
+        if stream not in task.version.streams:
+            return  # it has been dropped; its source goes with the next start
         reader = StreamTask(task, stream)
         for piece in door.pieces(first, reader.wanted):
             reader.take(piece)
@@ -60,31 +63,37 @@ def inbox_stage(reference: Reference) -> Stage:
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task: Task | None = None
+        come_to: dict[str, int] = {}
         for batch in batches:
             task = task or task_of(reference)
             for path in sorted(map(local_path, batch.column(0).to_pylist())):
                 letter = read_letter(reference.folder, path.rpartition("/")[2])
-                yield from packed_rows(_letter_packets(task, letter), letter.number)
+                yield from packed_rows(_letter_packets(task, letter, come_to), letter.number)
 
     return read
 
 
-def _letter_packets(task: Task, letter: Letter) -> Iterator[tuple[int, Packet]]:
+def _letter_packets(task: Task, letter: Letter, come_to: dict[str, int]) -> Iterator[tuple[int, Packet]]:
+    """`come_to`: how far the letters before this one have brought each stream."""
     yield program_key(task.program, METER), Packet(METER, 0, "", letter=letter.number)
     if letter.stream is None:
         yield from _control_packets(task, letter.content)
     elif letter.stream in task.version.streams:
         # A task per letter: its number, not the partition that Spark has put it into, says when it came.
-        reader = StreamTask(task, letter.stream)
+        reader = StreamTask(task, letter.stream, come_to.get(letter.stream))
         for batch in letter.content:
             reader.take(batch)
+        if reader.come_to is not None:
+            come_to[letter.stream] = reader.come_to
         yield from reader.packets()
 
 
 def _control_packets(task: Task, row: dict[str, Any]) -> Iterator[tuple[int, Packet]]:
     program, version = task.program, task.version
     if "advance" in row:
-        stream, until = row["advance"]["stream"].lower(), row["advance"]["until"]
+        stream, until = row["advance"]["stream"], row["advance"]["until"]
+        if stream not in version.streams:
+            return
         yield program_key(program, METER), Packet(METER, 0, stream, floor=until)
         for fragment in program.fragments_over(version, stream):
             for bucket, key in enumerate(program.keys_of(fragment)):
@@ -132,7 +141,7 @@ class Wanted:
 class StreamTask:
     """One task's part of one stream's micro-batch."""
 
-    def __init__(self, task: Task, stream: str) -> None:
+    def __init__(self, task: Task, stream: str, come_to: int | None = None) -> None:
         self._task = task
         self._stream = stream
         program, version = task.program, task.version
@@ -143,7 +152,8 @@ class StreamTask:
         self._keep_late = dict(options).get("late") == "keep"
         marks = task.marks.of(stream)
         self._watermark = marks.watermark(definition.delay_us)
-        self._come_to = marks.reached
+        points = [point for point in (marks.reached, come_to) if point is not None]
+        self.come_to = max(points, default=None)  # how far the stream has come, which says what is too far ahead
         self._reach = _reach(program, version, stream)
         self._intakes: dict[tuple[str, ...], Intake] = {}
         self._fragments = program.fragments_over(version, stream)
@@ -173,7 +183,7 @@ class StreamTask:
         plain = batch.drop_columns(selected) if selected else batch
         has_all = len(plain.schema.names) >= len(self.wanted.whole.schema)
         intake = self._intake(self.wanted.whole if has_all else self.wanted.needed)
-        good, times, bad = intake.accepted(plain, self._skip, self._read, self._come_to, self._reach)
+        good, times, bad = intake.accepted(plain, self._skip, self._read, self.come_to, self._reach)
         # What Spark has selected already, as long as its rows are all still there.
         masks = {name: flags(batch.column(name)) for name in selected} if not bad else {}
         self._read += batch.num_rows
@@ -184,7 +194,7 @@ class StreamTask:
         if late.any():
             self._counts.late_rows += int(late.sum())
             if self._keep_late and sum(part.num_rows for part in self._late) < ASIDE_MAX:
-                self._late.append(good.filter(pa.array(late)))
+                self._late.append(_plain(good, intake.arrow).filter(pa.array(late)))
             masks = {name: mask[~late] for name, mask in masks.items()}
             rows = rows.take(~late)
             rows = Rows(rows.batch, rows.times, self._counts.rows)
@@ -193,6 +203,7 @@ class StreamTask:
         self._counts.rows += len(rows)
         greatest = rows.latest
         self._counts.greatest = greatest if self._counts.greatest is None else max(greatest, self._counts.greatest)
+        self.come_to = greatest if self.come_to is None else max(greatest, self.come_to)
         for fragment, bucket in self._trees:
             assert bucket.tree is not None
             bucket.tree.fold(rows, masks.get(kept_column(fragment)))
@@ -237,8 +248,7 @@ class StreamTask:
     def _late_table(self) -> pa.RecordBatch | None:
         if not self._late:
             return None
-        schema = self._late[0].schema
-        return pa.Table.from_batches([_plain(b, schema) for b in self._late]).combine_chunks().to_batches()[0]
+        return pa.Table.from_batches(self._late).combine_chunks().to_batches()[0]
 
     def _bad_table(self) -> pa.RecordBatch | None:
         if not self._bad:

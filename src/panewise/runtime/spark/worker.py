@@ -7,27 +7,14 @@ is true before it is used, and may be lost at any time.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from panewise.aggregates.functions import AggregateFunction
-from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import Marks, read_marks
 from panewise.runtime.spark.program import Program, Version, read_changes
+from panewise.runtime.spark.reference import Reference
 
 BATCH_ID = "streaming.sql.batchId"  # the local property by which Spark tells a task its micro-batch
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Where a worker finds the program. Small: Spark sends it with every task."""
-
-    pipeline: str  # a name that no other pipeline has, whatever its folder
-    folder: Folder
-    partitions: int
-    changes: int  # how many changes the program had when the query was started
-    aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict, compare=False)
 
 
 @dataclass

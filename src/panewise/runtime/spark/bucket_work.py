@@ -1,0 +1,88 @@
+"""What a bucket does in a micro-batch: brings its state back, takes packets, answers, writes what has changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from panewise.errors import PanewiseError
+from panewise.runtime.spark.bucket import Bucket
+from panewise.runtime.spark.bucket_state import Head, Kept, Store, committed, opened
+from panewise.runtime.spark.packing import ANSWER, BAD, COUNTED, FAILED, LATE, RESULT, STATE, Packet, ipc_bytes
+from panewise.runtime.spark.program import METER
+from panewise.runtime.spark.worker import Task
+
+KEPT_BYTES_MAX = 1 << 30  # per worker
+Output = tuple[str, str, int, int, bytes]
+
+
+def bucket_outputs(task: Task, key: int, payloads: list[bytes], store: Store) -> list[Output]:
+    """What a bucket says to the packets of a micro-batch; its state is written."""
+    packets = [Packet.unpacked(payload) for payload in payloads]
+    if packets[0].fragment == METER:
+        return _counted(packets)
+    if any(packet.gone for packet in packets):
+        task.kept.pop(("bucket", key), None)
+        store.clear()
+        return []
+    kept: Kept | None = task.kept.pop(("bucket", key), None)
+    bucket, head = opened(store, task.program, packets[0].fragment, task.version, task.marks, kept)
+    bucket.become(task.version, task.marks)
+    failed = task.marks.failed
+    for query in task.version.queries.values():
+        if query.log_name in failed:
+            bucket.fail(query.name, failed[query.log_name])
+    bucket.take([packet for packet in packets if packet.ask is None])
+    outputs = _results(bucket, task, key)
+    outputs += [(FAILED, n, key, 0, r.encode()) for n, r in bucket.failed_of(task.version).items() if n not in failed]
+    for packet in packets:
+        if packet.ask is not None:
+            outputs.append(_answer(bucket, packet.ask, key))
+    keep(task, key, committed(store, bucket, head, payloads, task.batch))
+    outputs.append(_state(bucket, head, packets[0], key))
+    return outputs
+
+
+def keep(task: Task, key: int, kept: Kept) -> None:
+    """Keeps a bucket for the next micro-batch; the oldest go where all together are too large."""
+    task.kept["bucket", key] = kept
+    sizes = {name: held.size for name, held in task.kept.items() if isinstance(held, Kept)}
+    while sum(sizes.values()) > KEPT_BYTES_MAX and len(sizes) > 1:
+        oldest = next(iter(sizes))
+        del task.kept[oldest], sizes[oldest]
+
+
+def _counted(packets: list[Packet]) -> list[Output]:
+    """What tasks have counted goes to the driver as it is."""
+    outputs: list[Output] = []
+    for packet in packets:
+        if packet.batch is not None:
+            kind = LATE if packet.bucket == 1 else BAD
+            outputs.append((kind, packet.stream, 0, packet.batch.num_rows, ipc_bytes(packet.batch)))
+        else:
+            outputs.append((COUNTED, packet.stream, 0, 0, packet.packed()))
+    return outputs
+
+
+def _results(bucket: Bucket, task: Task, key: int) -> list[Output]:
+    found = bucket.results(task.version)
+    return [(RESULT, name, key, table.num_rows, ipc_bytes(table)) for name, table in found.items()]
+
+
+def _answer(bucket: Bucket, ask: dict[str, Any], key: int) -> Output:
+    try:
+        table = bucket.lookup(ask["query"].lower(), ask["at"])
+    except PanewiseError as problem:
+        return ANSWER, ask["id"], key, -1, problem.message.encode()
+    return ANSWER, ask["id"], key, table.num_rows, ipc_bytes(table)
+
+
+def _state(bucket: Bucket, head: Head, packet: Packet, key: int) -> Output:
+    stats = bucket.stats() | {
+        "fragment": packet.fragment,
+        "bucket": packet.bucket,
+        "stored_bytes": head.bytes_stored,
+        "written_bytes": head.written,
+        "pages": len(head.pages),
+    }
+    return STATE, str(key), key, 0, json.dumps(stats).encode()

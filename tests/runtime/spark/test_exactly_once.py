@@ -1,0 +1,323 @@
+"""Exactly once: kill -9 the Python worker, the driver and an executor at random moments; nothing is lost or repeated.
+
+A driver in a process of its own reads a folder of files, one file a micro-batch, with queries of several kinds into
+Parquet and PostgreSQL. It is killed, started again from the checkpoint, on a local session or on a cluster, and told to
+add and drop queries meanwhile. What the sinks hold in the end must be what an undisturbed run, the embedded engine's,
+has said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import panewise as pw
+from tests.postgres import PASSWORD, PostgresServer, postgres
+from tools.spark_cluster import StandaloneCluster, children, command_line, descendants, kill_one
+
+__all__ = ["postgres"]
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[3]
+EPOCH = datetime(2024, 5, 1, tzinfo=UTC)
+ROWS_PER_FILE = 120
+SECONDS_PER_FILE = 6
+DELAY_SECONDS = 4
+PATIENCE_SECONDS = 240.0
+STREAM = f"ts TIMESTAMP, k STRING, v BIGINT, w STRING, WATERMARK FOR ts AS ts - INTERVAL {DELAY_SECONDS} SECONDS"
+# By name, each with the connectors that it is written to.
+QUERIES = {
+    "grouped": "SELECT k, SUM(v) AS s, MAX(w) AS m, COUNT(*) AS n FROM t [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY k",
+    "total": "SELECT SUM(v) AS s, LAST(v) AS l FROM t [RANGE 7 SECONDS SLIDE 3 SECONDS]",
+    "changing": "SELECT k, COUNT(*) AS n FROM t [RANGE 3 SECONDS] WHERE v > 80 GROUP BY k",
+    "counted": "SELECT SUM(v) AS s FROM t [ROWS 100 SLIDE 40]",
+    "inserted": "SELECT ISTREAM k, COUNT(*) AS n FROM t [RANGE 8 SECONDS SLIDE 4 SECONDS] GROUP BY k",
+    "stacked": "SELECT MAX(s) AS most, COUNT(*) AS n FROM total [RANGE 12 SECONDS SLIDE 6 SECONDS]",
+}
+SINKS = {
+    "grouped": ("parquet", "jdbc"),
+    "total": ("jdbc",),
+    "changing": ("parquet", "jdbc"),
+    "counted": ("parquet",),
+    "inserted": ("jdbc",),
+    "stacked": ("parquet",),
+}
+PASSING = "SELECT k, MIN(v) AS low, SUM(v) AS s FROM t [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY k"
+Rows = list[dict[str, Any]]
+
+
+# -- the input and what it should lead to ------------------------------------------------------------------------------
+
+
+def files_of(seed: int, count: int) -> list[Rows]:
+    """Rows in order of time but for a shuffle within the delay, cut into files."""
+    chance = random.Random(seed)
+    rows = []
+    for number in range(count * ROWS_PER_FILE):
+        second = number * SECONDS_PER_FILE / ROWS_PER_FILE
+        ts = EPOCH + timedelta(seconds=second)
+        row = {"ts": ts, "k": chance.choice("abcdef"), "v": chance.randrange(100), "w": chance.choice(("", "p", "q"))}
+        rows.append((second + chance.random() * (DELAY_SECONDS - 0.5), number, row))
+    arrived = [row for _, _, row in sorted(rows, key=lambda one: one[:2])]
+    return [arrived[at : at + ROWS_PER_FILE] for at in range(0, len(arrived), ROWS_PER_FILE)]
+
+
+def write_files(folder: Path, files: list[Rows]) -> None:
+    folder.mkdir()
+    began = time.time() - len(files) - 10
+    schema = pa.schema(
+        [("ts", pa.timestamp("us", tz="UTC")), ("k", pa.string()), ("v", pa.int64()), ("w", pa.string())]
+    )
+    for number, rows in enumerate(files):
+        path = folder / f"{number:05d}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema), path)
+        # Spark reads files in the order of their dates.
+        os.utime(path, (began + number, began + number))
+
+
+def undisturbed(files: list[Rows]) -> dict[str, Rows]:
+    engine = pw.Engine()
+    engine.execute(f"CREATE STREAM t ({STREAM});")
+    for name, text in (QUERIES | {"passing": PASSING}).items():
+        engine.execute(f"CREATE QUERY {name} AS {text};")
+    for rows in files:
+        engine.push("t", rows)
+    engine.flush()
+    assert engine.stats()["streams"]["t"]["late_rows"] == 0
+    return {name: engine.results(name).to_pylist() for name in (*QUERIES, "passing")}
+
+
+def counted(rows: Rows) -> Counter[tuple[Any, ...]]:
+    """A multiset of rows; every value of these queries is exact."""
+    return Counter(tuple(sorted(row.items())) for row in rows)
+
+
+# -- the driver and its processes --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Scene:
+    """The places of one test. `killed` says what was killed, `failures` what drivers said of failed queries."""
+
+    folder: Path
+    server: PostgresServer
+    prefix: str
+    chance: random.Random
+    killed: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def statements(self) -> str:
+        path = f"connector = 'parquet', path = '{self.folder}/input', max_files_per_trigger = 1"
+        texts = [f"CREATE STREAM t ({STREAM}) WITH ({path});"]
+        for name, text in QUERIES.items():
+            texts.append(f"CREATE QUERY {name} AS {text};")
+            texts += [f"{self.sink(name, connector)};" for connector in SINKS[name]]
+        return "\n".join(texts)
+
+    def sink(self, query: str, connector: str) -> str:
+        if connector == "parquet":
+            options = f"path = '{self.folder}/out/{query}'"
+        else:
+            url = f"url = '{self.server.url}', password = '{PASSWORD}'"
+            options = f"{url}, table = '{self.prefix}_{query}', batches_table = '{self.prefix}_batches'"
+        return f"CREATE SINK {query}_{connector} FROM {query} WITH (connector = '{connector}', {options})"
+
+    def written(self, query: str, connector: str) -> Rows:
+        if connector == "parquet":
+            parts = sorted((self.folder / "out" / query).glob("*.parquet"))
+            return [row for part in parts for row in pq.read_table(part).to_pylist()]
+        with self.server.connect() as connection:
+            cursor = connection.execute(f'SELECT * FROM "{self.prefix}_{query}"')
+            names = [column.name for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    @property
+    def batch(self) -> int:
+        """The last micro-batch that is complete."""
+        return max((int(mark.stem) for mark in (self.folder / "checkpoint" / "marks").glob("[0-9]*.json")), default=-1)
+
+
+class Driver:
+    """The process of `exactly_once_job`, its JVM and its Python workers."""
+
+    def __init__(self, scene: Scene, master: str, finish: bool = False) -> None:
+        self._scene = scene
+        statements = scene.folder / "statements.cql"
+        statements.write_text(scene.statements)
+        options = {"checkpoint": str(scene.folder / "checkpoint"), "statements": str(statements), "finish": finish}
+        environment = os.environ | {
+            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": f"--master {master} --driver-memory 1g pyspark-shell",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        self._log = (scene.folder / "driver.log").open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.runtime.spark.exactly_once_job", json.dumps(options)],
+            env=environment, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+        self._events: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            event = json.loads(line)
+            if event["event"] == "failed":
+                self._scene.failures.append(event["message"])
+            else:
+                self._events.put(event)
+        self._events.put(None)
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        found = self._events.get(timeout=PATIENCE_SECONDS)
+        log = (self._scene.folder / "driver.log").read_text(errors="replace")[-3_000:]
+        assert found is not None and found["event"] == event, f"{found} instead of {event}\n{log}"
+        return found
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            print(line, file=self._process.stdin, flush=True)
+
+    def wait_until_batch(self, number: int) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._scene.batch < number:
+            log = (self._scene.folder / "driver.log").read_text(errors="replace")[-3_000:]
+            assert self._process.poll() is None, f"the driver has ended\n{log}"
+            assert time.monotonic() < deadline, f"micro-batch {number} does not come: {self._scene.failures}\n{log}"
+            time.sleep(0.02)
+
+    def python_workers(self) -> list[int]:
+        """What the daemons of the driver's own JVM have forked."""
+        below = descendants(self._process.pid)
+        daemons = [pid for pid in below if "pyspark.daemon" in command_line(pid)]
+        return [pid for daemon in daemons for pid in children(daemon) if pid in daemons]
+
+    def kill(self) -> None:
+        """The Python process and its JVM, with all below, as when the machine goes."""
+        below = descendants(self._process.pid)
+        for pid in (self._process.pid, *below):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        self._log.close()
+
+    def end(self) -> int:
+        self.tell("end")
+        return self._process.wait(PATIENCE_SECONDS)
+
+
+@contextmanager
+def driver(scene: Scene, master: str, finish: bool = False) -> Iterator[Driver]:
+    running = Driver(scene, master, finish)
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def some_time_later(scene: Scene, running: Driver, batches: int) -> None:
+    """At a random moment of a micro-batch or between two."""
+    running.wait_until_batch(scene.batch + batches)
+    time.sleep(scene.chance.random())
+
+
+def kill_python_worker(scene: Scene, running: Driver, find: Callable[[], list[int]]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while kill_one(find(), scene.chance) is None:
+        assert time.monotonic() < deadline, "no Python worker runs"
+        time.sleep(0.01)
+    scene.killed.append("worker")
+
+
+# -- the tests ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scene(tmp_path: Path, postgres: PostgresServer) -> Scene:
+    number = random.SystemRandom().randrange(1_000_000)
+    return Scene(tmp_path, postgres, f"once_{number}", random.Random(number))
+
+
+def finish_and_compare(scene: Scene, files: list[Rows]) -> None:
+    with driver(scene, "local[2]", finish=True) as last:
+        finished = last.wait_for("finished")
+        assert last.end() == 0
+    stream = finished["stats"]["streams"]["t"]
+    assert (stream["rows"], stream["late_rows"]) == (len(files) * ROWS_PER_FILE, 0)
+    expected = undisturbed(files)
+    for query, connectors in SINKS.items():
+        assert expected[query]
+        for connector in connectors:
+            found = scene.written(query, connector)
+            assert counted(found) == counted(expected[query]), f"{query} in {connector}, killed: {scene.killed}"
+    compare_passing(scene, expected["passing"])
+
+
+def compare_passing(scene: Scene, expected: Rows) -> None:
+    """What came while it ran has whole windows only, one after the other, each of them once."""
+    names = [path.name for path in (scene.folder / "out").iterdir() if path.name.startswith("passing")]
+    assert names
+    for name in names:
+        found = scene.written(name, "parquet")
+        ends = [row["window_end"] for row in expected]
+        seen = {row["window_end"] for row in found}
+        if seen:
+            between = [row for row in expected if min(seen) <= row["window_end"] <= max(seen)]
+            assert counted(found) == counted(between), f"{name}, killed: {scene.killed}"
+            assert ends
+
+
+def come_and_go(scene: Scene, running: Driver, number: int) -> None:
+    """A query comes with a sink; the one before goes."""
+    name = f"passing_{number}"
+    texts = [f"CREATE QUERY {name} AS {PASSING}", scene.sink(name, "parquet")]
+    if number:
+        texts += [f"DROP SINK passing_{number - 1}_parquet", f"DROP QUERY passing_{number - 1}"]
+    running.tell("; ".join(texts) + ";")
+
+
+def test_one_kill_of_each_kind(scene: Scene) -> None:
+    files = files_of(1, 36)
+    write_files(scene.folder / "input", files)
+    with driver(scene, "local[2]") as first:
+        first.wait_for("running")
+        some_time_later(scene, first, 3)
+        kill_python_worker(scene, first, first.python_workers)
+        come_and_go(scene, first, 0)
+        first.wait_for("changed")
+        some_time_later(scene, first, 4)
+        scene.killed.append("driver")
+    with StandaloneCluster(workers=2, cores=1) as cluster, driver(scene, cluster.url) as second:
+        assert "passing_0" in second.wait_for("running")["queries"]
+        come_and_go(scene, second, 1)
+        second.wait_for("changed")
+        some_time_later(scene, second, 2)
+        assert cluster.kill_executor(scene.chance) is not None
+        scene.killed.append("executor")
+        some_time_later(scene, second, 2)
+        assert second.end() == 0
+    assert scene.batch < len(files)  # otherwise nothing was left for the last run
+    finish_and_compare(scene, files)

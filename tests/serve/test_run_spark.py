@@ -1,0 +1,50 @@
+"""`panewise run` and `panewise demo` on Spark, as their users start them: in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tests.serve.test_cli import ANSWERS, CSV, QUERY, STREAM
+
+TIMEOUT_SECONDS = 240
+
+
+def panewise(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"COLUMNS": "200", "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-m", "panewise.serve.cli", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, timeout=TIMEOUT_SECONDS
+    )
+
+
+def test_a_run_ends_continues_and_shows_a_bad_row(tmp_path: Path) -> None:
+    source, out, file = tmp_path / "in", tmp_path / "out", tmp_path / "file.cql"
+    source.mkdir()
+    (source / "1.csv").write_text(CSV)
+    sink = f"CREATE SINK files FROM volume WITH (connector = 'parquet', path = '{out}');"
+    file.write_text(STREAM.format(path=source) + QUERY + sink)
+    command = "run", str(file), "--checkpoint", str(tmp_path / "checkpoint"), "--available-now"
+    first = panewise(*command, "--flush")
+    assert first.returncode == 0, first.stderr[-2000:]
+    rows = pq.read_table(out).to_pylist()
+    assert sorted((str(row["window_end"].time()), row["symbol"], row["shares"]) for row in rows) == ANSWERS
+    assert "3 rows, 5 results" in first.stdout
+
+    (source / "2.csv").write_text("ts,symbol,price,size\n2026-01-05 09:31:00,ECHO,70,many\n")
+    second = panewise(*command)
+    assert second.returncode == 1
+    assert "size = 'many' is not a BIGINT" in second.stderr
+    assert "Traceback" not in second.stderr[second.stderr.index("error:") :]
+    assert len(pq.read_table(out)) == len(ANSWERS)
+
+
+def test_the_demonstration_ends_by_itself() -> None:
+    outcome = panewise("demo", "--seconds", "4", "--master", "local[2]")
+    assert outcome.returncode == 0, outcome.stderr[-2000:]
+    assert "rows through 12 queries on Spark (local[2])" in outcome.stdout
+    assert "touched 3 times instead of 12" in outcome.stdout
