@@ -193,6 +193,7 @@ class Spread:
             for name, pieces in bucket.tree.process(empty, NOTHING, self.watermark).items():
                 found.setdefault(name, []).extend(pieces)
             bucket.shadow.forward(self.watermark)
+            assert marks(bucket.shadow) == marks(bucket.tree), (marks(bucket.shadow), marks(bucket.tree))
             bucket.prune()
         self.agree(expected, found)
         for tree in self.trees:
@@ -281,6 +282,11 @@ class Spread:
                 assert key not in result, "a report comes once"
                 result[key] = row[2 + group :]
         return result
+
+
+def marks(tree: PeriodicTree) -> list[Any]:
+    members = [(name, member.reported, member.begun) for name, member in tree.members.items()]
+    return [tree.watermark, tree.needed_from, tree.store.open.edges(), members]
 
 
 def same(a: Any, b: Any) -> bool:

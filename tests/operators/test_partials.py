@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from panewise.operators import periodic
+from panewise.operators.periodic import PeriodicTree
 from panewise.slicing.pairs import Cadence
-from tests.operators.spread_trees import Spread, aggregation, block
+from tests.operators.spread_trees import INT64_MIN, Spread, aggregation, block, rows_of
 from tests.runtime.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EPOCH, EXACT, GROUPS, ROUNDED
 
 USER = ("NEWEST(x)", "NEWEST(v)", "PARITY(v)", "PARITY(i)", "LARGEST_PRODUCT(v, x)")
@@ -120,3 +121,81 @@ def test_groups_that_become_many(seed: int, dense_groups: int, buckets: int) -> 
 @given(seeds)
 def test_without_groups(seed: int) -> None:
     play(seed, False, 4096, 1)
+
+
+# -- by hand ---------------------------------------------------------------------------------------------------------
+
+
+COUNTED = "SELECT k AS g0, COUNT(*) AS a0 FROM t [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k"
+
+
+def rows_at(*instants: int) -> list[dict[str, Any]]:
+    """One row at each."""
+    blank = {"k": "a", "i": 1, "v": 1, "x": 1.0, "w": "", "b": True}
+    return [blank | {"ts": EPOCH + timedelta(microseconds=ts)} for ts in instants]
+
+
+def test_pages_that_only_a_later_query_needs() -> None:
+    """Windows far apart need nothing for long; a query that joins needs what comes from then on all the same.
+
+    rows       3   6  7  |  9                    far      [999 1000)
+    watermark      5     7                       near  [4 6) [6 8) [8 10)
+    """
+    spread = Spread(aggregation(COUNTED).keys, None, 1)
+    spread.add("far", COUNTED, Cadence(1, 1000), 0)
+    spread.step(rows_at(3), [1, 0], 5)
+    spread.add("near", COUNTED, Cadence(2, 2), 0)
+    spread.step(rows_at(6, 7), [1, 0], 7)
+    spread.rebuild(0)
+    spread.step(rows_at(9), [1, 0], 10)
+    assert spread.buckets[0].tree.members["near"].reported >= 10
+
+
+def test_a_query_that_joins_with_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cursor that has gone past the first report of a query that joins turns back, in every tree alike."""
+    monkeypatch.setattr(periodic, "DENSE_GROUPS", 0)
+    spread = Spread(aggregation(COUNTED).keys, None, 2)
+    spread.add("short", COUNTED, Cadence(20, 10), 0)
+    spread.add("long", COUNTED, Cadence(90, 10), 0)
+    spread.step(rows_at(*range(0, 52, 3)), [4, 4], 52)
+    spread.add("joins", COUNTED, Cadence(20, 20), 0)
+    found = spread.one.due()["joins"]
+    assert [batch.column("a0").to_pylist() for batch in found] == [[7]], "the rows 21, 24, ... 39 of [20, 40)"
+
+
+def test_partials_of_other_members() -> None:
+    """States are known by name: one that a batch lacks is empty, one that nobody keeps is left out."""
+    two = "SELECT k AS g0, SUM(v) AS a0, MAX(w) AS a1 FROM t [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k"
+    folds = PeriodicTree(aggregation(two).keys, None)
+    folds.add("q", aggregation(two), Cadence(10, 10), INT64_MIN)
+    folds.fold(rows_of(rows_at(1, 2), 0))
+    merges = PeriodicTree(aggregation(two).keys, None)
+    merges.add("sum", aggregation(two.replace(", MAX(w) AS a1", "")), Cadence(10, 10), INT64_MIN)
+    merges.add("last", aggregation(two.replace("MAX(w)", "LAST(w)")), Cadence(10, 10), INT64_MIN)
+    partials = folds.take_partials()
+    assert partials is not None and folds.take_partials() is None
+    merges.merge(partials)
+    reports = merges.advance(10)
+    assert [batch.column("a0").to_pylist() for batch in reports["sum"]] == [[2]]
+    assert [batch.column("a1").to_pylist() for batch in reports["last"]] == [[None]]
+
+
+def test_a_worker_does_not_hoard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups and strings of micro-batches long gone leave a tree that only folds."""
+    monkeypatch.setattr(periodic, "FORGET_FROM", 50)
+    text = "SELECT k AS g0, MAX(w) AS a0 FROM t [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k"
+    tree = PeriodicTree(aggregation(text).keys, None, folds_only=True)
+    tree.add("q", aggregation(text), Cadence(10, 10), INT64_MIN)
+    for turn in range(40):
+        rows = [row | {"k": f"k{turn}-{i}", "w": f"w{turn}-{i}"} for i, row in enumerate(rows_at(*[turn] * 20))]
+        tree.fold(rows_of(rows, 0))
+        partials = tree.take_partials()
+        assert partials is not None and sorted(partials.column("key_0").to_pylist()) == sorted(r["k"] for r in rows)
+        assert len(tree.table) <= 130 and all(len(pool) <= 130 for pool in tree.pools.values())
+
+
+def test_windows_without_a_beginning_have_no_outline() -> None:
+    tree = PeriodicTree(aggregation(COUNTED).keys, None)
+    tree.add("q", aggregation(COUNTED), Cadence(None, 10), INT64_MIN)
+    with pytest.raises(AssertionError):
+        tree.outline()

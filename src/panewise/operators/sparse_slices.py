@@ -58,7 +58,6 @@ class Cursor:
         self.stacks = {key: SparseTwoStacks(key.kind, groups, endless) for key in keys}
         # Slices below `inserted` came in; those below `evicted` left again or, in an endless window, are not needed.
         self.evicted = self.inserted = position
-        self.moved_to: int | None = None  # the end of the window that it covers
 
 
 class SparseSlices:
@@ -276,7 +275,6 @@ class SparseSlices:
     def move(self, span: Span, start: int | None, end: int) -> list[Ints]:
         """The span's cursor now covers the slices from `start` to `end`; the groups of what came and went."""
         cursor = self.cursors[span]
-        cursor.moved_to = end
         touched: list[Ints] = []
         while cursor.inserted < self.after and self.slices[cursor.inserted - self.first].end <= end:
             held = self.slices[cursor.inserted - self.first]
@@ -332,7 +330,6 @@ class SparseSlices:
                     "offset": span[1],
                     "evicted": c.evicted,
                     "inserted": c.inserted,
-                    "moved_to": c.moved_to,
                     "totals": self._page(self._totals(c)) if c.endless else None,
                 }
                 for span, c in self.cursors.items()
@@ -392,4 +389,4 @@ class SparseSlices:
             for held in entering:
                 for key, stack in cursor.stacks.items():
                     stack.insert(held.groups, *held.partials[key], ranks_of(key, self.pools))
-            cursor.inserted, cursor.moved_to = saved["inserted"], saved["moved_to"]
+            cursor.inserted = saved["inserted"]

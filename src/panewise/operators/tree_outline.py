@@ -35,13 +35,11 @@ INT64_MAX = 2**63 - 1
 
 def outline_of(tree: PeriodicTree) -> dict[str, Any]:
     assert all(member.cadence.range is not None for member in tree.members.values()), "needs slices without end"
-    cursors = tree.store.cursors if isinstance(tree.store, SparseSlices) else {}
     return {
         **{name: getattr(tree, name) for name in MARKS},
         "edges": tree.store.open.edges(),
         "state_held_from": {key.name: since for key, since in tree.state_held_from.items()},
         "members": {name: [getattr(member, mark) for mark in MEMBER_MARKS] for name, member in tree.members.items()},
-        "cursors": [[*span, cursor.moved_to] for span, cursor in cursors.items()],
     }
 
 
@@ -58,7 +56,9 @@ def rebuild_tree(tree: PeriodicTree, outline: dict[str, Any], pages: list[tuple[
         tree.store.close(min([outline["watermark"], *firsts[i + 1 :]]))
     adopt_outline(tree, outline)
     if isinstance(tree.store, SparseSlices):
-        _set_cursors(tree, tree.store, outline["cursors"])
+        # Its cursors begin with the slices held, so at its next report a member judges every group in them.
+        for member in tree.members.values():
+            member.touched = tree.store.touched(member.cadence)
 
 
 def adopt_outline(tree: PeriodicTree, outline: dict[str, Any]) -> None:
@@ -79,15 +79,6 @@ def _needed(page: pa.RecordBatch, needed_from: int) -> pa.RecordBatch:
     if not len(starts) or int(starts.min()) >= needed_from:
         return page
     return page.take(wrapped(np.flatnonzero(starts >= needed_from)))
-
-
-def _set_cursors(tree: PeriodicTree, store: SparseSlices, cursors: list[Any]) -> None:
-    """Cursors where they were; every group in them is judged anew at its next report."""
-    for range_, offset, moved_to in cursors:
-        if moved_to is not None and (range_, offset) in store.cursors:
-            store.move((range_, offset), moved_to - range_, moved_to)
-    for member in tree.members.values():
-        member.touched = store.touched(member.cadence)
 
 
 def skip_reports(tree: PeriodicTree) -> None:

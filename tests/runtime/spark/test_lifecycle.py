@@ -261,7 +261,7 @@ def test_restarts(stock: SparkSession, tmp_path: Path) -> None:
     handle.flush()
     twin.engine.push("t", [row(30, "z"), row(31, "z")])
     twin.engine.flush()
-    late = [one for one in handle.fetch("grouped").to_pylist() if one["window_end"] > at(8)]
+    late = [one for one in handle.fetch("grouped").to_pylist() if one["window_end"] >= at(8)]
     same_rows(twin.expected("grouped"), late)
     assert {one["k"] for one in handle.fetch("changing").to_pylist() if one["instant"] > at(20)} == {"z"}
 

@@ -86,13 +86,15 @@ class IdleWatch:
 
     def _run(self) -> None:
         seen, since = -1, time.monotonic()
+        closed: int | None = None
         while not self._halted.wait(min(1.0, self._seconds / 4)):
-            busy = self._handle.busy
+            # A micro-batch that takes long is no silence: its rows are not counted yet. Nor is a run that has ended.
+            looking = self._handle.active and not self._handle.busy
             marks = self._handle.marks().of(self._key)
-            # A micro-batch that takes long is no silence: its rows are not counted yet.
-            if busy or marks.rows != seen:
+            if not looking or marks.rows != seen:
                 seen, since = marks.rows, time.monotonic()
             elif time.monotonic() - since >= self._seconds and marks.greatest is not None:
-                if marks.watermark(self._stream.delay_us) <= marks.greatest:
+                if marks.watermark(self._stream.delay_us) <= marks.greatest != closed:
                     self._handle.advance(self._stream.name, marks.greatest + 1)
+                    closed = marks.greatest
                 since = time.monotonic()

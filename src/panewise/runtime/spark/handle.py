@@ -246,9 +246,9 @@ class Handle:
 
     @property
     def busy(self) -> bool:
-        """Whether a micro-batch is under way."""
+        """Whether a micro-batch is under way. (A trigger also counts as active while it only looks for new data.)"""
         query = self._query
-        return query is not None and bool(query.isActive and query.status["isTriggerActive"])
+        return query is not None and bool(query.isActive and query.status["isDataAvailable"])
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits for the end; True where it has come. Raises what has ended the Spark query, if that was an error."""

@@ -294,6 +294,8 @@ class SparkPipeline:
             if place is None:
                 place = tempfile.mkdtemp(prefix="panewise-")
             self._checkpoint = place
+            if self._handle is not None:
+                self._handle._stop_helpers()  # of a run that has ended by itself
             handle = Handle(self, Folder(place), trigger, available_now)
             handle.begin(replace)
             self._handle = handle

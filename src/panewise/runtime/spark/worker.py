@@ -41,7 +41,9 @@ def task_of(reference: Reference) -> Task:
 
     context = TaskContext.get()
     assert context is not None
-    batch = int(context.getLocalProperty(BATCH_ID) or 0)
+    told = context.getLocalProperty(BATCH_ID)
+    # Through Spark Connect a task is not told; but Spark writes down each micro-batch that ends before the next begins.
+    batch = int(told) if told is not None else max(reference.folder.numbers("spark/commits"), default=-1) + 1
     return task_at(reference, batch, context.partitionId())
 
 
