@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.operators import periodic
@@ -111,7 +111,6 @@ def test_groups_in_buckets(seed: int, buckets: int) -> None:
     play(seed, True, 4096, buckets)
 
 
-@settings(max_examples=2 * settings.default.max_examples)
 @given(seeds, st.sampled_from([0, 1, 3]), st.integers(1, 2))
 def test_groups_that_become_many(seed: int, dense_groups: int, buckets: int) -> None:
     """With 0 every tree is sparse from its first row on, otherwise when it has so many groups."""

@@ -262,7 +262,7 @@ def scene(tmp_path: Path, postgres: PostgresServer) -> Scene:
 
 
 def finish_and_compare(scene: Scene, files: list[Rows]) -> None:
-    with driver(scene, "local[2]", finish=True) as last:
+    with driver(scene, "local[3]", finish=True) as last:
         finished = last.wait_for("finished")
         assert last.end() == 0
     stream = finished["stats"]["streams"]["t"]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from panewise.catalog import StreamDefinition
 from panewise.plan.spark_sql import to_spark_sql
-from panewise.runtime.spark.doors import FrameDoor
+from panewise.runtime.spark.doors import Door, FileDoor, FrameDoor
 from panewise.runtime.spark.packing import OUTPUT_TYPE, PACKED_TYPE
 from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.sources import INBOX, connector_of, source_frame, source_name
-from panewise.runtime.spark.stage_one import fold_stage, inbox_stage, kept_column
+from panewise.runtime.spark.stage_one import INBOX_SOURCE, fold_stage, kept_column, path_stage
 from panewise.runtime.spark.stage_two import FragmentProcessor
 from panewise.schema import Schema
 
@@ -36,18 +36,25 @@ def output_frame(
     micro-batch, which may be older than the newest where one is to be replayed.
     """
     reader = spark.readStream.name("panewise_inbox") if named else spark.readStream
-    letters = reader.format("binaryFile").schema(_LISTING).load(reference.folder.path("inbox")).select("path")
-    packed = letters.mapInArrow(inbox_stage(reference), PACKED_TYPE)
-    for number, (key, stream) in enumerate(read_streams(program, named, first).items(), 1):
+    letters = reader.format("binaryFile").schema(_LISTING).load(reference.folder.path("inbox"))
+    paths = letters.selectExpr(f"{INBOX_SOURCE} AS source", "path")
+    files: dict[int, tuple[str, Door]] = {}
+    folded = []
+    for number, (key, stream) in enumerate(read_streams(program, named, first).items(), INBOX_SOURCE + 1):
         needed = _needed(program, key, first)
         if stream.name.lower() in frames:
-            frame, door = frames[stream.name.lower()].selectExpr(*_projection(program, key, needed)), FrameDoor()
+            frame = frames[stream.name.lower()].selectExpr(*_projection(program, key, needed))
+            door: Door = FrameDoor()
         else:
-            frame, door = source_frame(  # type: ignore[assignment]
-                spark, stream, source_name(key) if named else None, needed
-            )
-        stage = fold_stage(reference, key, number, door)
-        packed = packed.union(frame.mapInArrow(stage, PACKED_TYPE))
+            frame, door = source_frame(spark, stream, source_name(key) if named else None, needed)
+        if isinstance(door, FileDoor):
+            files[number] = key, door
+            paths = paths.union(frame.selectExpr(f"{number} AS source", "path"))
+        else:
+            folded.append(frame.mapInArrow(fold_stage(reference, key, number, door), PACKED_TYPE))
+    packed = paths.mapInArrow(path_stage(reference, files), PACKED_TYPE)
+    for frame in folded:
+        packed = packed.union(frame)
     processor = FragmentProcessor(reference)
     return packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT_TYPE, "Append", "None")
 

@@ -7,7 +7,7 @@ row fragments. The trees stay in the worker from task to task: what is kept is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from panewise.catalog import StreamDefinition
 from panewise.operators.rows import Rows
 from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
 from panewise.runtime.spark.bucket import Bucket
-from panewise.runtime.spark.doors import Door, local_path
+from panewise.runtime.spark.doors import Door
 from panewise.runtime.spark.inbox import Letter, read_letter
 from panewise.runtime.spark.keys import bucket_keys
 from panewise.runtime.spark.packing import PACKED, Packet
@@ -33,6 +33,7 @@ from panewise.temporal import INSTANT_MAX, INSTANT_MIN, TimeWindow
 Ints = NDArray[np.int64]
 Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ORDINALS_PER_SOURCE = 1 << 32
+INBOX_SOURCE = 0
 KEPT = "__panewise_keeps_"
 ASIDE_MAX = 10_000  # late or bad rows that a task hands on for people to look at; all are counted
 
@@ -58,17 +59,33 @@ def fold_stage(reference: Reference, stream: str, source: int, door: Door) -> St
     return fold
 
 
-def inbox_stage(reference: Reference) -> Stage:
-    """The function that Spark maps over the names of inbox files: pushed rows and control rows, in their order."""
+def path_stage(reference: Reference, files: Mapping[int, tuple[str, Door]]) -> Stage:
+    """The function that Spark maps over names of files, `source, path`: those of streams, and the letters of the inbox.
+
+    One function for all of them: a source without news then costs no task. `files`: stream and door by source.
+    """
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task: Task | None = None
+        readers: dict[int, StreamTask] = {}
         come_to: dict[str, int] = {}
         for batch in batches:
             task = task or task_of(reference)
-            for path in sorted(map(local_path, batch.column(0).to_pylist())):
+            sources, paths = (column.to_pylist() for column in batch.columns)
+            for path in sorted(path for source, path in zip(sources, paths, strict=True) if source == INBOX_SOURCE):
                 letter = read_letter(reference.folder, path.rpartition("/")[2])
                 yield from packed_rows(_letter_packets(task, letter, come_to), letter.number)
+            for source in dict.fromkeys(sources):
+                stream, door = files.get(source, ("", None))
+                if door is None or stream not in task.version.streams:
+                    continue  # the inbox, or a stream that has been dropped: its source goes with the next start
+                reader = readers.setdefault(source, StreamTask(task, stream))
+                own = batch.filter(pa.array([other == source for other in sources])).select(["path"])
+                for piece in door.pieces(own, reader.wanted):
+                    reader.take(piece)
+        for source, reader in readers.items():
+            assert task is not None
+            yield from packed_rows(reader.packets(), source * ORDINALS_PER_SOURCE + task.partition)
 
     return read
 
