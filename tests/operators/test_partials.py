@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.operators import periodic
+from panewise.operators import periodic, tree_forgetting
 from panewise.operators.periodic import PeriodicTree
 from panewise.slicing.pairs import Cadence
 from tests.operators.spread_trees import INT64_MIN, Spread, aggregation, block, rows_of
@@ -79,7 +79,7 @@ class Dice:
 def play(seed: int, grouped: bool, dense_groups: int, buckets: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(periodic, "DENSE_GROUPS", dense_groups)
-        patch.setattr(periodic, "FORGET_FROM", -1000)  # idle groups and strings are looked for at every step
+        patch.setattr(tree_forgetting, "FORGET_FROM", -1000)  # idle groups and strings are looked for at every step
         patch.setattr(periodic, "SHORT_WAY_FROM", 1)
         dice = Dice(seed, grouped)
         number = dice.random.randint
@@ -156,10 +156,26 @@ def test_a_query_that_joins_with_history(monkeypatch: pytest.MonkeyPatch) -> Non
     spread = Spread(aggregation(COUNTED).keys, None, 2)
     spread.add("short", COUNTED, Cadence(20, 10), 0)
     spread.add("long", COUNTED, Cadence(90, 10), 0)
-    spread.step(rows_at(*range(0, 52, 3)), [4, 4], 52)
+    spread.step(rows_at(22, 22, *range(0, 52, 3)), [4, 4], 52)
     spread.add("joins", COUNTED, Cadence(20, 20), 0)
     found = spread.one.due()["joins"]
-    assert [batch.column("a0").to_pylist() for batch in found] == [[7]], "the rows 21, 24, ... 39 of [20, 40)"
+    assert [batch.column("a0").to_pylist() for batch in found] == [[9]], "the rows 21, 24, ... 39 and 22, twice"
+
+
+def test_a_query_that_joins_before_any_watermark() -> None:
+    """Slices that are open already may straddle its windows: its first one begins at the cut or later.
+
+    rows           1        4 |5    8            all   |0               10)
+                                                 fine  |0    3)|3    6)|6    9)
+    """
+    tree = PeriodicTree(aggregation(COUNTED).keys, None)
+    tree.add("all", aggregation(COUNTED), Cadence(10, 10), INT64_MIN)
+    tree.fold(rows_of(rows_at(1, 4), 0))
+    tree.add("fine", aggregation(COUNTED), Cadence(3, 3), 5)
+    tree.fold(rows_of(rows_at(5, 8), 2))
+    reports = tree.advance(10)
+    assert [batch.column("a0").to_pylist() for batch in reports["all"]] == [[4]]
+    assert [batch.column("a0").to_pylist() for batch in reports["fine"]] == [[1]]
 
 
 def test_partials_of_other_members() -> None:
@@ -181,7 +197,7 @@ def test_partials_of_other_members() -> None:
 
 def test_a_worker_does_not_hoard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups and strings of micro-batches long gone leave a tree that only folds."""
-    monkeypatch.setattr(periodic, "FORGET_FROM", 50)
+    monkeypatch.setattr(tree_forgetting, "FORGET_FROM", 50)
     text = "SELECT k AS g0, MAX(w) AS a0 FROM t [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k"
     tree = PeriodicTree(aggregation(text).keys, None, folds_only=True)
     tree.add("q", aggregation(text), Cadence(10, 10), INT64_MIN)
@@ -191,6 +207,24 @@ def test_a_worker_does_not_hoard(monkeypatch: pytest.MonkeyPatch) -> None:
         partials = tree.take_partials()
         assert partials is not None and sorted(partials.column("key_0").to_pylist()) == sorted(r["k"] for r in rows)
         assert len(tree.table) <= 130 and all(len(pool) <= 130 for pool in tree.pools.values())
+
+
+@pytest.mark.parametrize("dense_groups", [0, 4096])
+def test_a_query_that_fails_between_cuts(monkeypatch: pytest.MonkeyPatch, dense_groups: int) -> None:
+    """It leaves without a cut: edges stay as they are for all trees, and what only it needed goes all the same."""
+    monkeypatch.setattr(periodic, "DENSE_GROUPS", dense_groups)
+    spread = Spread(aggregation(COUNTED).keys, None, 2)
+    spread.add("short", COUNTED, Cadence(20, 10), 0)
+    spread.add("long", COUNTED, Cadence(90, 7), 0)
+    spread.step(rows_at(*range(0, 52, 3)), [4, 4], 52)
+    del spread.texts["long"]
+    for tree in (spread.one, *(tree for bucket in spread.buckets for tree in (bucket.tree, bucket.shadow))):
+        tree.remove("long")  # the tasks learn it later
+    for begin in range(60, 400, 20):
+        spread.step(rows_at(begin, begin + 9), [1, 0], begin)
+    assert len(spread.one.store.starts) < 10
+    spread.add("joins", COUNTED, Cadence(20, 5), 0)
+    spread.step(rows_at(400, 410), [1, 0], 420)
 
 
 def test_windows_without_a_beginning_have_no_outline() -> None:

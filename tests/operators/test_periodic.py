@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import panewise as pw
-from panewise.operators import periodic
+from panewise.operators import periodic, tree_forgetting
 from panewise.operators.due_reports import EmptyReports, due_reports
 from panewise.operators.periodic import PeriodicTree
 from panewise.slicing.pairs import Cadence
@@ -218,7 +218,7 @@ changes = st.one_of(
 def play(grouped: bool, where: bool, steps: list[tuple[Any, ...]], dense_groups: int, by_cuts: bool = False) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(periodic, "DENSE_GROUPS", dense_groups)
-        patch.setattr(periodic, "FORGET_FROM", -1000)  # idle groups are looked for at every step
+        patch.setattr(tree_forgetting, "FORGET_FROM", -1000)  # idle groups are looked for at every step
         checked = Checked(grouped, where, by_cuts)
         now = -50
         for action, *parts in steps:

@@ -29,6 +29,7 @@ from panewise.aggregates.string_pool import StringPool
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import ROW_COUNT, StateKey
 from panewise.operators.dense_slices import DenseSlices
+from panewise.operators.tree_forgetting import forget_folded
 
 if TYPE_CHECKING:
     from panewise.operators.periodic import PeriodicTree
@@ -66,7 +67,7 @@ def taken_partials(tree: PeriodicTree) -> pa.RecordBatch | None:
                 codes.setdefault(argument, []).append(used)
             else:
                 columns[f"{key.name}_{field}"] = wrapped(values)
-    tree.forget_folded(live, {argument: np.unique(np.concatenate(used)) for argument, used in codes.items()})
+    forget_folded(tree, live, {argument: np.unique(np.concatenate(used)) for argument, used in codes.items()})
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 

@@ -38,6 +38,7 @@ from panewise.operators.partials import merge_partials, taken_partials
 from panewise.operators.rows import Rows
 from panewise.operators.sparse_reports import sparse_reports
 from panewise.operators.sparse_slices import SparseSlices
+from panewise.operators.tree_forgetting import forget_groups, forget_strings
 from panewise.operators.tree_outline import adopt_outline, outline_of, rebuild_tree, skip_reports
 from panewise.operators.tree_snapshot import restore_tree, snapshot_of
 from panewise.plan.evaluate import compiled
@@ -47,7 +48,6 @@ from panewise.state.group_table import GroupTable
 Ints = NDArray[np.int64]
 DENSE_GROUPS = 4096
 SHORT_WAY_FROM = 1024  # rows; a smaller batch is not worth a loop of its own, which would have to be compiled first
-FORGET_FROM = 65_536  # groups or strings; fewer are not worth looking for idle ones
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
@@ -81,7 +81,7 @@ class PeriodicTree:
         self.evicted_to: int | None = None  # slices before this point may have gone
         self.held_from = held_from
         self._shapes: dict[Aggregation, int] = {}
-        self._strings_kept: dict[Expression, int] = {}  # by pool, at the last look for idle strings
+        self.strings_kept: dict[Expression, int] = {}  # by pool, at the last look for idle strings
         self.groups_kept = 0  # at the last look for idle groups
         self.repeated_keys: tuple[int, tuple[int, int], list[pa.Array]] | None = None
         self.argument_plan: ArgumentPlan | None = None  # of the states; made anew when they change
@@ -154,6 +154,8 @@ class PeriodicTree:
             self.store.drop_state(key)
         if self.members and (cut is not None or not self.by_cuts):
             self._recut(cut)
+        elif isinstance(self.store, SparseSlices):
+            self.store.set_spans([member.cadence for member in self.members.values()])
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
@@ -360,8 +362,8 @@ class PeriodicTree:
 
     def _forget(self) -> None:
         self._evict()
-        self._forget_groups()
-        self._forget_strings()
+        forget_groups(self)
+        forget_strings(self)
         # Nobody asks for edges of the past, but where several trees must agree on what the slices held answer.
         self.store.open.forget_epochs(self.needed_from if self.by_cuts else self.watermark)
 
@@ -393,58 +395,6 @@ class PeriodicTree:
         return min(
             (m.cadence.next_report(max(self.watermark, m.reported)) for m in self.members.values()), default=INT64_MAX
         )
-
-    def forget_folded(self, groups: Ints, codes: dict[Expression, Ints]) -> None:
-        """After `take_partials`, where nothing is held: keeps only these groups and strings, if far more are there."""
-        if self.watermark != INT64_MIN:
-            return
-        if self.keys and len(self.table) > 2 * len(groups) + FORGET_FROM:
-            self.table.keep(groups)
-        for argument, pool in list(self.pools.items()):
-            live = codes.get(argument)
-            if live is None:
-                live = np.empty(0, np.int64)
-            if len(pool) > 2 * len(live) + FORGET_FROM:
-                pool.keep(live)
-
-    def _forget_groups(self) -> None:
-        """Lets groups go that no slice holds any more, each time the table has doubled."""
-        store = self.store
-        if not isinstance(store, SparseSlices) or len(self.table) < 2 * self.groups_kept + FORGET_FROM:
-            return
-        live = store.live_groups()
-        self.groups_kept = len(self.table)
-        if live is None or 2 * len(live) > len(self.table):
-            return
-        self.groups_kept = len(live)
-        renamed = self.table.keep(live)
-        store.regroup(live, renamed)
-        for member in self.members.values():
-            passing = np.zeros(store.groups, np.bool_)
-            known = live[live < len(member.passing)]
-            passing[: len(known)] = member.passing[known]
-            member.passing = passing
-            touched = [renamed[groups] for groups in member.touched]
-            member.touched = [groups[groups >= 0] for groups in touched]
-
-    def _forget_strings(self) -> None:
-        """Lets strings go that no state holds any more, each time their pool has doubled."""
-        for argument, pool in list(self.pools.items()):
-            if not len(pool) or len(pool) < 2 * self._strings_kept.get(argument, 0) + FORGET_FROM:
-                continue
-            fields = [(key, place) for key in self.state_held_from for place, of in key.code_fields if of == argument]
-            if not fields:  # the queries that read it have gone
-                del self.pools[argument]
-                continue
-            live = np.unique(np.concatenate([a[place] for key, place in fields for a in self.store.live_ints(key)]))
-            live = live[live >= 0]
-            self._strings_kept[argument] = len(pool)
-            if 2 * len(live) <= len(pool):
-                self._strings_kept[argument] = len(live)
-                renamed = pool.keep(live)
-                for key, place in fields:
-                    for array in self.store.int_arrays(key):
-                        array[place] = np.where(array[place] >= 0, renamed[array[place]], -1)
 
     @property
     def bytes_held(self) -> int:

@@ -144,6 +144,10 @@ class SparseSlices:
 
     def cut_from(self, point: int, cadences: list[Cadence]) -> None:
         self.open.cut_from(point, cadences)
+        self.set_spans(cadences)
+
+    def set_spans(self, cadences: list[Cadence]) -> None:
+        """Cursors for these windows and no others: one that nobody moves would hold slices for ever."""
         wanted = {(c.range, c.offset) for c in cadences}
         for span in [span for span in self.cursors if span not in wanted]:
             del self.cursors[span]

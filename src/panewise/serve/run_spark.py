@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from panewise.runtime.spark.handle import Handle
 
 REFRESH_SECONDS = 0.5
+SPARK_LOG = Path(tempfile.gettempdir()) / f"panewise-spark-{os.getpid()}.log"
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,13 @@ class SparkRun:
 
 
 def spark_session(console: Console, master: str | None) -> SparkSession:
-    """A stock session, but quiet: its log and its progress bars would run through our table."""
+    """A stock session, but quiet: its log and its progress bars, which would run through our table, go to a file."""
     from panewise.runtime.spark.session import prepare_python
 
     prepare_python()
     from pyspark.sql import SparkSession
 
-    with console.status("starting Spark"):
+    with console.status("starting Spark"), errors_to(SPARK_LOG):
         builder = SparkSession.builder.appName("panewise").config("spark.ui.showConsoleProgress", "false")
         if master is not None:
             builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
@@ -54,6 +58,19 @@ def spark_session(console: Console, master: str | None) -> SparkSession:
         if master is None or not master.startswith("sc://"):
             spark.sparkContext.setLogLevel("ERROR")
         return spark
+
+
+@contextmanager
+def errors_to(file: Path) -> Iterator[None]:
+    """Processes that are started meanwhile, and theirs, write their errors to a file for as long as they live."""
+    own = os.dup(2)
+    try:
+        with file.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
 
 
 def run_on_spark(run: SparkRun) -> int:
@@ -96,7 +113,8 @@ def _follow(handle: Handle, console: Console, run: SparkRun) -> int:
     except PanewiseError:
         raise
     except Exception as problem:  # noqa: BLE001 - whatever has ended the Spark query
-        raise PanewiseError(f"the pipeline has failed: {reason_of(problem)}") from None
+        hint = f"Spark's log is {SPARK_LOG}"
+        raise PanewiseError(f"the pipeline has failed: {reason_of(problem)}", hint=hint) from None
     finally:
         handle.stop()
     return 0

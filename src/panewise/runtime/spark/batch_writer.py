@@ -26,18 +26,30 @@ if TYPE_CHECKING:
 
     from panewise.runtime.spark.sinks.contract import SinkKind, SinkTarget
 
+HALT_SECONDS = 60.0  # that a micro-batch has to end when the pipeline is told to stop
 Output = tuple[str, str, int, int, bytes]
 
 
 class Halted(Exception):
     """The pipeline was told to stop; this micro-batch has not begun and is done by whoever goes on."""
 
+    def __init__(self) -> None:
+        # Spark takes what has these words for an interruption by its own stop, and logs no error.
+        super().__init__(
+            "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
+        )
+
 
 class Halt:
-    """Asks the writer to end the query at a micro-batch boundary. Where it has been pickled nobody can ask any more."""
+    """Asks the writer to end the query at a micro-batch boundary. Where it has been pickled nobody can ask any more.
+
+    The writer holds the next micro-batch (`held`) until Spark has been told to stop (`told`).
+    """
 
     def __init__(self) -> None:
         self.asked = threading.Event()
+        self.held = threading.Event()
+        self.told = threading.Event()
 
     def __reduce__(self) -> tuple[type[Halt], tuple[()]]:
         return Halt, ()
@@ -65,7 +77,9 @@ class BatchWriter:
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if self.halt.asked.is_set():
-            raise Halted("the pipeline was told to stop")
+            self.halt.held.set()
+            self.halt.told.wait(HALT_SECONDS)
+            raise Halted
         entries = read_entries(self.folder, batch)
         outputs = _outputs(frame.toArrow())
         if entries is None:

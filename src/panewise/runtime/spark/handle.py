@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition
 from panewise.errors import CatalogError, ConnectorError, DataError, NotHeldError
 from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake
-from panewise.runtime.spark.batch_writer import BatchWriter, Halt, VersionSinks, last_stats
+from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, VersionSinks, last_stats
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.inbox import Inbox
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from panewise.runtime.spark.pipeline import SparkPipeline
 
-HALT_SECONDS = 60.0  # to let a micro-batch end; it would only have to be done again
+TELL_SECONDS = 0.1
 FOLDERS = ("catalog", "inbox", "marks", "stats", "results")
 
 
@@ -287,11 +287,16 @@ class Handle:
         query = self._query
         if query is None:
             return
-        self._halt_asked.asked.set()
+        halt = self._halt_asked
+        halt.asked.set()
         until = time.monotonic() + HALT_SECONDS
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
-            time.sleep(0.01)
+            if halt.held.wait(0.01):
+                break
+        # Spark has to know that it stops before the micro-batch that is held fails.
+        threading.Timer(TELL_SECONDS, halt.told.set).start()
         query.stop()
+        halt.told.set()
 
     def _key(self, stream: str) -> str:
         return self._program.versions[-1].stream_key(stream)

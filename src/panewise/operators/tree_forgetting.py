@@ -1,0 +1,76 @@
+"""Groups and strings that nobody holds any more leave a tree, so that it follows what is live and not what ever was.
+
+Looked for when a table or pool has doubled since the last look: O(1) amortised for each group or string that came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.language.expressions import Expression
+from panewise.operators.sparse_slices import SparseSlices
+
+if TYPE_CHECKING:
+    from panewise.operators.periodic import PeriodicTree
+
+Ints = NDArray[np.int64]
+FORGET_FROM = 65_536  # groups or strings; fewer are not worth looking for idle ones
+INT64_MIN = -(2**63)
+
+
+def forget_folded(tree: PeriodicTree, groups: Ints, codes: dict[Expression, Ints]) -> None:
+    """After `take_partials`, where nothing is held: keeps only these groups and strings, if far more are there."""
+    if tree.watermark != INT64_MIN:
+        return
+    if tree.keys and len(tree.table) > 2 * len(groups) + FORGET_FROM:
+        tree.table.keep(groups)
+    for argument, pool in list(tree.pools.items()):
+        live = codes.get(argument)
+        if live is None:
+            live = np.empty(0, np.int64)
+        if len(pool) > 2 * len(live) + FORGET_FROM:
+            pool.keep(live)
+
+
+def forget_groups(tree: PeriodicTree) -> None:
+    """Lets groups go that no slice holds any more, each time the table has doubled."""
+    store = tree.store
+    if not isinstance(store, SparseSlices) or len(tree.table) < 2 * tree.groups_kept + FORGET_FROM:
+        return
+    live = store.live_groups()
+    tree.groups_kept = len(tree.table)
+    if live is None or 2 * len(live) > len(tree.table):
+        return
+    tree.groups_kept = len(live)
+    renamed = tree.table.keep(live)
+    store.regroup(live, renamed)
+    for member in tree.members.values():
+        passing = np.zeros(store.groups, np.bool_)
+        known = live[live < len(member.passing)]
+        passing[: len(known)] = member.passing[known]
+        member.passing = passing
+        touched = [renamed[groups] for groups in member.touched]
+        member.touched = [groups[groups >= 0] for groups in touched]
+
+
+def forget_strings(tree: PeriodicTree) -> None:
+    """Lets strings go that no state holds any more, each time their pool has doubled."""
+    for argument, pool in list(tree.pools.items()):
+        if not len(pool) or len(pool) < 2 * tree.strings_kept.get(argument, 0) + FORGET_FROM:
+            continue
+        fields = [(key, place) for key in tree.state_held_from for place, of in key.code_fields if of == argument]
+        if not fields:  # the queries that read it have gone
+            del tree.pools[argument]
+            continue
+        live = np.unique(np.concatenate([a[place] for key, place in fields for a in tree.store.live_ints(key)]))
+        live = live[live >= 0]
+        tree.strings_kept[argument] = len(pool)
+        if 2 * len(live) <= len(pool):
+            tree.strings_kept[argument] = len(live)
+            renamed = pool.keep(live)
+            for key, place in fields:
+                for array in tree.store.int_arrays(key):
+                    array[place] = np.where(array[place] >= 0, renamed[array[place]], -1)
