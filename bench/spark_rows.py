@@ -6,6 +6,7 @@ and kept in the cache; it is complete when it exists, because it is written unde
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import pyarrow.parquet as pq
 
 from bench import floor
 from bench.machine import CACHE
+
+FIRST_DATE = 1_700_000_000
 
 
 def folder(count: int, file_rows: int) -> Path:
@@ -35,7 +38,10 @@ def folder(count: int, file_rows: int) -> Path:
                 "v": pa.array(values[part]),
             }
         )
-        pq.write_table(rows, making / f"part-{number:05}.parquet")
+        file = making / f"part-{number:05}.parquet"
+        pq.write_table(rows, file)
+        # Spark takes files in the order of their dates, which must not be equal.
+        os.utime(file, (FIRST_DATE + number, FIRST_DATE + number))
     making.rename(path)
     return path
 
