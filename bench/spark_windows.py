@@ -131,7 +131,8 @@ def measure(range_s: int, count: int, file_rows: int) -> dict[str, Any]:
     whole = spark_rows.folder(count, file_rows)
     with tempfile.TemporaryDirectory(dir=whole.parent) as place, session() as spark:
         folder = Path(place)
-        run_to_the_end(spark, statements(spark_rows.prefix(whole, 2, folder / "first_rows"), range_s), folder / "first")
+        first = statements(spark_rows.prefix(whole, 2, folder / "first_rows"), range_s)
+        run_to_the_end(spark, first, folder / "first")[0].stop()
         cql = statements(whole, range_s)
         with Stopwatch() as taken:
             handle, _ = run_to_the_end(spark, cql, folder / "checkpoint")

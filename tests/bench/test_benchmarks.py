@@ -27,6 +27,7 @@ from bench.spark_session import trigger_seconds
 from bench.zipf_rows import ZipfRows
 
 ROWS = 100_000
+PEERS = spark_peers.SYSTEMS
 
 
 @pytest.mark.parametrize("key_type", window_rows.KEY_TYPES)
@@ -87,7 +88,9 @@ def test_a_figure_of_a_peer_is_measured_once(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("system", ["panewise", *spark_peers.SYSTEMS])
+@pytest.mark.parametrize(
+    "system", ["panewise", *(pytest.param(s, marks=pytest.mark.soak) for s in spark_peers.SYSTEMS)]
+)
 def test_windows_on_spark_agree_with_the_reference(system: str) -> None:
     rows = {"range_s": 10, "count": 30_000, "file_rows": 10_000}
     if system == "panewise":

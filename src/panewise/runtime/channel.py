@@ -48,6 +48,7 @@ class Channel:
         self.retained_from = INT64_MIN
         # Where the edges of a change of queries begin to hold, if the host says so: trees find a point by themselves.
         self.cut: int | None = None
+        self.folds_only = False  # its trees' partials are taken out, and nothing is answered here
         self._reorder: ReorderBuffer | None = None
         self._recent: deque[tuple[int, Rows]] = deque()  # (greatest time, rows): what the watermark has not passed
         self._retained: deque[tuple[int, Rows]] = deque()
@@ -120,7 +121,7 @@ class Channel:
             self.released = self.rows_seen - len(recent)
             self._reorder.insert(recent)
         self.consumers.append(consumer)
-        if self.held_from is not None:
+        if self.held_from is not None and not self.folds_only:
             consumer.take(self.empty_rows() if consumer.ordered else self.recent(), self.watermark)
 
     def detach(self, consumer: Consumer) -> None:

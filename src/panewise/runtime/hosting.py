@@ -93,7 +93,8 @@ class Hosting:
         fresh = consumer is None
         if consumer is None:
             held_from = channel.held_from
-            tree = PeriodicTree(aggregation.keys, block.where, held_from, timed=not counts_rows)
+            shape = aggregation.keys, block.where, held_from
+            tree = PeriodicTree(*shape, timed=not counts_rows, folds_only=channel.folds_only)
             consumer = TreeConsumer(channel, tree, counts_rows)
             self._trees[key] = consumer
         if fresh and counts_rows:

@@ -45,11 +45,14 @@ class BucketChannel(Channel):
 class Bucket:
     """Queries of one fragment, hosted as in the embedded engine."""
 
-    def __init__(self, program: Program, fragment: Fragment, stream: StreamDefinition) -> None:
+    def __init__(
+        self, program: Program, fragment: Fragment, stream: StreamDefinition, folds_only: bool = False
+    ) -> None:
         self.program = program
         self.fragment = fragment
         self.version = -1
         self.channel = BucketChannel(stream)
+        self.channel.folds_only = folds_only
         self.progress = Watermark(stream.delay_us)
         self.hosting = Hosting(self._channel_of)
         self.arrived = 0  # rows so far, counted over all tasks

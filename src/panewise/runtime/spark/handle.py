@@ -181,6 +181,11 @@ class Handle:
                 stream = stream.trigger(availableNow=True)
             elif self._trigger is not None:
                 stream = stream.trigger(processingTime=self._trigger)
+            if any(query.name == pipeline.name for query in pipeline.spark.streams.active):
+                raise CatalogError(
+                    f"a pipeline or query named '{pipeline.name}' runs in this session already",
+                    hint="stop it, or give this one another name: SparkPipeline(name=...)",
+                )
             self._query = stream.start()
 
     def _writer(self, first: int) -> BatchWriter:

@@ -297,7 +297,7 @@ def _folding(task: Task, fragment: Fragment, definition: StreamDefinition) -> Bu
     key = ("folding", fragment.number)
     kept: Bucket | None = task.kept.get(key)
     if kept is None or kept.version > task.version.number or kept.program is not task.program:
-        kept = Bucket(task.program, fragment, definition)
+        kept = Bucket(task.program, fragment, definition, folds_only=True)
         task.kept[key] = kept
     kept.become(task.version, task.marks)
     return kept
