@@ -23,7 +23,7 @@ from panewise.runtime.engine import Engine
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.program import Program, log_name, read_changes
 from panewise.runtime.spark.result_log import LOG_TYPE
-from panewise.runtime.spark.session import check_version, own_session
+from panewise.runtime.spark.session import check_version, own_session, settings
 from panewise.runtime.spark.sources import INBOX, check_source, connector_of, source_frame
 from panewise.schema import DOUBLE, Column, DataType, Schema, from_arrow
 from panewise.temporal import duration_us
@@ -255,7 +255,9 @@ class SparkPipeline:
             assert isinstance(definition, QueryDefinition)
             folder = Folder(self._checkpoint)
             folder.make("results")
-            return result_frame(self.spark, folder, self._log_name(folder, definition), definition.schema, LOG_TYPE)
+            name = self._log_name(folder, definition)
+            with settings(self.spark, {}):  # its workers are ours
+                return result_frame(self.spark, folder, name, definition.schema, LOG_TYPE)
 
     def _log_name(self, folder: Folder, query: QueryDefinition) -> str:
         """As what the log knows a query: by the change that created it, or that will when the pipeline is started."""
