@@ -1,15 +1,17 @@
 """Spark by itself on the window benchmark: Structured Streaming's `window()`, and a careful user's batch in two steps.
 
 The streaming query is the one that everybody writes: a watermark, `groupBy(window(...), k)`, append mode, a Parquet
-sink. It runs availableNow, with all files in one micro-batch, which is the best it can get. It reports windows up to
-the watermark, so the last ones, which hold the last row, do not appear; with a watermark of no delay those are all that
-are missing. The two steps are a batch query: panes of one slide by key first, then `window()` over the panes. Each is
-measured with the JVM's own settings and with huge methods compiled, once warm: a run over the first files goes before.
+sink. It runs availableNow, so many files a trigger. It reports windows up to the watermark, so the last ones, which
+hold the last row, do not appear; with a watermark of no delay those are all that are missing. The two steps are a batch
+query over the files of one trigger: panes of one slide by key first, then `window()` over the panes; a run over two
+files goes before. Each is measured with the JVM's own settings and with huge methods compiled.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench import spark_rows, window_rows
-from bench.spark_session import BETTER_JVM, Stopwatch, cores, session
+from bench.spark_session import BETTER_JVM, Stopwatch, cores, first_end, median, session, trigger_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,11 +29,13 @@ SCHEMA = "ts timestamp, k bigint, v double"
 JVMS = {"stock": "", "better JVM": BETTER_JVM}
 
 
-def streamed(spark: SparkSession, rows: Path, range_s: int, out: Path) -> None:
+def streamed(spark: SparkSession, rows: Path, range_s: int, out: Path, files: int) -> list[Any]:
+    """Runs to the end; Spark's progress."""
     from pyspark.sql import functions as f
 
     results = (
         spark.readStream.schema(SCHEMA)
+        .option("maxFilesPerTrigger", files)
         .parquet(str(rows))
         .withWatermark("ts", "0 seconds")
         .groupBy(f.window("ts", f"{range_s} seconds", SLIDE), "k")
@@ -47,6 +51,7 @@ def streamed(spark: SparkSession, rows: Path, range_s: int, out: Path) -> None:
         .start()
     )
     query.awaitTermination()
+    return list(query.recentProgress)
 
 
 def in_two_steps(spark: SparkSession, rows: Path, range_s: int, out: Path) -> None:
@@ -66,32 +71,66 @@ def in_two_steps(spark: SparkSession, rows: Path, range_s: int, out: Path) -> No
     windows.write.parquet(str(out / "results"))
 
 
-SYSTEMS = {"Spark window()": streamed, "Spark batch, two steps": in_two_steps}
+STREAMED, IN_TWO_STEPS = SYSTEMS = "Spark window()", "Spark batch, two steps"
 
 
-def measure(system: str, jvm: str, range_s: int, count: int, file_rows: int, files: int) -> dict[str, Any]:
-    """A warm-up over two files, then all files given; answers are read back and compared outside the clock."""
-    run = SYSTEMS[system]
-    whole = spark_rows.folder(count, file_rows)
+@dataclass(frozen=True)
+class Input:
+    """The files of the benchmark, and how many of them this system gets a trigger."""
+
+    files_there: int
+    file_rows: int
+    files: int
+    triggers: int
+
+    def first(self, files: int, place: Path) -> Path:
+        return spark_rows.prefix(spark_rows.folder(self.generated, self.file_rows), files, place)
+
+    @property
+    def generated(self) -> int:
+        return self.files_there * self.file_rows
+
+
+def measure(system: str, jvm: str, range_s: int, **given: int) -> dict[str, Any]:
+    """Answers are read back and compared outside the clock."""
+    rows = Input(**given)
     with (
-        tempfile.TemporaryDirectory(dir=whole.parent) as place,
+        tempfile.TemporaryDirectory(dir=spark_rows.CACHE) as place,
         session(JVMS[jvm], spark__sql__shuffle__partitions=str(cores()), spark__sql__session__timeZone="UTC") as spark,
     ):
-        folder = Path(place)
-        run(spark, spark_rows.prefix(whole, 2, folder / "first_rows"), range_s, folder / "first")
-        rows = spark_rows.prefix(whole, files, folder / "rows")
-        with Stopwatch() as taken:
-            run(spark, rows, range_s, folder / "out")
-        results = read_results(folder / "out" / "results")
-    given = files * file_rows
+        return (_measure_stream if system == STREAMED else _measure_batch)(spark, rows, Path(place), range_s)
+
+
+def _measure_stream(spark: SparkSession, rows: Input, place: Path, range_s: int) -> dict[str, Any]:
+    files = rows.first(rows.triggers * rows.files, place / "rows")
+    begun = time.time()
+    progress = streamed(spark, files, range_s, place, rows.files)
+    results = read_results(place / "results")
+    count = rows.triggers * rows.files * rows.file_rows
     # The watermark is the last row's timestamp, the rows are 1 ms apart.
-    until_s = (given - 1) // 1000 if run is streamed else None
+    until_s = (count - 1) // 1000
     return {
-        "rows": given,
+        "rows": rows.files * rows.file_rows,
+        "results": results.num_rows // rows.triggers,
+        "first_s": first_end(progress) - begun,
+        "seconds": median(trigger_seconds(progress, leave_out=1)),
+        "disagreement": window_rows.disagreement(results, count, range_s, until_s=until_s, generated=rows.generated),
+    }
+
+
+def _measure_batch(spark: SparkSession, rows: Input, place: Path, range_s: int) -> dict[str, Any]:
+    in_two_steps(spark, rows.first(2, place / "first_rows"), range_s, place / "first")
+    files = rows.first(rows.files, place / "rows")
+    with Stopwatch() as taken:
+        in_two_steps(spark, files, range_s, place)
+    results = read_results(place / "results")
+    count = rows.files * rows.file_rows
+    return {
+        "rows": count,
         "results": results.num_rows,
+        "first_s": None,
         "seconds": taken.clock,
-        "cpu_s": taken.cpu,
-        "disagreement": window_rows.disagreement(results, given, range_s, until_s=until_s, generated=count),
+        "disagreement": window_rows.disagreement(results, count, range_s, generated=rows.generated),
     }
 
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tools.spark_cluster import cpu_seconds
@@ -72,6 +73,12 @@ def trigger_seconds(progress: list[Any], leave_out: int = 0) -> list[float]:
         if one["durationMs"].get("addBatch") and one["numInputRows"]
     }  # fmt: skip
     return [seconds for _, seconds in sorted(taken.items())][leave_out:]
+
+
+def first_end(progress: list[Any]) -> float:
+    """When the first micro-batch ended, in seconds since the epoch."""
+    first = min((one for one in map(_plain, progress) if one["numInputRows"]), key=lambda one: one["batchId"])
+    return datetime.fromisoformat(first["timestamp"]).timestamp() + first["durationMs"]["triggerExecution"] / 1000
 
 
 def median(seconds: list[float]) -> float:

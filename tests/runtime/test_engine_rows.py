@@ -14,22 +14,10 @@ import pytest
 
 import panewise as pw
 from panewise.errors import BindError, CatalogError, DataError
+from tests.runtime.small_engine import SECOND, STREAM, engine_of, row
 
-SECOND = 1_000_000
 YEAR_9999 = 253_402_300_799_999_999
-STREAM = "CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE)"
 SUMS = "CREATE QUERY q AS SELECT k, SUM(v) AS s, MIN(x) AS m FROM t [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k"
-
-
-def engine_of(*statements: str) -> pw.Engine:
-    engine = pw.Engine()
-    for statement in statements:
-        engine.execute(statement)
-    return engine
-
-
-def row(second: float, k: str | None = "a", v: int | None = 1, x: float | None = 1.0) -> dict[str, Any]:
-    return {"ts": int(second * SECOND), "k": k, "v": v, "x": x}
 
 
 def answers(engine: pw.Engine, query: str = "q") -> list[tuple[Any, ...]]:

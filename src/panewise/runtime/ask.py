@@ -28,13 +28,13 @@ from panewise.temporal import RowsWindow, TimeWindow, format_duration, format_in
 
 def ask_once(plan: Emit, channel_of: Callable[[str], Channel], hosting: Hosting) -> pa.Table:
     """The answer of a one-time query."""
-    answered = _named_answer(plan)
+    answered = named_answer(plan)
     if answered is None:
         check_supported(plan)
     block = block_of(plan)
     if answered is not None:
         table = hosting.consumers[answered.lower()].lookup(answered.lower(), None)
-        return relation(block, _rows_of(table))
+        return relation(block, rows_of_answer(table))
     if not isinstance(block.source, Scan):
         raise PlanError("a one-time query over a subquery has no operator yet", hint="create the inner query first")
     channel = channel_of(block.source.name)
@@ -42,14 +42,15 @@ def ask_once(plan: Emit, channel_of: Callable[[str], Channel], hosting: Hosting)
     return shared if shared is not None else relation(block, _retained_rows(block, channel))
 
 
-def _named_answer(plan: Emit) -> str | None:
+def named_answer(plan: Emit) -> str | None:
     """The query whose answer is read, where FROM names one without a window."""
     scans = [node for node in plan.walk() if isinstance(node, Scan)]
     unwindowed = all(isinstance(w, TimeWindow) and w.range_us is None and not w.periodic for w in plan.input.windows())
     return scans[0].name if len(scans) == 1 and scans[0].kind == "query" and unwindowed else None
 
 
-def _rows_of(table: pa.Table) -> Rows:
+def rows_of_answer(table: pa.Table) -> Rows:
+    """An answer as rows that a one-time query reads: in its order, without times of their own."""
     batches = table.combine_chunks().to_batches()
     batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
     numbers = np.arange(batch.num_rows, dtype=np.int64)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from panewise import aggregates
 from panewise.aggregates.functions import AggregateFunction
@@ -28,11 +27,9 @@ from panewise.errors import (
     PlanError,
     QueryError,
     SnapshotError,
-    did_you_mean,
 )
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
-from panewise.language.expressions import ColumnRef
 from panewise.plan.build import build
 from panewise.plan.explain import Explanation
 from panewise.plan.supported import check_supported
@@ -43,10 +40,11 @@ from panewise.runtime.definitions import Created, definition_of, statement_of
 from panewise.runtime.explaining import explain_all, explain_query
 from panewise.runtime.hosted_query import HostedQuery, Subscriber
 from panewise.runtime.hosting import Hosting, shown_name
+from panewise.runtime.one_group import of_key
 from panewise.runtime.stream import Stream
 from panewise.schema import DOUBLE, DataType
 from panewise.state.snapshot_format import dumped, loaded
-from panewise.temporal import INSTANT_MAX, TimeWindow, instant_us
+from panewise.temporal import INSTANT_MAX, instant_us
 
 
 class Engine:
@@ -62,9 +60,9 @@ class Engine:
 
     def __init__(self) -> None:
         self.catalog = Catalog()
-        self._streams: dict[str, Stream] = {}
-        self._hosting = Hosting(self._channel)
-        self._aggregates: dict[str, AggregateFunction] = {}
+        self.streams: dict[str, Stream] = {}  # by lower-case name, as in `hosting`
+        self.hosting = Hosting(self._channel)
+        self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
         self._listened: dict[str, HostedQuery] = {}  # queries that somebody has subscribed to
         self._lock = threading.RLock()
 
@@ -82,7 +80,7 @@ class Engine:
     def execute_parsed(self, parsed: ParsedStatement) -> pa.Table | None:
         """Runs one statement."""
         self._flush_all()
-        statement = bind_one(parsed, self.catalog, self._find_aggregate, self._aggregate_names)
+        statement = bind_one(parsed, self.catalog, self.find_aggregate, self.aggregate_names)
         before = self.catalog.copy()
         try:
             table = self._run(statement)
@@ -113,7 +111,7 @@ class Engine:
             case s.Explain():
                 return self._explain_statement(statement)
             case s.SelectOnce():
-                return ask_once(build(statement.query, self._find_aggregate), self._channel, self._hosting)
+                return ask_once(build(statement.query, self.find_aggregate), self._channel, self.hosting)
             case s.Insert() | s.Update() | s.Delete():
                 raise PlanError("changing the rows of a table has no operator yet")
             case _:
@@ -125,21 +123,21 @@ class Engine:
             return
         if isinstance(statement, s.CreateSink):
             self.catalog.get(statement.source, "query")
-        definition, plan = definition_of(statement, self._find_aggregate)
+        definition, plan = definition_of(statement, self.find_aggregate)
         self.catalog.add(definition)
         if isinstance(definition, StreamDefinition):
-            self._streams[definition.name.lower()] = Stream(definition)
+            self.streams[definition.name.lower()] = Stream(definition)
         elif plan is not None:
             silent = dict(statement.options).get("mode") == "lookup"
-            self._hosting.host(definition.name.lower(), plan, silent=silent)
+            self.hosting.host(definition.name.lower(), plan, silent=silent)
             self._limit_streams()
 
     def _limit_streams(self) -> None:
         """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
-        for stream in self._streams.values():
+        for stream in self.streams.values():
             slides = [
                 member.cadence.slide
-                for tree in self._hosting.trees
+                for tree in self.hosting.trees
                 if self._root(tree.channel) is stream and not tree.counts_rows
                 for member in tree.tree.members.values()
             ]
@@ -148,7 +146,7 @@ class Engine:
     def _root(self, channel: Channel) -> Channel:
         """The stream that a channel's rows come from in the end."""
         while isinstance(channel, HostedQuery):
-            channel = self._hosting.consumers[channel.name].channel
+            channel = self.hosting.consumers[channel.name].channel
         return channel
 
     def _drop(self, statement: s.Drop) -> None:
@@ -157,15 +155,15 @@ class Engine:
         self.catalog.drop(statement.name, statement.kind)
         key = statement.name.lower()
         if statement.kind == "query":
-            self._hosting.drop(key)
+            self.hosting.drop(key)
             self._listened.pop(key, None)
             self._limit_streams()
         elif statement.kind == "stream":
-            del self._streams[key]
+            del self.streams[key]
 
     def _set_status(self, name: str, status: str) -> None:
         self.catalog.get(name, "query")
-        query = self._hosting.queries[name.lower()]
+        query = self.hosting.queries[name.lower()]
         if query.status == "FAILED":
             raise CatalogError(f"query '{name}' has failed: {query.reason}", hint="drop it and create it anew")
         query.status = status
@@ -174,7 +172,7 @@ class Engine:
         definition = self.catalog.get(statement.name, "stream")
         options = dict(definition.options) | dict(statement.options)
         self.catalog.change(statement.name, options=tuple(options.items()))
-        self._streams[statement.name.lower()].configure(dict(statement.options))
+        self.streams[statement.name.lower()].configure(dict(statement.options))
 
     # -- what there is -------------------------------------------------------------------------------------------
 
@@ -188,7 +186,7 @@ class Engine:
                 case TableDefinition():
                     row |= {"columns": str(definition.schema), "primary_key": ", ".join(definition.primary_key)}
                 case QueryDefinition():
-                    query = self._hosting.queries[definition.name.lower()]
+                    query = self.hosting.queries[definition.name.lower()]
                     row |= {"status": query.status, "reason": query.reason, "statement": definition.text}
                 case SinkDefinition():
                     options = ", ".join(f"{k} = {v}" for k, v in definition.options)
@@ -204,7 +202,7 @@ class Engine:
 
     def _explain_statement(self, statement: s.Explain) -> pa.Table:
         if statement.query is not None:
-            plan = build(statement.query, self._find_aggregate)
+            plan = build(statement.query, self.find_aggregate)
             check_supported(plan)
             explanation = explain_query(plan, None)
         elif statement.name is not None:
@@ -219,16 +217,16 @@ class Engine:
         with self._lock:
             self._flush_all()
             if query is None:
-                return explain_all(self._streams, self._hosting)
+                return explain_all(self.streams, self.hosting)
             hosted = self._query(query)
-            return explain_query(hosted.plan, self._hosting.consumers[hosted.name])
+            return explain_query(hosted.plan, self.hosting.consumers[hosted.name])
 
     # -- rows and answers ----------------------------------------------------------------------------------------
 
     def push(self, stream: str, data: Any) -> None:
         """Rows for a stream: an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts."""
         with self._lock:
-            target = self._streams.get(stream) or self._stream(stream)
+            target = self.streams.get(stream) or self._stream(stream)
             if target.push(data) or (self._listened and target.completes()):
                 target.flush()
                 self._deliver()
@@ -243,29 +241,10 @@ class Engine:
         """Advances streams, or all, so far past their last row that every window that holds rows has closed."""
         with self._lock:
             self._flush_all()
-            for stream in self._streams.values() if streams is None else map(self._stream, streams):
+            for stream in self.streams.values() if streams is None else map(self._stream, streams):
                 if stream.newest is not None:
-                    stream.advance(min(self._last_end(stream, stream.newest), INSTANT_MAX + 1))
+                    stream.advance(min(self.hosting.last_end(stream, stream.newest), INSTANT_MAX + 1))
             self._deliver()
-
-    def _last_end(self, channel: Channel, newest: int) -> int:
-        """When the last window that holds a row of this time, or a result of such a window, has closed."""
-        last = max(newest + 1, channel.watermark)
-        for name, consumer in self._hosting.consumers.items():
-            if consumer.channel is not channel:
-                continue
-            query = self._hosting.queries[name]
-            window = query.block.window
-            end = newest + 1
-            if isinstance(window, TimeWindow) and window.slide_us is not None:
-                end = newest + window.offset_us + (window.range_us or window.slide_us)
-                end -= (end - window.align_us) % window.slide_us
-                if end <= newest + window.offset_us:
-                    end += window.slide_us
-            elif isinstance(window, TimeWindow) and window.range_us is not None:
-                end = newest + window.range_us + window.offset_us + 1
-            last = max(last, end, self._last_end(query, end) if query.consumers else end)
-        return last
 
     def results(self, query: str) -> pa.Table:
         """What the query has produced since the last call."""
@@ -297,36 +276,8 @@ class Engine:
             hosted = self._query(query)
             if hosted.status == "FAILED":
                 raise NotHeldError(f"query '{query}' has failed: {hosted.reason}")
-            table = self._hosting.consumers[hosted.name].lookup(hosted.name, None if at is None else instant_us(at))
-            return table if key is None else self._of_key(hosted, table, key)
-
-    def _of_key(self, query: HostedQuery, table: pa.Table, key: Any) -> pa.Table:
-        shown = {
-            item.expression.name: item.name
-            for item in query.block.items
-            if isinstance(item.expression, ColumnRef) and item.expression.name.startswith("key_")
-        }
-        names = [shown[name] for name in sorted(shown, key=lambda name: int(name.removeprefix("key_")))]
-        if isinstance(key, dict):
-            wanted = {str(name): value for name, value in key.items()}
-        else:
-            values = key if isinstance(key, tuple) else (key,)
-            if len(values) != len(names):
-                raise NotHeldError(
-                    f"'{query.name}' is grouped by {', '.join(names) or 'nothing'}, not by {len(values)} value(s)"
-                )
-            wanted = dict(zip(names, values, strict=True))
-        for name, value in wanted.items():
-            if name not in names:
-                raise NotHeldError(f"'{name}' is not a selected grouping column", hint=did_you_mean(name, names))
-            column = table.column(name)
-            try:
-                wanted_value = pa.scalar(value, column.type)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-                raise NotHeldError(f"{name} is {column.type}, and {value!r} is not") from None
-            mask = pc.is_null(column) if value is None else pc.equal(column, wanted_value)
-            table = table.filter(pc.fill_null(mask, False))
-        return table
+            table = self.hosting.consumers[hosted.name].lookup(hosted.name, None if at is None else instant_us(at))
+            return table if key is None else of_key(hosted.name, hosted.block, table, key)
 
     def late_rows(self, stream: str) -> pa.Table:
         """The late rows since the last call, where the stream says late = 'keep'."""
@@ -345,7 +296,7 @@ class Engine:
             self._flush_all()
             queries = {}
             for definition in self.catalog.of_kind("query"):
-                query = self._hosting.queries[definition.name.lower()]
+                query = self.hosting.queries[definition.name.lower()]
                 queries[definition.name] = {
                     "status": query.status,
                     "reason": query.reason,
@@ -354,7 +305,7 @@ class Engine:
                     "bytes": query.bytes_held + self._own_bytes(query.name),
                 }
             return {
-                "streams": {stream.name: stream.stats() for stream in self._streams.values()},
+                "streams": {stream.name: stream.stats() for stream in self.streams.values()},
                 "queries": queries,
                 "trees": [
                     {
@@ -366,12 +317,12 @@ class Engine:
                         "states": len(tree.tree.state_held_from),
                         "bytes": tree.bytes_held,
                     }
-                    for tree in self._hosting.trees
+                    for tree in self.hosting.trees
                 ],
             }
 
     def _own_bytes(self, name: str) -> int:
-        consumer = self._hosting.consumers[name]
+        consumer = self.hosting.consumers[name]
         return 0 if isinstance(consumer, TreeConsumer) else consumer.bytes_held
 
     # -- aggregates of users -------------------------------------------------------------------------------------
@@ -392,18 +343,20 @@ class Engine:
         from panewise.aggregates.user import user_aggregate
 
         with self._lock:
-            if aggregates.find(name) is not None or name.upper() in self._aggregates:
+            if aggregates.find(name) is not None or name.upper() in self.user_aggregates:
                 raise CatalogError(f"there is already an aggregate '{name.upper()}'")
-            self._aggregates[name.upper()] = user_aggregate(
+            self.user_aggregates[name.upper()] = user_aggregate(
                 name.upper(), lift=lift, combine=combine, lower=lower, identity=identity, inverse=inverse,
                 arguments=arguments, returns=returns,
             )  # fmt: skip
 
-    def _find_aggregate(self, name: str) -> AggregateFunction | None:
-        return aggregates.find(name) or self._aggregates.get(name.upper())
+    def find_aggregate(self, name: str) -> AggregateFunction | None:
+        """An aggregate of panewise or of the user, by name in any case."""
+        return aggregates.find(name) or self.user_aggregates.get(name.upper())
 
-    def _aggregate_names(self) -> list[str]:
-        return [*aggregates.names(), *self._aggregates]
+    def aggregate_names(self) -> list[str]:
+        """The names of all of them, for "did you mean"."""
+        return [*aggregates.names(), *self.user_aggregates]
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -411,15 +364,11 @@ class Engine:
         """All state as bytes, from which `restore` makes an engine that goes on as this one would."""
         with self._lock:
             self._flush_all()
-            consumers = {id(c): c for c in self._hosting.consumers.values()}
-            numbers = {key: i for i, key in enumerate(consumers)}
             return dumped(
                 {
                     "statements": self._statements(),
-                    "streams": {name: stream.snapshot() for name, stream in self._streams.items()},
-                    "queries": {name: query.snapshot() for name, query in self._hosting.queries.items()},
-                    "consumers": [consumer.snapshot() for consumer in consumers.values()],
-                    "fed_by": {name: numbers[id(c)] for name, c in self._hosting.consumers.items()},
+                    "streams": {name: stream.snapshot() for name, stream in self.streams.items()},
+                    **self.hosting.snapshot(),
                 }
             )
 
@@ -435,22 +384,15 @@ class Engine:
             raise SnapshotError("a snapshot is restored into a fresh engine; this one has definitions already")
         for text in tree["statements"]:
             result.execute(text)
-        done: set[int] = set()
-        hosting = result._hosting
-        for name, query in tree["queries"].items():
-            consumer = hosting.consumers[name]
-            if id(consumer) not in done and tree["fed_by"].get(name) is not None:
-                consumer.restore(tree["consumers"][tree["fed_by"][name]])
-                done.add(id(consumer))
-            hosting.queries[name].restore(query)
+        result.hosting.restore(tree)
         for name, stream in tree["streams"].items():
-            result._streams[name].restore(stream)
+            result.streams[name].restore(stream)
         return result
 
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _flush_all(self) -> None:
-        for stream in self._streams.values():
+        for stream in self.streams.values():
             if stream.waiting:
                 stream.flush()
         self._deliver()
@@ -464,12 +406,12 @@ class Engine:
 
     def _stream(self, name: str) -> Stream:
         definition = self.catalog.get(name, "stream")
-        return self._streams[definition.name.lower()]
+        return self.streams[definition.name.lower()]
 
     def _query(self, name: str) -> HostedQuery:
         definition = self.catalog.get(name, "query")
-        return self._hosting.queries[definition.name.lower()]
+        return self.hosting.queries[definition.name.lower()]
 
     def _channel(self, name: str) -> Channel:
         key = name.lower()
-        return self._streams[key] if key in self._streams else self._hosting.queries[key]
+        return self.streams[key] if key in self.streams else self.hosting.queries[key]

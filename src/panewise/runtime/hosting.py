@@ -180,6 +180,46 @@ class Hosting:
         for inner in self._hidden.pop(query.name, []):
             self.drop(inner)
 
+    def last_end(self, channel: Channel, newest: int) -> int:
+        """When the last window that holds a row of this time, or a result of such a window, has closed."""
+        last = max(newest + 1, channel.watermark)
+        for name, consumer in self.consumers.items():
+            if consumer.channel is not channel:
+                continue
+            query = self.queries[name]
+            window = query.block.window
+            end = newest + 1
+            if isinstance(window, TimeWindow) and window.slide_us is not None:
+                end = newest + window.offset_us + (window.range_us or window.slide_us)
+                end -= (end - window.align_us) % window.slide_us
+                if end <= newest + window.offset_us:
+                    end += window.slide_us
+            elif isinstance(window, TimeWindow) and window.range_us is not None:
+                end = newest + window.range_us + window.offset_us + 1
+            last = max(last, end, self.last_end(query, end) if query.consumers else end)
+        return last
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state of queries and consumers. A consumer that feeds several queries is written once, by number."""
+        consumers = {id(consumer): consumer for consumer in self.consumers.values()}
+        numbers = {key: number for number, key in enumerate(consumers)}
+        return {
+            "queries": {name: query.snapshot() for name, query in self.queries.items()},
+            "consumers": [consumer.snapshot() for consumer in consumers.values()],
+            "fed_by": {name: numbers[id(consumer)] for name, consumer in self.consumers.items()},
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """The same queries, hosted afresh, become those of the snapshot, which may hold other things too."""
+        done: set[int] = set()
+        for name, query in snapshot["queries"].items():
+            consumer = self.consumers.get(name)
+            number = snapshot["fed_by"].get(name)
+            if consumer is not None and number is not None and id(consumer) not in done:
+                consumer.restore(snapshot["consumers"][number])
+                done.add(id(consumer))
+            self.queries[name].restore(query)
+
 
 def _check_history(block: Block, channel: Channel) -> None:
     """Refuses what would have to be answered from a part of the rows, or from rows older than the watermark."""

@@ -161,18 +161,21 @@ class Stream(Channel):
 
     def advance(self, until: int) -> None:
         """A punctuation: no row before `until` will come."""
+        self.check_advance(until, self._come_to(self._newest))
+        self.flush()
+        self.progress.advance(until)
+        self._set_limit()
+        self.flow(self.empty_rows(), self.progress.value)
+
+    def check_advance(self, until: int, come_to: int | None) -> None:
+        """Refuses a punctuation that no stream, or none that has come this far, can take."""
         if not INSTANT_MIN <= until <= INSTANT_MAX + 1:
             raise DataError(f"{until} is not an instant of the years 1 to 9999")
-        come_to = self._come_to(self._newest)
         if come_to is not None and until - come_to > self.reach:
             raise DataError(
                 f"advancing '{self.name}' to {format_instant(until)} would close more than "
                 f"{WINDOWS_CLOSED_MAX:,} windows of a query"
             )
-        self.flush()
-        self.progress.advance(until)
-        self._set_limit()
-        self.flow(self.empty_rows(), self.progress.value)
 
     @property
     def newest(self) -> int | None:

@@ -17,7 +17,7 @@ from panewise.errors import NotHeldError, PlanError
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.rows import Rows, concatenated
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.consumers import OperatorConsumer, TreeConsumer
+from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting, cadence_of
 from panewise.runtime.spark.marks import Marks
@@ -215,17 +215,13 @@ class Bucket:
     # -- whole snapshots, for fragments that keep a journal ------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        consumers = {id(c): c for c in self.hosting.consumers.values()}
-        numbers = {key: i for i, key in enumerate(consumers)}
         return {
             "version": self.version,
             "begun_at": self.channel.begun_at,
             "arrived": self.arrived,
             "progress": self.progress.snapshot(),
             "channel": self.channel.snapshot(),
-            "queries": {name: query.snapshot() for name, query in self.hosting.queries.items()},
-            "consumers": [consumer.snapshot() for consumer in consumers.values()],
-            "fed_by": {name: numbers[id(c)] for name, c in self.hosting.consumers.items()},
+            **self.hosting.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any], marks: Marks) -> None:
@@ -234,14 +230,7 @@ class Bucket:
         self.channel.begun_at = snapshot["begun_at"]
         self.arrived = snapshot["arrived"]
         self.progress.restore(snapshot["progress"])
-        done: set[int] = set()
-        for name, query in snapshot["queries"].items():
-            consumer: TreeConsumer | OperatorConsumer | None = self.hosting.consumers.get(name)
-            number = snapshot["fed_by"].get(name)
-            if consumer is not None and number is not None and id(consumer) not in done:
-                consumer.restore(snapshot["consumers"][number])
-                done.add(id(consumer))
-            self.hosting.queries[name].restore(query)
+        self.hosting.restore(snapshot)
         self.channel.restore(snapshot["channel"])
 
 

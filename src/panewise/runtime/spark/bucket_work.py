@@ -8,7 +8,7 @@ from typing import Any
 from panewise.errors import PanewiseError
 from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.bucket_state import Head, Kept, Store, committed, opened
-from panewise.runtime.spark.packing import ANSWER, BAD, COUNTED, FAILED, LATE, RESULT, STATE, Packet, ipc_bytes
+from panewise.runtime.spark.packing import ANSWER, COUNTED, FAILED, RESULT, STATE, Packet, ipc_bytes
 from panewise.runtime.spark.program import METER
 from panewise.runtime.spark.worker import Task
 
@@ -56,9 +56,9 @@ def _counted(packets: list[Packet]) -> list[Output]:
     """What tasks have counted goes to the driver as it is."""
     outputs: list[Output] = []
     for packet in packets:
-        if packet.batch is not None:
-            kind = LATE if packet.bucket == 1 else BAD
-            outputs.append((kind, packet.stream, 0, packet.batch.num_rows, ipc_bytes(packet.batch)))
+        if packet.aside is not None:
+            assert packet.batch is not None
+            outputs.append((packet.aside, packet.stream, 0, packet.batch.num_rows, ipc_bytes(packet.batch)))
         else:
             outputs.append((COUNTED, packet.stream, 0, 0, packet.packed()))
     return outputs

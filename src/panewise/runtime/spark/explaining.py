@@ -10,7 +10,7 @@ from panewise.runtime.spark.program import Change, Fragment, Program
 
 def spark_lines(books: Engine, query: str | None, partitions: int | None) -> list[str]:
     """A line or two per fragment of the query, or of all queries."""
-    program = Program(partitions or 1, books._aggregates)
+    program = Program(partitions or 1, books.user_aggregates)
     program.apply(Change(0, 0, tuple(statement_of(d) for d in books.catalog if d.kind != "sink")))
     version = program.versions[0]
     lines = ["on Spark:"]
@@ -20,7 +20,8 @@ def spark_lines(books: Engine, query: str | None, partitions: int | None) -> lis
         if query is not None and query.lower() not in map(str.lower, names):
             continue
         columns = ", ".join(program.columns_needed(version, fragment.stream).names)
-        lines.append(f"  fragment {number} over {fragment.stream} answers {', '.join(names)}")
+        stream = version.streams[fragment.stream].name
+        lines.append(f"  fragment {number} over {stream} answers {', '.join(names)}")
         lines.append(f"    the source is asked for: {columns}")
         lines.append(f"    {_spread(fragment, partitions)}")
     return lines if len(lines) > 1 else []

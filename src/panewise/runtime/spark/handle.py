@@ -1,8 +1,8 @@
 """The handle of a running pipeline: what to ask it, tell it and change in it while Spark works.
 
-A change stops the Spark query at once, writes the change with the first micro-batch that it governs, and starts the
-query again from the same checkpoint. A micro-batch that was under way is replayed under the definitions that governed
-it, so nobody else loses or repeats anything.
+A change stops the Spark query at a micro-batch boundary, writes the change with the first micro-batch that it governs,
+and starts the query again from the same checkpoint. Where no boundary comes soon, the micro-batch that was under way is
+replayed under the definitions that governed it, so nobody else loses or repeats anything.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition
+from panewise.catalog import SinkDefinition, StreamDefinition
 from panewise.errors import CatalogError, ConnectorError, DataError, NotHeldError
-from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake
-from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, VersionSinks, last_stats
+from panewise.runtime.intake import Intake
+from panewise.runtime.one_group import of_key
+from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, VersionSinks
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.inbox import Inbox
-from panewise.runtime.spark.marks import INT64_MIN, Marks, last_marks
-from panewise.runtime.spark.packing import ANSWER, BAD, LATE, RESULT
+from panewise.runtime.spark.packing import ANSWER
 from panewise.runtime.spark.plan import output_frame
-from panewise.runtime.spark.program import Change, PlannedQuery, Program, Version, is_tree, read_changes, write_change
+from panewise.runtime.spark.program import Change, PlannedQuery, Version, is_tree, read_program, write_change
+from panewise.runtime.spark.reading import Reader
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import read_entries
@@ -34,7 +34,7 @@ from panewise.runtime.spark.session import STATE_SETTINGS, default_partitions, s
 from panewise.runtime.spark.shipping import ship
 from panewise.runtime.spark.sinks import SinkTarget, sink_kinds, sink_target
 from panewise.runtime.spark.sources import INBOX, connector_of
-from panewise.temporal import INSTANT_MAX, INSTANT_MIN, TimeWindow, format_instant, instant_us
+from panewise.temporal import INSTANT_MAX, instant_us
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -45,16 +45,20 @@ TELL_SECONDS = 0.1
 FOLDERS = ("catalog", "inbox", "marks", "stats", "results")
 
 
-class Handle:
+class Handle(Reader):
     """One run of a pipeline, over any number of restarts of its Spark query."""
 
     def __init__(self, pipeline: SparkPipeline, folder: Folder, trigger: str | None, available_now: bool) -> None:
+        folder.make(*FOLDERS)
+        self._identity = _identity_of(pipeline, folder)
+        pipeline.partitions = self._identity["partitions"]
+        program = read_program(folder, self._identity["partitions"], pipeline.books.user_aggregates)
+        super().__init__(folder, pipeline.books.catalog, program)
         self._pipeline = pipeline
-        self._folder = folder
+        self._inbox = Inbox(folder)
         self._trigger = trigger
         self._available_now = available_now
         self._query: StreamingQuery | None = None
-        self._fetched: dict[tuple[str, str], int] = {}  # by kind and name, the last micro-batch that was fetched
         self._lock = threading.RLock()
         self._halt_asked = Halt()
         self._run = uuid.uuid4().hex
@@ -63,37 +67,24 @@ class Handle:
     # -- starting and changing -----------------------------------------------------------------------------------
 
     def begin(self, replace: bool) -> None:
-        """Reads what the checkpoint holds, or makes it, and starts the Spark query."""
-        pipeline = self._pipeline
-        self._folder.make(*FOLDERS)
-        identity = self._folder.read_json("pipeline.json")
-        if identity is None:
-            partitions = pipeline.partitions or default_partitions(pipeline.spark)
-            identity = {"id": uuid.uuid4().hex, "partitions": partitions, "named": not pipeline._frames}
-            self._folder.write_json("pipeline.json", identity)
-        self._identity: dict[str, Any] = identity
-        pipeline.partitions = identity["partitions"]
-        self._program = Program(identity["partitions"], pipeline._books._aggregates)
-        for change in read_changes(self._folder):
-            self._program.apply(change)
-        self._inbox = Inbox(self._folder)
-        statements = reconciled(pipeline._books, self._program, replace)
+        """Brings the checkpoint's definitions to those of the pipeline, and starts the Spark query."""
+        statements = reconciled(self._pipeline.books, self._program, replace)
         self._check_frames()
-        ship(pipeline.spark)
+        ship(self._pipeline.spark)
         written = self._write_change(statements) if statements or not self._program.versions else None
         try:
             self._start_helpers()
             self._launch()
         except Exception:
-            self._stop_helpers()
+            self.stop_helpers()
             if written is not None:
                 self._folder.remove(written.file)  # nothing has run under it
             raise
 
     def _check_frames(self) -> None:
-        for stream in self._pipeline._books.catalog.of_kind("stream"):
+        for stream in self._catalog.of_kind("stream"):
             assert isinstance(stream, StreamDefinition)
-            if connector_of(stream) == "dataframe" and stream.name.lower() not in self._pipeline._frames:
+            if connector_of(stream) == "dataframe" and stream.name.lower() not in self._pipeline.frames:
                 raise ConnectorError(
                     f"stream '{stream.name}' of this checkpoint was a DataFrame", hint="give it again with add_stream"
                 )
@@ -117,7 +108,7 @@ class Handle:
             if not self.active:
                 self._write_change(statements)  # for a later start
                 return
-            self._stop_helpers()
+            self.stop_helpers()
             self._halt()
             self._write_change(statements)
             self._start_helpers()
@@ -142,10 +133,6 @@ class Handle:
                 hint="create all streams before start, or use connectors for all of them",
             )
 
-    def stream_keys(self) -> dict[str, str]:
-        """By the names of streams, what their marks are kept under."""
-        return {stream.name.lower(): key for key, stream in self._program.versions[-1].streams.items()}
-
     def check_new_sink(self, sink: SinkDefinition) -> None:
         """What a sink finds at its place is looked at before everything is stopped for it."""
         version = self._program.versions[-1]
@@ -162,7 +149,7 @@ class Handle:
             self._folder,
             self._identity["partitions"],
             len(self._program.versions),
-            dict(pipeline._books._aggregates),
+            dict(pipeline.books.user_aggregates),
         )
         wanted = STATE_SETTINGS | {
             "spark.sql.shuffle.partitions": str(self._identity["partitions"]),
@@ -173,7 +160,7 @@ class Handle:
         writer = self._writer(first)
         with settings(pipeline.spark, wanted):
             frame = output_frame(
-                pipeline.spark, reference, self._program, pipeline._frames, self._identity["named"], first
+                pipeline.spark, reference, self._program, pipeline.frames, self._identity["named"], first
             )
             stream = frame.writeStream.queryName(pipeline.name).outputMode("append").foreachBatch(writer)
             stream = stream.option("checkpointLocation", self._folder.path("spark"))
@@ -238,7 +225,8 @@ class Handle:
         for helper in self._helpers:
             helper.start()
 
-    def _stop_helpers(self) -> None:
+    def stop_helpers(self) -> None:
+        """Ends them; also those of a run that has ended by itself."""
         for helper in self._helpers:
             helper.stop()
         self._helpers = []
@@ -284,7 +272,7 @@ class Handle:
     def stop(self) -> None:
         """Ends the run; a later start goes on from here."""
         with self._lock:
-            self._stop_helpers()
+            self.stop_helpers()
             self._halt()
 
     def _halt(self) -> None:
@@ -303,9 +291,6 @@ class Handle:
         query.stop()
         halt.told.set()
 
-    def _key(self, stream: str) -> str:
-        return self._program.versions[-1].stream_key(stream)
-
     # -- telling it ----------------------------------------------------------------------------------------------
 
     def push(self, stream: StreamDefinition, data: Any) -> None:
@@ -317,7 +302,7 @@ class Handle:
         options = dict(self._program.options(key))
         if options.get("on_bad_row") != "skip":
             marks = self.marks().of(key)
-            reach = self._pipeline._books._streams[stream.name.lower()].reach
+            reach = self._pipeline.books.streams[stream.name.lower()].reach
             taken = 0
             for batch in batches:
                 intake.accepted(batch, False, taken, marks.reached, reach)
@@ -327,30 +312,22 @@ class Handle:
 
     def advance(self, stream: str, until: Any) -> None:
         """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
-        definition = self._pipeline._books.catalog.get(stream, "stream")
-        moment = instant_us(until)
-        if not INSTANT_MIN <= moment <= INSTANT_MAX + 1:
-            raise DataError(f"{moment} is not an instant of the years 1 to 9999")
-        reached = self.marks().of(self._key(definition.name)).reached
-        reach = self._pipeline._books._streams[definition.name.lower()].reach
-        if reached is not None and moment - reached > reach:
-            raise DataError(
-                f"advancing '{definition.name}' to {format_instant(moment)} would close more than "
-                f"{WINDOWS_CLOSED_MAX:,} windows of a query"
-            )
-        self._inbox.post_control({"advance": {"stream": self._key(definition.name), "until": moment}})
+        definition = self._catalog.get(stream, "stream")
+        key, moment = self._key(definition.name), instant_us(until)
+        self._pipeline.books.streams[definition.name.lower()].check_advance(moment, self.marks().of(key).reached)
+        self._inbox.post_control({"advance": {"stream": key, "until": moment}})
 
     def flush(self, streams: list[str] | None = None) -> None:
         """Advances streams, all unless some are named, past their last row, until every window with rows has closed."""
         if self.active:
             self.process_all()
         marks = self.marks()
-        books = self._pipeline._books
-        wanted = [name.lower() for name in streams] if streams is not None else list(books._streams)
+        books = self._pipeline.books
+        wanted = [name.lower() for name in streams] if streams is not None else list(books.streams)
         for name in wanted:
             newest = marks.of(self._key(name)).greatest
             if newest is not None:
-                last = min(books._last_end(books._streams[name], newest), INSTANT_MAX + 1)
+                last = min(books.hosting.last_end(books.streams[name], newest), INSTANT_MAX + 1)
                 self._inbox.post_control({"advance": {"stream": self._key(name), "until": last}})
         if self._available_now and not self.active and wanted:
             self._launch()
@@ -366,10 +343,6 @@ class Handle:
 
     # -- asking it -----------------------------------------------------------------------------------------------
 
-    def marks(self) -> Marks:
-        """How far the streams have come."""
-        return last_marks(self._folder)
-
     def status(self) -> dict[str, Any]:
         """Whether it runs, what Spark is doing, and why it has ended."""
         query, error = self._query, self._error()
@@ -384,135 +357,21 @@ class Handle:
         return [json.loads(event.json) for event in self._query.recentProgress]
 
     def metrics(self) -> dict[str, Any]:
-        """A few figures: micro-batches, rows, rows a second, seconds of the last trigger, bytes of state."""
+        """A few figures: micro-batches, rows, results, bytes of state held and last written, seconds of a trigger."""
         events = self.progress()
-        marks, stats = self.marks(), last_stats(self._folder)
         last = events[-1] if events else {}
-        live = self._program.versions[-1].fragment_numbers
-        buckets = [bucket for bucket in stats["buckets"].values() if bucket["fragment"] in live]
-        return {
-            "batches": marks.batch + 1,
-            "rows": sum(stream.rows for stream in marks.streams.values()),
-            "results": sum(stats["queries"].values()),
-            "trigger_seconds": last.get("durationMs", {}).get("triggerExecution", 0) / 1000,
-            "state_bytes": sum(bucket["stored_bytes"] for bucket in buckets),
-            "written_bytes": sum(bucket["written_bytes"] for bucket in buckets),
-        }
-
-    def failed(self) -> dict[str, str]:
-        """The queries that have failed, with the reason of each."""
-        failed = self.marks().failed
-        queries = self._program.versions[-1].queries
-        return {name: failed[query.log_name] for name, query in queries.items() if query.log_name in failed}
-
-    def stats(self) -> dict[str, Any]:
-        """Rows, late rows, slices and bytes of state, per stream, query and tree, as `pw.Engine.stats` says them."""
-        marks, stats = self.marks(), last_stats(self._folder)
-        version = self._program.versions[-1]
-        streams = {}
-        for key, stream in version.streams.items():
-            of_stream = marks.of(key)
-            watermark = of_stream.watermark(stream.delay_us)
-            streams[stream.name] = {
-                "rows": of_stream.rows,
-                "late_rows": of_stream.late_rows,
-                "bad_rows": of_stream.bad_rows,
-                "watermark": None if watermark == INT64_MIN else format_instant(watermark),
-            }
-        queries = {}
-        for query in version.queries.values():
-            reason = marks.failed.get(query.log_name)
-            status = "FAILED" if reason is not None else ("SUSPENDED" if query.suspended else "RUNNING")
-            queries[query.definition.name] = {
-                "status": status,
-                "reason": reason or "",
-                "results": stats["queries"].get(query.log_name, 0),
-            }
-        return {"streams": streams, "queries": queries, "trees": self._tree_stats(version, stats)}
-
-    def _tree_stats(self, version: Version, stats: dict[str, Any]) -> list[dict[str, Any]]:
-        found = []
-        for number in sorted(version.fragment_numbers):
-            buckets = [bucket for bucket in stats["buckets"].values() if bucket["fragment"] == number]
-            fragment = self._program.fragments[number]
-            summed = ("groups", "slices", "open_slices", "bytes", "stored_bytes", "written_bytes", "pages")
-            found.append(
-                {
-                    "source": version.streams[fragment.stream].name,
-                    "queries": sorted(q.definition.name for q in version.queries.values() if q.fragment == number),
-                    "buckets": len(buckets),
-                    **{name: sum(bucket[name] for bucket in buckets) for name in summed},
-                }
-            )
-        return found
-
-    def fetch(self, query: str) -> pa.Table:
-        """What the query has delivered since the last call."""
-        definition = self._pipeline._books.catalog.get(query, "query")
-        assert isinstance(definition, QueryDefinition)
-        tables = self._fetch(RESULT, self._program.versions[-1].queries[definition.name.lower()].log_name)
-        return pa.concat_tables([definition.schema.to_arrow().empty_table(), *tables])
-
-    def late_rows(self, stream: str) -> pa.Table:
-        """The late rows since the last call, where the stream says late = 'keep'."""
-        definition = self._pipeline._books.catalog.get(stream, "stream")
-        empty = definition.schema.to_arrow().empty_table()  # type: ignore[union-attr]
-        return pa.concat_tables([empty, *self._fetch(LATE, self._key(definition.name))], promote_options="default")
-
-    def bad_rows(self, stream: str) -> pa.Table:
-        """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
-        definition = self._pipeline._books.catalog.get(stream, "stream")
-        empty = pa.table({"row": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
-        return pa.concat_tables([empty, *self._fetch(BAD, self._key(definition.name))])
-
-    def _fetch(self, kind: str, name: str) -> list[pa.Table]:
-        # Only what is marked is complete, the sinks included.
-        done = self.marks().batch
-        last = self._fetched.get((kind, name), -1)
-        batches = [batch for batch in self._folder.numbers("results") if last < batch <= done]
-        self._fetched[kind, name] = max(done, last)
-        found = (read_entries(self._folder, batch, kind, name) or [] for batch in batches)
-        return [entry.table for entries in found for entry in entries]
+        return super().metrics() | {"trigger_seconds": last.get("durationMs", {}).get("triggerExecution", 0) / 1000}
 
     def lookup(self, query: str, at: Any = None, key: Any = None) -> pa.Table:
         """The answer now or then; `key` picks one group. The log answers for periodic queries, without waiting."""
-        definition = self._pipeline._books.catalog.get(query, "query")
+        definition = self._catalog.get(query, "query")
         planned = self._program.versions[-1].queries[definition.name.lower()]
         reason = self.marks().failed.get(planned.log_name)
         if reason is not None:
             raise NotHeldError(f"query '{query}' has failed: {reason}")
         moment = None if at is None else instant_us(at)
         table = self._reported(planned, moment) if is_tree(planned.block) else self._asked(planned, moment)
-        books = self._pipeline._books
-        return table if key is None else books._of_key(books._query(query), table, key)
-
-    def _reported(self, query: PlannedQuery, at: int | None) -> pa.Table:
-        """The report at an instant, from the log."""
-        name, window = query.definition.name, query.block.window
-        empty = query.definition.schema.to_arrow().empty_table()
-        assert isinstance(window, TimeWindow) and window.slide_us is not None
-        key = self._program.fragments[query.fragment].stream
-        stream = self._program.versions[-1].streams[key]
-        marks = self.marks()
-        watermark = marks.of(key).watermark(stream.delay_us)
-        if watermark == INT64_MIN:
-            return empty
-        moment = watermark if at is None else at
-        if moment > watermark:
-            raise NotHeldError(
-                f"'{name}' has no report at {format_instant(moment)} yet",
-                hint=f"it has come to {format_instant(watermark)}",
-            )
-        report = moment - (moment - window.align_us) % window.slide_us
-        for batch in reversed([n for n in self._folder.numbers("results") if n <= marks.batch]):
-            for entry in read_entries(self._folder, batch, RESULT, query.log_name) or []:
-                ends = entry.table.column("window_end").cast(pa.int64())
-                if pc.min(ends).as_py() <= report:
-                    return entry.table.filter(pc.equal(ends, report))
-        reached, _ = marks.at(query.created, key)
-        if at is not None and reached is not None and report <= reached:
-            raise NotHeldError(f"the report of '{name}' at {format_instant(report)} is not in the log")
-        return empty
+        return table if key is None else of_key(planned.name, planned.block, table, key)
 
     def _asked(self, query: PlannedQuery, at: int | None) -> pa.Table:
         """The answer of a query that keeps its state in one bucket: a letter goes there, the log brings it back."""
@@ -528,6 +387,16 @@ class Handle:
                     raise NotHeldError(entry.table.column(0)[0].as_py())
                 return entry.table
         raise NotHeldError(f"'{query.definition.name}' has not answered")
+
+
+def _identity_of(pipeline: SparkPipeline, folder: Folder) -> dict[str, Any]:
+    """What was fixed with the first start from this checkpoint, which this may be."""
+    identity: dict[str, Any] | None = folder.read_json("pipeline.json")
+    if identity is None:
+        partitions = pipeline.partitions or default_partitions(pipeline.spark)
+        identity = {"id": uuid.uuid4().hex, "partitions": partitions, "named": not pipeline.frames}
+        folder.write_json("pipeline.json", identity)
+    return identity
 
 
 def _print_plainly(title: str, table: pa.Table, rows: int) -> None:

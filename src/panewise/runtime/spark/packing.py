@@ -41,6 +41,7 @@ class Packet:
     letter: int | None = None  # the number of a letter that was read
     gone: bool = False  # the fragment has no queries any more
     ask: dict[str, Any] | None = None  # a lookup
+    aside: str | None = None  # LATE or BAD, where the batch holds rows that were set aside
     batch: pa.RecordBatch | None = None
 
     def packed(self) -> bytes:

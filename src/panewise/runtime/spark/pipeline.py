@@ -21,8 +21,7 @@ from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.spark.folder import Folder
-from panewise.runtime.spark.program import Program, log_name, read_changes
-from panewise.runtime.spark.result_log import LOG_TYPE
+from panewise.runtime.spark.program import log_name, read_program
 from panewise.runtime.spark.session import check_version, own_session, settings
 from panewise.runtime.spark.sources import INBOX, check_source, connector_of, source_frame
 from panewise.schema import DOUBLE, Column, DataType, Schema, from_arrow
@@ -59,8 +58,8 @@ class SparkPipeline:
         self.retention_us = duration_us(retention)
         self.print_table: PrintTable | None = None
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
-        self._books = Engine()
-        self._frames: dict[str, DataFrame] = {}
+        self.books = Engine()
+        self.frames: dict[str, DataFrame] = {}  # the user's own, by lower-case name of the stream
         self._handle: Handle | None = None
         self._lock = threading.RLock()
 
@@ -81,16 +80,12 @@ class SparkPipeline:
         delay = duration_us(watermark) if watermark is not None else 0
         written = (("connector", "dataframe"), *sorted(options.items()))
         with self._lock:
-            if self._handle is not None and self._handle.fixed_sources:
-                raise CatalogError(
-                    f"stream '{name}' cannot be added while the pipeline runs: Spark knows its sources by their order",
-                    hint="add all streams before start",
-                )
-            self._frames[name.lower()] = frame
+            before = dict(self.frames)  # which may hold another one of this name
+            self.frames[name.lower()] = frame
             try:
                 self.execute(statement_of(StreamDefinition(name, schema, timestamp, delay, written)))
             except Exception:
-                del self._frames[name.lower()]
+                self.frames = before
                 raise
 
     def register_aggregate(
@@ -106,7 +101,7 @@ class SparkPipeline:
         returns: DataType = DOUBLE,
     ) -> None:
         """An aggregate of your own, as `pw.Engine` has it; register it again before every start."""
-        self._books.register_aggregate(
+        self.books.register_aggregate(
             name, lift=lift, combine=combine, lower=lower, identity=identity, inverse=inverse, arguments=arguments,
             returns=returns,
         )  # fmt: skip
@@ -122,8 +117,8 @@ class SparkPipeline:
             changed: list[str] = []
             try:
                 for parsed in parse(text):
-                    books = self._books
-                    statement = bind_one(parsed, books.catalog, books._find_aggregate, books._aggregate_names)
+                    books = self.books
+                    statement = bind_one(parsed, books.catalog, books.find_aggregate, books.aggregate_names)
                     if isinstance(statement, s.SelectOnce):
                         table = self._select_once(statement)
                     elif isinstance(statement, s.Show | s.Explain):
@@ -143,7 +138,7 @@ class SparkPipeline:
             definition = StreamDefinition(
                 statement.name, statement.schema, statement.timestamp, statement.delay_us, statement.options
             )
-            if statement.name.lower() not in self._frames:
+            if statement.name.lower() not in self.frames:
                 check_source(definition)
                 if connector_of(definition) not in INBOX:
                     # A path that is not there, or a package, is found here and not when everything is stopped for it.
@@ -152,19 +147,17 @@ class SparkPipeline:
                 self._handle.check_new_stream(definition)
         if isinstance(statement, s.CreateSink):
             self._check_sink(statement)
-        before = self._books.catalog.copy()
-        table = self._books.execute_parsed(parsed)
         if isinstance(statement, s.SuspendQuery | s.ResumeQuery) and self._handle is not None:
+            # The books know nothing of failures.
             reason = self._handle.failed().get(statement.name.lower())
             if reason is not None:
-                self._books.catalog.restore(before)
                 raise CatalogError(f"query '{statement.name}' has failed: {reason}", hint="drop it and create it anew")
-        return table
+        return self.books.execute_parsed(parsed)
 
     def _check_sink(self, statement: s.CreateSink) -> None:
         from panewise.runtime.spark.sinks import SinkTarget, sink_kinds
 
-        source = self._books.catalog.get(statement.source, "query")
+        source = self.books.catalog.get(statement.source, "query")
         definition = SinkDefinition(statement.name, statement.source, statement.options)
         schema = source.schema.to_arrow()  # type: ignore[union-attr]
         target = SinkTarget(definition.name, definition.source, definition.options, schema, "", (), keyed=False)
@@ -178,7 +171,7 @@ class SparkPipeline:
         if self._handle is None:
             return
         marks, keys = self._handle.marks(), self._handle.stream_keys()
-        for name, stream in self._books._streams.items():
+        for name, stream in self.books.streams.items():
             of_stream = marks.streams.get(keys.get(name, ""))
             if of_stream is not None and of_stream.reached is not None:
                 stream.rows_seen = max(1, of_stream.rows)
@@ -188,10 +181,10 @@ class SparkPipeline:
         from panewise.operators.one_time import relation
         from panewise.plan.blocks import block_of
         from panewise.plan.build import build
-        from panewise.runtime.ask import _named_answer, _rows_of
+        from panewise.runtime.ask import named_answer, rows_of_answer
 
-        plan = build(statement.query, self._books._find_aggregate)
-        answered = _named_answer(plan)
+        plan = build(statement.query, self.books.find_aggregate)
+        answered = named_answer(plan)
         if answered is None:
             raise PlanError(
                 "on Spark a one-time query reads the answer of a registered query",
@@ -199,10 +192,10 @@ class SparkPipeline:
             )
         if self._handle is None:
             raise PlanError("there are no answers before the pipeline is started")
-        return relation(block_of(plan), _rows_of(self._handle.lookup(answered)))
+        return relation(block_of(plan), rows_of_answer(self._handle.lookup(answered)))
 
     def _shown(self, statement: s.Show | s.Explain, parsed: ParsedStatement) -> pa.Table | None:
-        table = self._books.execute_parsed(parsed)
+        table = self.books.execute_parsed(parsed)
         assert table is not None
         if isinstance(statement, s.Show) and statement.kind == "queries" and self._handle is not None:
             failed = self._handle.failed()
@@ -219,25 +212,25 @@ class SparkPipeline:
 
     def queries(self) -> list[QueryDefinition]:
         """The registered queries, in the order of their creation."""
-        return [query for query in self._books.catalog.of_kind("query") if isinstance(query, QueryDefinition)]
+        return [query for query in self.books.catalog.of_kind("query") if isinstance(query, QueryDefinition)]
 
     def explain(self, query: str | None = None) -> str:
         """How a query, or everything together, is run."""
         with self._lock:
-            lines = [str(self._books.explain(query)), *self._spark_lines(query)]
+            lines = [str(self.books.explain(query)), *self._spark_lines(query)]
             return "\n".join(lines)
 
     def _spark_lines(self, query: str | None) -> list[str]:
         from panewise.runtime.spark.explaining import spark_lines
 
-        return spark_lines(self._books, query, self.partitions)
+        return spark_lines(self.books, query, self.partitions)
 
     # -- rows and results ----------------------------------------------------------------------------------------
 
     def push(self, stream: str, data: Any) -> None:
         """Rows for a stream without a connector, as `pw.Engine.push` takes them; they are processed soon after."""
         with self._lock:
-            definition = self._books.catalog.get(stream, "stream")
+            definition = self.books.catalog.get(stream, "stream")
             assert isinstance(definition, StreamDefinition)
             self._running().push(definition, data)
 
@@ -246,7 +239,7 @@ class SparkPipeline:
         from panewise.runtime.spark.result_frame import result_frame
 
         with self._lock:
-            definition = self._books.catalog.get(query, "query")
+            definition = self.books.catalog.get(query, "query")
             if self._checkpoint is None:
                 raise ConnectorError(
                     "where the results will be is not known yet",
@@ -257,13 +250,11 @@ class SparkPipeline:
             folder.make("results")
             name = self._log_name(folder, definition)
             with settings(self.spark, {}):  # its workers are ours
-                return result_frame(self.spark, folder, name, definition.schema, LOG_TYPE)
+                return result_frame(self.spark, folder, name, definition.schema)
 
     def _log_name(self, folder: Folder, query: QueryDefinition) -> str:
         """As what the log knows a query: by the change that created it, or that will when the pipeline is started."""
-        program = Program(self.partitions or 1, self._books._aggregates)
-        for change in read_changes(folder):
-            program.apply(change)
+        program = read_program(folder, self.partitions or 1, self.books.user_aggregates)
         stored = program.versions[-1].queries.get(query.name.lower()) if program.versions else None
         if stored is not None and stored.definition.text == query.text:
             return stored.log_name
@@ -297,7 +288,7 @@ class SparkPipeline:
                 place = tempfile.mkdtemp(prefix="panewise-")
             self._checkpoint = place
             if self._handle is not None:
-                self._handle._stop_helpers()  # of a run that has ended by itself
+                self._handle.stop_helpers()
             handle = Handle(self, Folder(place), trigger, available_now)
             handle.begin(replace)
             self._handle = handle

@@ -145,7 +145,7 @@ class Program:
     aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict)
     versions: list[Version] = field(default_factory=list)
     fragments: dict[int, Fragment] = field(default_factory=dict)
-    _catalog: Catalog = field(default_factory=Catalog)
+    catalog: Catalog = field(default_factory=Catalog)
     _numbers: dict[Any, int] = field(default_factory=dict)
     _stream_keys: dict[str, str] = field(default_factory=dict)  # by name
 
@@ -155,7 +155,7 @@ class Program:
         streams, queries, sinks = dict(last.streams), dict(last.queries), dict(last.sinks)
         for text in change.statements:
             for parsed in parse(text):
-                statement = bind_one(parsed, self._catalog, self.find_aggregate, self._aggregate_names)
+                statement = bind_one(parsed, self.catalog, self.find_aggregate, self._aggregate_names)
                 self._run(statement, change.version, streams, queries, sinks)
         self.versions.append(Version(change.version, change.from_batch, streams, queries, sinks))
 
@@ -169,10 +169,10 @@ class Program:
     ) -> None:
         match statement:
             case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink():
-                if statement.if_not_exists and self._catalog.find(statement.name) is not None:
+                if statement.if_not_exists and self.catalog.find(statement.name) is not None:
                     return
                 definition, plan = definition_of(statement, self.find_aggregate)
-                self._catalog.add(definition)
+                self.catalog.add(definition)
                 key = definition.name.lower()
                 if isinstance(definition, StreamDefinition):
                     streams[log_name(key, version)] = definition
@@ -184,9 +184,9 @@ class Program:
                     fragment = self._fragment_of(key, plan, queries)
                     queries[key] = PlannedQuery(definition, statement.query, plan, version, fragment)
             case s.Drop():
-                if statement.if_exists and self._catalog.find(statement.name) is None:
+                if statement.if_exists and self.catalog.find(statement.name) is None:
                     return
-                self._catalog.drop(statement.name, statement.kind)
+                self.catalog.drop(statement.name, statement.kind)
                 key = statement.name.lower()
                 if statement.kind == "stream":
                     del streams[self._stream_keys.pop(key)]
@@ -199,7 +199,7 @@ class Program:
                 key = self._stream_keys[statement.name.lower()]
                 options = dict(streams[key].options) | dict(statement.options)
                 streams[key] = replace(streams[key], options=tuple(options.items()))
-                self._catalog.change(statement.name, options=tuple(options.items()))
+                self.catalog.change(statement.name, options=tuple(options.items()))
 
     def find_aggregate(self, name: str) -> AggregateFunction | None:
         return aggregates.find(name) or self.aggregates.get(name.upper())
@@ -308,6 +308,14 @@ def read_changes(folder: Folder) -> list[Change]:
         data = folder.read_json(f"catalog/{number:06d}.json")
         found.append(Change(data["version"], data["from_batch"], tuple(data["statements"])))
     return found
+
+
+def read_program(folder: Folder, partitions: int, aggregates: Mapping[str, AggregateFunction]) -> Program:
+    """The program of all changes so far."""
+    program = Program(partitions, aggregates)
+    for change in read_changes(folder):
+        program.apply(change)
+    return program
 
 
 def write_change(folder: Folder, change: Change) -> None:

@@ -21,7 +21,7 @@ ALTERABLE = ("late", "idle", "on_bad_row", "retain")
 
 def reconciled(books: Engine, program: Program, replace: bool) -> list[str]:
     """The statements of the change that leads from the program to the books; the books learn what only it knows."""
-    stored = {d.name.lower(): d for d in program._catalog}
+    stored = {d.name.lower(): d for d in program.catalog}
     here = {d.name.lower(): d for d in books.catalog}
     if not stored:
         return [statement_of(d) for d in here.values()] + _suspended(books)
@@ -40,7 +40,7 @@ def reconciled(books: Engine, program: Program, replace: bool) -> list[str]:
     # What reads a definition that goes has to go too, and comes back after it.
     reading = True
     while reading:
-        readers = {r.name.lower() for name in gone for r in program._catalog.readers(name)}
+        readers = {r.name.lower() for name in gone for r in program.catalog.readers(name)}
         reading = not readers <= gone
         gone |= readers
     drops = [f"DROP {d.kind.upper()} {name_to_sql(d.name)}" for key, d in reversed(stored.items()) if key in gone]
@@ -67,7 +67,7 @@ def _rested(books: Engine, program: Program, kept: list[str]) -> list[str]:
     found = []
     stored = program.versions[-1].queries
     for key in kept:
-        query = books._hosting.queries.get(key)
+        query = books.hosting.queries.get(key)
         if query is None:
             continue
         suspend = f"SUSPEND QUERY {name_to_sql(stored[key].definition.name)}"
@@ -87,7 +87,7 @@ def _learn(books: Engine, program: Program, definitions: list[Definition]) -> No
 
 
 def _suspended(books: Engine) -> list[str]:
-    queries = books._hosting.queries
+    queries = books.hosting.queries
     return [
         f"SUSPEND QUERY {name_to_sql(d.name)}"
         for d in books.catalog.of_kind("query")

@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.packing import RESULT, batches_of
+from panewise.runtime.spark.result_log import LOG_TYPE
 from panewise.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def result_frame(spark: SparkSession, folder: Folder, query: str, schema: Schema, log_type: str) -> DataFrame:
+def result_frame(spark: SparkSession, folder: Folder, query: str, schema: Schema) -> DataFrame:
     """Each row of the log once, in files of one micro-batch each."""
     from pyspark.sql.functions import col
 
@@ -24,7 +25,7 @@ def result_frame(spark: SparkSession, folder: Folder, query: str, schema: Schema
             for payload in batch.column(0):
                 yield from batches_of(payload.as_buffer())
 
-    log = spark.readStream.schema(log_type).option("pathGlobFilter", "*.parquet").parquet(folder.path("results"))
+    log = spark.readStream.schema(LOG_TYPE).option("pathGlobFilter", "*.parquet").parquet(folder.path("results"))
     own = log.where((col("kind") == RESULT) & (col("name") == query)).select("payload")
     return own.mapInArrow(opened, spark_type(schema))
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from panewise.runtime.spark.folder import Folder
-from panewise.runtime.spark.packing import ANSWER, BAD, LATE, RESULT, ipc_bytes, table_of
+from panewise.runtime.spark.packing import ipc_bytes, table_of
 
 LOG_TYPE = "batch long, kind string, name string, rows long, payload binary"
 LOG = pa.schema(
@@ -27,7 +27,6 @@ LOG = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-KINDS = (RESULT, LATE, BAD, ANSWER)
 
 
 @dataclass(frozen=True)

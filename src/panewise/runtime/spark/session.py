@@ -90,5 +90,5 @@ def default_partitions(spark: SparkSession) -> int:
 
 def check_version(spark: SparkSession) -> None:
     major, minor = (int(part) for part in spark.version.split(".")[:2])
-    if (major, minor) < (4, 1):
-        raise ConnectorError(f"panewise needs Spark 4.1 or later; the session is of {spark.version}")
+    if (major, minor) < (4, 3):
+        raise ConnectorError(f"panewise needs Spark 4.3 or later; the session is of {spark.version}")

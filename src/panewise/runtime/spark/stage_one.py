@@ -23,7 +23,7 @@ from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.doors import Door
 from panewise.runtime.spark.inbox import Letter, read_letter
 from panewise.runtime.spark.keys import bucket_keys
-from panewise.runtime.spark.packing import PACKED, Packet
+from panewise.runtime.spark.packing import BAD, LATE, PACKED, Packet
 from panewise.runtime.spark.program import METER, Fragment, Program, Version
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.worker import Task, task_of
@@ -231,9 +231,9 @@ class StreamTask:
         """What goes to each bucket; the meter gets the counts."""
         program, counts = self._task.program, self._counts
         yield program_key(program, METER), counts
-        for kind, table in (("late", self._late_table()), ("bad", self._bad_table())):
-            if table is not None:
-                yield program_key(program, METER), Packet(METER, 1 if kind == "late" else 2, self._stream, batch=table)
+        for kind, rows in ((LATE, self._late_table()), (BAD, self._bad_table())):
+            if rows is not None:
+                yield program_key(program, METER), Packet(METER, 0, self._stream, aside=kind, batch=rows)
         for fragment, bucket in self._trees:
             yield from self._tree_packets(fragment, bucket)
         if self._whole:

@@ -1,0 +1,42 @@
+"""One group of an answer: the rows of a table that have the key a lookup asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.errors import NotHeldError, did_you_mean
+from panewise.language.expressions import ColumnRef
+from panewise.plan.blocks import Block
+
+
+def of_key(query: str, block: Block, table: pa.Table, key: Any) -> pa.Table:
+    """The rows of one group of a query's answer; `key` is a value, a tuple in GROUP BY's order or a dict of columns."""
+    shown = {
+        item.expression.name: item.name
+        for item in block.items
+        if isinstance(item.expression, ColumnRef) and item.expression.name.startswith("key_")
+    }
+    names = [shown[name] for name in sorted(shown, key=lambda name: int(name.removeprefix("key_")))]
+    if isinstance(key, dict):
+        wanted = {str(name): value for name, value in key.items()}
+    else:
+        values = key if isinstance(key, tuple) else (key,)
+        if len(values) != len(names):
+            raise NotHeldError(
+                f"'{query}' is grouped by {', '.join(names) or 'nothing'}, not by {len(values)} value(s)"
+            )
+        wanted = dict(zip(names, values, strict=True))
+    for name, value in wanted.items():
+        if name not in names:
+            raise NotHeldError(f"'{name}' is not a selected grouping column", hint=did_you_mean(name, names))
+        column = table.column(name)
+        try:
+            wanted_value = pa.scalar(value, column.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+            raise NotHeldError(f"{name} is {column.type}, and {value!r} is not") from None
+        mask = pc.is_null(column) if value is None else pc.equal(column, wanted_value)
+        table = table.filter(pc.fill_null(mask, False))
+    return table

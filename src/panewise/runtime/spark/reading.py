@@ -1,0 +1,163 @@
+"""Reading a pipeline's folder: how far it has come, and what its queries have said.
+
+Everything here comes from files that micro-batches have left, so it holds whether the pipeline runs or not, and it
+waits for nothing. `Handle` adds what only a running Spark query can tell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.catalog import Catalog, QueryDefinition
+from panewise.errors import NotHeldError
+from panewise.runtime.spark.batch_writer import last_stats
+from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.marks import INT64_MIN, Marks, last_marks
+from panewise.runtime.spark.packing import BAD, LATE, RESULT
+from panewise.runtime.spark.program import PlannedQuery, Program, Version
+from panewise.runtime.spark.result_log import read_entries
+from panewise.temporal import TimeWindow, format_instant
+
+
+class Reader:
+    """What a folder tells. `catalog` is what the caller has defined, `program` what the folder has so far."""
+
+    def __init__(self, folder: Folder, catalog: Catalog, program: Program) -> None:
+        self._folder = folder
+        self._catalog = catalog
+        self._program = program
+        self._fetched: dict[tuple[str, str], int] = {}  # by kind and name, the last micro-batch that was fetched
+
+    def marks(self) -> Marks:
+        """How far the streams have come."""
+        return last_marks(self._folder)
+
+    def stream_keys(self) -> dict[str, str]:
+        """By the names of streams, what their marks are kept under."""
+        return {stream.name.lower(): key for key, stream in self._program.versions[-1].streams.items()}
+
+    def _key(self, stream: str) -> str:
+        return self._program.versions[-1].stream_key(stream)
+
+    # -- how it is -----------------------------------------------------------------------------------------------
+
+    def failed(self) -> dict[str, str]:
+        """The queries that have failed, with the reason of each."""
+        failed = self.marks().failed
+        queries = self._program.versions[-1].queries
+        return {name: failed[query.log_name] for name, query in queries.items() if query.log_name in failed}
+
+    def metrics(self) -> dict[str, Any]:
+        """A few figures: micro-batches, rows, results, bytes of state held and last written."""
+        marks, stats = self.marks(), last_stats(self._folder)
+        live = self._program.versions[-1].fragment_numbers
+        buckets = [bucket for bucket in stats["buckets"].values() if bucket["fragment"] in live]
+        return {
+            "batches": marks.batch + 1,
+            "rows": sum(stream.rows for stream in marks.streams.values()),
+            "results": sum(stats["queries"].values()),
+            "state_bytes": sum(bucket["stored_bytes"] for bucket in buckets),
+            "written_bytes": sum(bucket["written_bytes"] for bucket in buckets),
+        }
+
+    def stats(self) -> dict[str, Any]:
+        """Rows, late rows, slices and bytes of state, per stream, query and tree, as `pw.Engine.stats` says them."""
+        marks, stats = self.marks(), last_stats(self._folder)
+        version = self._program.versions[-1]
+        streams = {}
+        for key, stream in version.streams.items():
+            of_stream = marks.of(key)
+            watermark = of_stream.watermark(stream.delay_us)
+            streams[stream.name] = {
+                "rows": of_stream.rows,
+                "late_rows": of_stream.late_rows,
+                "bad_rows": of_stream.bad_rows,
+                "watermark": None if watermark == INT64_MIN else format_instant(watermark),
+            }
+        queries = {}
+        for query in version.queries.values():
+            reason = marks.failed.get(query.log_name)
+            status = "FAILED" if reason is not None else ("SUSPENDED" if query.suspended else "RUNNING")
+            queries[query.definition.name] = {
+                "status": status,
+                "reason": reason or "",
+                "results": stats["queries"].get(query.log_name, 0),
+            }
+        return {"streams": streams, "queries": queries, "trees": self._tree_stats(version, stats)}
+
+    def _tree_stats(self, version: Version, stats: dict[str, Any]) -> list[dict[str, Any]]:
+        found = []
+        for number in sorted(version.fragment_numbers):
+            buckets = [bucket for bucket in stats["buckets"].values() if bucket["fragment"] == number]
+            fragment = self._program.fragments[number]
+            summed = ("groups", "slices", "open_slices", "bytes", "stored_bytes", "written_bytes", "pages")
+            found.append(
+                {
+                    "source": version.streams[fragment.stream].name,
+                    "queries": sorted(q.definition.name for q in version.queries.values() if q.fragment == number),
+                    "buckets": len(buckets),
+                    **{name: sum(bucket[name] for bucket in buckets) for name in summed},
+                }
+            )
+        return found
+
+    # -- what it has said ----------------------------------------------------------------------------------------
+
+    def fetch(self, query: str) -> pa.Table:
+        """What the query has delivered since the last call."""
+        definition = self._catalog.get(query, "query")
+        assert isinstance(definition, QueryDefinition)
+        tables = self._fetch(RESULT, self._program.versions[-1].queries[definition.name.lower()].log_name)
+        return pa.concat_tables([definition.schema.to_arrow().empty_table(), *tables])
+
+    def late_rows(self, stream: str) -> pa.Table:
+        """The late rows since the last call, where the stream says late = 'keep'."""
+        definition = self._catalog.get(stream, "stream")
+        empty = definition.schema.to_arrow().empty_table()  # type: ignore[union-attr]
+        return pa.concat_tables([empty, *self._fetch(LATE, self._key(definition.name))], promote_options="default")
+
+    def bad_rows(self, stream: str) -> pa.Table:
+        """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
+        definition = self._catalog.get(stream, "stream")
+        empty = pa.table({"row": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
+        return pa.concat_tables([empty, *self._fetch(BAD, self._key(definition.name))])
+
+    def _fetch(self, kind: str, name: str) -> list[pa.Table]:
+        # Only what is marked is complete, the sinks included.
+        done = self.marks().batch
+        last = self._fetched.get((kind, name), -1)
+        batches = [batch for batch in self._folder.numbers("results") if last < batch <= done]
+        self._fetched[kind, name] = max(done, last)
+        found = (read_entries(self._folder, batch, kind, name) or [] for batch in batches)
+        return [entry.table for entries in found for entry in entries]
+
+    def _reported(self, query: PlannedQuery, at: int | None) -> pa.Table:
+        """The report of a periodic query at an instant, or the last one, from the log."""
+        name, window = query.definition.name, query.block.window
+        empty = query.definition.schema.to_arrow().empty_table()
+        assert isinstance(window, TimeWindow) and window.slide_us is not None
+        key = self._program.fragments[query.fragment].stream
+        stream = self._program.versions[-1].streams[key]
+        marks = self.marks()
+        watermark = marks.of(key).watermark(stream.delay_us)
+        if watermark == INT64_MIN:
+            return empty
+        moment = watermark if at is None else at
+        if moment > watermark:
+            raise NotHeldError(
+                f"'{name}' has no report at {format_instant(moment)} yet",
+                hint=f"it has come to {format_instant(watermark)}",
+            )
+        report = moment - (moment - window.align_us) % window.slide_us
+        for batch in reversed([n for n in self._folder.numbers("results") if n <= marks.batch]):
+            for entry in read_entries(self._folder, batch, RESULT, query.log_name) or []:
+                ends = entry.table.column("window_end").cast(pa.int64())
+                if pc.min(ends).as_py() <= report:
+                    return entry.table.filter(pc.equal(ends, report))
+        reached, _ = marks.at(query.created, key)
+        if at is not None and reached is not None and report <= reached:
+            raise NotHeldError(f"the report of '{name}' at {format_instant(report)} is not in the log")
+        return empty

@@ -1,0 +1,71 @@
+"""What a pipeline refuses and says before Spark has a part in it. No session is started here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import panewise as pw
+from panewise.errors import CatalogError, ConnectorError, PanewiseError
+from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.handle import Handle
+from panewise.runtime.spark.marks import Marks, write_marks
+
+STREAM = "CREATE STREAM Trades (ts TIMESTAMP, v BIGINT);"
+QUERY = "CREATE QUERY q AS SELECT SUM(v) AS s FROM Trades [RANGE 2 SECONDS SLIDE 1 SECOND];"
+
+
+def pipeline_of(*statements: str, version: str = "4.3.0") -> pw.SparkPipeline:
+    session: Any = SimpleNamespace(version=version)
+    pipeline = pw.SparkPipeline(session, partitions=2)
+    for statement in statements:
+        pipeline.execute(statement)
+    return pipeline
+
+
+def begun(pipeline: pw.SparkPipeline, place: Path, *statements: str) -> Handle:
+    """A handle whose definitions are written down and whose Spark query does not run."""
+    handle = Handle(pipeline, Folder(str(place)), None, available_now=False)
+    handle.change(list(statements))
+    pipeline._handle = handle
+    return handle
+
+
+@pytest.mark.parametrize("verb", ["SUSPEND", "RESUME"])
+def test_a_query_that_has_failed_is_neither_suspended_nor_resumed(verb: str, tmp_path: Path) -> None:
+    pipeline = pipeline_of(STREAM, QUERY)
+    if verb == "RESUME":
+        pipeline.execute("SUSPEND QUERY q;")
+    begun(pipeline, tmp_path, STREAM, QUERY)
+    write_marks(Folder(str(tmp_path)), Marks(batch=0, failed={"q@0": "an answer of SUM is outside BIGINT"}))
+    before = pipeline.books.execute("SHOW QUERIES")
+    with pytest.raises(CatalogError, match="'q' has failed: an answer of SUM is outside BIGINT"):
+        pipeline.execute(f"{verb} QUERY q;")
+    assert pipeline.books.execute("SHOW QUERIES") == before
+
+
+def test_a_stream_that_cannot_be_added_leaves_the_others(tmp_path: Path) -> None:
+    from pyspark.sql.types import StructField, StructType, TimestampType
+
+    schema = StructType([StructField("ts", TimestampType())])
+    first, second = (SimpleNamespace(isStreaming=True, schema=schema, columns=["ts"]) for _ in range(2))
+    pipeline = pipeline_of()
+    pipeline.add_stream("t", first, timestamp="ts")  # type: ignore[arg-type]
+    begun(pipeline, tmp_path, "CREATE STREAM t (ts TIMESTAMP) WITH (connector = 'dataframe');")
+    for name, reason in (("u", "'u' cannot be added while the pipeline runs"), ("t", "there is already a stream 't'")):
+        with pytest.raises(PanewiseError, match=reason):
+            pipeline.add_stream(name, second, timestamp="ts")  # type: ignore[arg-type]
+    assert pipeline.frames == {"t": first}
+    assert [stream.name for stream in pipeline.books.catalog] == ["t"]
+
+
+def test_explanations_name_streams_as_people_do() -> None:
+    assert "  fragment 1 over Trades answers q" in pipeline_of(STREAM, QUERY).explain().split("\n")
+
+
+def test_a_session_that_is_too_old() -> None:
+    with pytest.raises(ConnectorError, match=r"needs Spark 4\.3 or later; the session is of 4\.2\.1"):
+        pipeline_of(version="4.2.1")
