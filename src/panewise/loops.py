@@ -34,8 +34,11 @@ def _stamp(path: Path) -> str:
 
 
 # Numba compiles a loop again when its own file has changed, but not when that of a loop which it calls has. The loops
-# that others call across files stand in one file, whose date is therefore a part of every name in the cache.
-_SHARED_LOOPS = _stamp(Path(__file__).parent / "aggregates" / "kernels.py")
+# that others call across files stand in these, whose dates are therefore a part of every name in the cache.
+_SHARED_LOOPS = "".join(
+    _stamp(Path(__file__).parent / name)
+    for name in ("aggregates/kernels.py", "synopses/slice_ring.py", "synopses/counting.py")
+)
 
 
 @cache

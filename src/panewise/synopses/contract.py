@@ -38,11 +38,19 @@ class Synopsis(Protocol):
     def evict(self, before: int) -> None:
         """Forgets the slices numbered below `before`."""
 
-    def answer(self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None) -> tuple[Ints, Floats]:
-        """The states of windows [start, end) of slice numbers: arrays of shape (fields, windows, groups).
+    def answer(
+        self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None, windows: Ints | None = None
+    ) -> tuple[Ints, Floats]:
+        """The states of windows [start, end) of slice numbers: arrays of shape (fields, answers, groups).
 
-        `groups`: the first so many groups alone; None for all of the width.
+        `groups`: the first so many groups alone; None for all of the width. `windows` numbers the sliding window that
+        each answer is a position of (None: all are of window 0): techniques that keep something per sliding window go
+        on from its last position. They are asked in the order of ends; one that goes back is answered all the same, but
+        from the beginning.
         """
+
+    def drop_window(self, window: int) -> None:
+        """A sliding window will not be asked for again; its number may come to mean another one."""
 
     def widen(self, width: int) -> None:
         """Makes room for more groups; the new ones are at the identity in all slices held."""

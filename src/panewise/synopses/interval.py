@@ -28,6 +28,7 @@ from panewise.aggregates.states import StateKind
 from panewise.aggregates.user import combine_of
 from panewise.loops import compiled_loop, is_compiled, specialised
 from panewise.synopses.contract import partials
+from panewise.synopses.slice_ring import copy_states, put_slices
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -35,28 +36,9 @@ BY_HAND = 4096  # slices
 
 
 @compiled_loop
-def _copy(ints: Ints, floats: Floats, d: int, ints2: Ints, floats2: Floats, s: int, count: int) -> None:
-    for f in range(ints.shape[0]):
-        for j in range(count):
-            ints[f, d + j] = ints2[f, s + j]
-    for f in range(floats.shape[0]):
-        for j in range(count):
-            floats[f, d + j] = floats2[f, s + j]
-
-
-@compiled_loop
 def _place(room: int, level: int, node: int) -> int:
     """Where a node lies: level 0 first, each level half as long as the one before."""
     return 2 * room - ((2 * room) >> level) + (node & ((room >> level) - 1))
-
-
-@compiled_loop
-def _insert(
-    ints: Ints, floats: Floats, room: int, width: int, after: int, part_ints: Ints, part_floats: Floats, places: Ints
-) -> None:
-    for i in range(places.shape[0]):
-        target = ((after + i) & (room - 1)) * width
-        _copy(ints, floats, target, part_ints, part_floats, places[i] * width, width)
 
 
 @compiled_loop
@@ -71,7 +53,7 @@ def _raise(
             target = _place(room, level, node) * width
             left = _place(room, level - 1, 2 * node) * width
             right = _place(room, level - 1, 2 * node + 1) * width
-            _copy(ints, floats, target, ints, floats, left, width)
+            copy_states(ints, floats, target, ints, floats, left, width)
             combine_run(operation, ints, floats, target, ints, floats, right, width, ranks)
             level += 1
 
@@ -88,7 +70,7 @@ def _cover(
             level += 1
         node = _place(room, level, position >> level) * width
         if fresh:
-            _copy(result_ints, result_floats, target, ints, floats, node, groups)
+            copy_states(result_ints, result_floats, target, ints, floats, node, groups)
             fresh = False
         else:
             combine_run(operation, result_ints, result_floats, target, ints, floats, node, groups, ranks)
@@ -114,7 +96,7 @@ def _answer_nested(
             target, ranks,
         )  # fmt: skip
         if suffix and fresh:
-            _copy(result_ints, result_floats, target, result_ints, result_floats, target - groups, groups)
+            copy_states(result_ints, result_floats, target, result_ints, result_floats, target - groups, groups)
         elif suffix:
             combine_run(
                 operation,
@@ -161,7 +143,9 @@ def _answer_sliding(
             )  # fmt: skip
             if fresh:
                 if starts[q] < split:
-                    _copy(result_ints, result_floats, q * groups, result_ints, result_floats, (q + 1) * groups, groups)
+                    copy_states(
+                        result_ints, result_floats, q * groups, result_ints, result_floats, (q + 1) * groups, groups
+                    )
             elif starts[q + 1] < split:
                 combine_run(
                     operation, result_ints, result_floats, q * groups, result_ints, result_floats, (q + 1) * groups,
@@ -192,7 +176,7 @@ def _answer_sliding(
                     operation, result_ints, result_floats, q * groups, part_ints, part_floats, zero, groups, ranks
                 )
             else:
-                _copy(result_ints, result_floats, q * groups, part_ints, part_floats, zero, groups)
+                copy_states(result_ints, result_floats, q * groups, part_ints, part_floats, zero, groups)
         first = last + 1
 
 
@@ -247,7 +231,7 @@ class IntervalSynopsis:
         if needed > self._room:
             held_ints, held_floats = partials(self, ranks)
             self._load(self.first, held_ints, held_floats, 1 << (needed - 1).bit_length(), ranks)
-        _insert(self._ints, self._floats, self._room, self.width, self.after, ints, floats, rooms)
+        put_slices(self._ints, self._floats, self._room, self.width, self.after, ints, floats, rooms)
         self.after += len(rooms)
 
     def _ready(self, tallest: int, ranks: Ints) -> None:
@@ -274,7 +258,9 @@ class IntervalSynopsis:
     def evict(self, before: int) -> None:
         self.first = min(max(self.first, before), self.after)
 
-    def answer(self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None) -> tuple[Ints, Floats]:
+    def answer(
+        self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None, windows: Ints | None = None
+    ) -> tuple[Ints, Floats]:
         count, groups = len(starts), self.width if groups is None else groups
         if not (is_compiled(self._sliding) or is_compiled(self._nested)) and (ends - starts).sum() <= BY_HAND:
             return self._answer_by_hand(starts, ends, ranks, groups)
@@ -308,6 +294,9 @@ class IntervalSynopsis:
     def int_arrays(self) -> list[Ints]:
         """The int64 fields of all states held."""
         return [self._ints]
+
+    def drop_window(self, window: int) -> None:
+        """Nothing is kept per sliding window."""
 
     def widen(self, width: int) -> None:
         self._remap(None, width)

@@ -51,7 +51,9 @@ class RecomputeSynopsis:
             self._slices.pop(0)
             self.first += 1
 
-    def answer(self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None) -> tuple[Ints, Floats]:
+    def answer(
+        self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None, windows: Ints | None = None
+    ) -> tuple[Ints, Floats]:
         count = len(starts)
         ints, floats = identity(self.kind, count * self.width)
         for q in range(count):
@@ -65,6 +67,9 @@ class RecomputeSynopsis:
             ints.reshape(self.kind.int_fields, *shape)[:, :, :groups],
             floats.reshape(self.kind.float_fields, *shape)[:, :, :groups],
         )
+
+    def drop_window(self, window: int) -> None:
+        """Nothing is kept per sliding window."""
 
     def widen(self, width: int) -> None:
         self._remap(np.arange(self.width), width)

@@ -23,28 +23,89 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
+LEAST_ROOM = 128  # prefixes
+BLOCK = 64  # neighbouring slices or windows that are looked at together
+
+
 @compiled_loop
-def _insert(prefix: Ints, after: int, part: Ints, places: Ints) -> None:
-    room, width = prefix.shape[1], prefix.shape[2]
+def _in_a_row(numbers: Ints, first: int) -> bool:
+    """Whether the BLOCK numbers from here on go up by one each."""
+    astray = numbers[first] ^ numbers[first]
+    for k in range(BLOCK):
+        astray |= numbers[first + k] - (numbers[first] + k)
+    return astray == 0
+
+
+@compiled_loop
+def _insert_one_group(prefix: Ints, mask: int, after: int, part: Ints, places: Ints) -> None:
+    """The running sum stays in a register; partials that lie in a row are read, and prefixes written, in a row."""
+    count = places.shape[0]
+    for f in range(prefix.shape[0]):
+        into, source = prefix[f], part[f]
+        total = into[after & mask]
+        i = 0
+        while i < count:
+            target = (after + i + 1) & mask
+            if i + BLOCK <= count and target + BLOCK <= mask + 1 and _in_a_row(places, i):
+                ours, theirs = into[target : target + BLOCK], source[places[i] : places[i] + BLOCK]
+                for k in range(BLOCK):
+                    total += theirs[k]
+                    ours[k] = total
+                i += BLOCK
+            else:
+                total += source[places[i]]
+                into[target] = total
+                i += 1
+
+
+@compiled_loop
+def _insert(prefix: Ints, room: int, width: int, after: int, part: Ints, places: Ints) -> None:
+    mask = room - 1
+    if width == 1:
+        _insert_one_group(prefix, mask, after, part, places)
+        return
     for i in range(places.shape[0]):
-        old, new, source = (after + i) % room, (after + i + 1) % room, places[i] * width
+        old, new, source = ((after + i) & mask) * width, ((after + i + 1) & mask) * width, places[i] * width
         for f in range(prefix.shape[0]):
             for g in range(width):
-                prefix[f, new, g] = prefix[f, old, g] + part[f, source + g]
+                prefix[f, new + g] = prefix[f, old + g] + part[f, source + g]
 
 
 @compiled_loop
-def _answer(prefix: Ints, starts: Ints, ends: Ints, result: Ints) -> None:
-    room = prefix.shape[1]
+def _answer_one_group(prefix: Ints, mask: int, starts: Ints, ends: Ints, result: Ints) -> None:
+    """Windows that slide by one slice, BLOCK of them at a time, are one difference of two runs of prefixes."""
+    count = starts.shape[0]
+    q = 0
+    while q < count:
+        a, b = starts[q] & mask, ends[q] & mask
+        near = q + BLOCK <= count and a + BLOCK <= mask + 1 and b + BLOCK <= mask + 1
+        if near and _in_a_row(starts, q) and _in_a_row(ends, q):
+            for f in range(prefix.shape[0]):
+                old, new, into = prefix[f, a : a + BLOCK], prefix[f, b : b + BLOCK], result[f, q : q + BLOCK]
+                for k in range(BLOCK):
+                    into[k] = new[k] - old[k]
+            q += BLOCK
+        else:
+            for f in range(prefix.shape[0]):
+                result[f, q] = prefix[f, b] - prefix[f, a]
+            q += 1
+
+
+@compiled_loop
+def _answer(prefix: Ints, room: int, width: int, groups: int, starts: Ints, ends: Ints, result: Ints) -> None:
+    mask = room - 1
+    if width == 1 and groups == 1:
+        _answer_one_group(prefix, mask, starts, ends, result)
+        return
     for q in range(starts.shape[0]):
-        a, b = starts[q] % room, ends[q] % room
+        a, b, target = (starts[q] & mask) * width, (ends[q] & mask) * width, q * groups
         for f in range(prefix.shape[0]):
-            for g in range(result.shape[2]):
-                result[f, q, g] = prefix[f, b, g] - prefix[f, a, g]
+            for g in range(groups):
+                result[f, target + g] = prefix[f, b + g] - prefix[f, a + g]
 
 
 class RunningSynopsis:
-    """Prefix sums in a ring."""
+    """Prefix sums in a ring: the prefix before slice k lies at k mod its room, which is a power of two."""
 
     def __init__(self, kind: StateKind, width: int) -> None:
         assert kind.algebra.invertible and not kind.float_fields, f"{kind.name} cannot be taken away exactly"
@@ -52,7 +113,8 @@ class RunningSynopsis:
         self.width = width
         self.first = 0
         self.after = 0
-        self._prefix: Ints = np.zeros((kind.int_fields, 65, width), np.int64)
+        self._room = LEAST_ROOM
+        self._prefix: Ints = np.zeros((kind.int_fields, self._room * width), np.int64)
 
     @property
     def bytes_held(self) -> int:
@@ -64,35 +126,42 @@ class RunningSynopsis:
         self.insert_from(flat, floats, np.arange(count, dtype=np.int64), ranks)
 
     def insert_from(self, ints: Ints, floats: Floats, rooms: Ints, ranks: Ints) -> None:
-        room = self._prefix.shape[1]
         needed = self.after - self.first + len(rooms) + 1
-        if needed > room:
-            self._resize(max(2 * (room - 1), needed) + 1, self.width)
-        _insert(self._prefix, self.after, ints, rooms)
+        if needed > self._room:
+            self._move(None, self.width, 1 << (needed - 1).bit_length())
+        _insert(self._prefix, self._room, self.width, self.after, ints, rooms)
         self.after += len(rooms)
 
-    def _resize(self, room: int, width: int) -> None:
-        held = np.arange(self.first, self.after + 1)
+    def _move(self, kept: Ints | None, width: int, room: int) -> None:
+        """Into a ring of another size, all groups or those kept."""
+        shape = self.kind.int_fields, self._room, self.width
+        numbers = np.arange(self.first, self.after + 1)
+        held = self._prefix.reshape(shape)[:, numbers & (self._room - 1)]
+        if kept is not None:
+            held = held[:, :, kept]
         prefix = np.zeros((self.kind.int_fields, room, width), np.int64)
-        prefix[:, held % room, : self.width] = self._prefix[:, held % self._prefix.shape[1], :]
-        self._prefix, self.width = prefix, width
+        prefix[:, numbers & (room - 1), : held.shape[2]] = held
+        self._prefix, self.width, self._room = prefix.reshape(self.kind.int_fields, room * width), width, room
 
     def evict(self, before: int) -> None:
         self.first = min(max(self.first, before), self.after)
 
-    def answer(self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None) -> tuple[Ints, Floats]:
+    def answer(
+        self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None, windows: Ints | None = None
+    ) -> tuple[Ints, Floats]:
         groups = self.width if groups is None else groups
-        result = np.empty((self.kind.int_fields, len(starts), groups), np.int64)
-        _answer(self._prefix, starts, ends, result)
-        return result, np.empty((0, len(starts), groups))
+        result = np.empty((self.kind.int_fields, len(starts) * groups), np.int64)
+        _answer(self._prefix, self._room, self.width, groups, starts, ends, result)
+        return result.reshape(self.kind.int_fields, len(starts), groups), np.empty((0, len(starts), groups))
+
+    def drop_window(self, window: int) -> None:
+        """Nothing is kept per sliding window."""
 
     def widen(self, width: int) -> None:
-        self._resize(self._prefix.shape[1], width)
+        self._move(None, width, self._room)
 
     def regroup(self, kept: Ints, width: int) -> None:
-        prefix = np.zeros((self.kind.int_fields, self._prefix.shape[1], width), np.int64)
-        prefix[:, :, : len(kept)] = self._prefix[:, :, kept]
-        self._prefix, self.width = prefix, width
+        self._move(kept, width, self._room)
 
     def snapshot(self) -> dict[str, Any]:
         ints, _ = partials(self, np.empty(0, np.int64))
@@ -101,7 +170,8 @@ class RunningSynopsis:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.width = snapshot["width"]
         self.first = self.after = snapshot["first"]
-        self._prefix = np.zeros((self.kind.int_fields, 65, self.width), np.int64)
+        self._room = LEAST_ROOM
+        self._prefix = np.zeros((self.kind.int_fields, self._room * self.width), np.int64)
         count = snapshot["after"] - snapshot["first"]
         ints = snapshot["ints"].reshape(self.kind.int_fields, count, self.width)
         self.insert(ints, np.empty((0, count, self.width)), np.empty(0, np.int64))

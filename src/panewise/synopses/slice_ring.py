@@ -1,0 +1,136 @@
+"""The partials of the slices held, in a ring: what most techniques keep, and derive the rest of their state from.
+
+    slice      12   13   14   15   16          first = 12, after = 17, room = 8: slice n lies at n mod 8
+    place       4    5    6    7    0
+
+Matrices are fields x (room * width): the states of a slice's groups are neighbours. A technique adds its own arrays and
+loops; it says in `_renew` how it begins anew when the ring has been replaced, so that growth, new groups and snapshots,
+which hold the partials alone, are told once, here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.aggregates.matrix import identity
+from panewise.aggregates.states import StateKind
+from panewise.loops import compiled_loop
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+LEAST_ROOM = 64
+
+
+@compiled_loop
+def copy_states(ints: Ints, floats: Floats, d: int, ints2: Ints, floats2: Floats, s: int, count: int) -> None:
+    """`count` states from slot s of the second matrices on, to slot d of the first."""
+    for f in range(ints.shape[0]):
+        for j in range(count):
+            ints[f, d + j] = ints2[f, s + j]
+    for f in range(floats.shape[0]):
+        for j in range(count):
+            floats[f, d + j] = floats2[f, s + j]
+
+
+@compiled_loop
+def put_slices(
+    ints: Ints, floats: Floats, room: int, width: int, after: int, part_ints: Ints, part_floats: Floats, places: Ints
+) -> None:
+    """The partials at these places become the slices from `after` on."""
+    for i in range(places.shape[0]):
+        target = ((after + i) & (room - 1)) * width
+        copy_states(ints, floats, target, part_ints, part_floats, places[i] * width, width)
+
+
+class SliceRing:
+    """The part of a synopsis that is the same for all techniques over a ring of partials."""
+
+    def __init__(self, kind: StateKind, width: int) -> None:
+        self.kind = kind
+        self.width = width
+        self.first = 0
+        self.after = 0
+        self._room = LEAST_ROOM  # slices; a power of two
+        self._ints, self._floats = identity(kind, self._room * width)
+
+    def _renew(self) -> None:
+        """The ring is another one, or other slices are in it: what was derived from it begins anew."""
+
+    def _evicted(self) -> None:
+        """Slices below `first` have gone."""
+
+    @property
+    def bytes_held(self) -> int:
+        return self._ints.nbytes + self._floats.nbytes
+
+    def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
+        count = max(ints.shape[1], floats.shape[1])
+        flat_ints = np.ascontiguousarray(ints).reshape(self.kind.int_fields, count * self.width)
+        flat_floats = np.ascontiguousarray(floats).reshape(self.kind.float_fields, count * self.width)
+        self.insert_from(flat_ints, flat_floats, np.arange(count, dtype=np.int64), ranks)
+
+    def insert_from(self, ints: Ints, floats: Floats, rooms: Ints, ranks: Ints) -> None:
+        needed = self.after - self.first + len(rooms)
+        if needed > self._room:
+            self._move(None, self.width, 1 << (needed - 1).bit_length())
+        put_slices(self._ints, self._floats, self._room, self.width, self.after, ints, floats, rooms)
+        self.after += len(rooms)
+
+    def evict(self, before: int) -> None:
+        self.first = min(max(self.first, before), self.after)
+        self._evicted()
+
+    def held(self) -> tuple[Ints, Floats]:
+        """The partials of all slices held, in order: fields x slices x width."""
+        places = np.arange(self.first, self.after) & (self._room - 1)
+        ints = self._ints.reshape(self.kind.int_fields, self._room, self.width)[:, places]
+        floats = self._floats.reshape(self.kind.float_fields, self._room, self.width)[:, places]
+        return ints, floats
+
+    def int_arrays(self) -> list[Ints]:
+        """The int64 fields of all states held; a technique with more arrays of states adds them."""
+        return [self._ints]
+
+    def widen(self, width: int) -> None:
+        self._move(None, width, self._room)
+
+    def regroup(self, kept: Ints, width: int) -> None:
+        self._move(kept, width, self._room)
+
+    def _move(self, kept: Ints | None, width: int, room: int) -> None:
+        """Into a ring of another size, all groups or those kept."""
+        ints, floats = self.held()
+        if kept is not None:
+            ints, floats = ints[:, :, kept], floats[:, :, kept]
+        self._load(self.first, ints, floats, width, room)
+
+    def _load(self, first: int, ints: Ints, floats: Floats, width: int, room: int) -> None:
+        """Starts anew with these partials, which may be of fewer groups than the width."""
+        count, groups = ints.shape[1] or floats.shape[1], ints.shape[2] if len(ints) else floats.shape[2]
+        self.first, self.after = first, first + count
+        self.width, self._room = width, room
+        self._ints, self._floats = identity(self.kind, room * width)
+        places = np.arange(first, first + count) & (room - 1)
+        self._ints.reshape(self.kind.int_fields, room, width)[:, places, :groups] = ints
+        self._floats.reshape(self.kind.float_fields, room, width)[:, places, :groups] = floats
+        self._renew()
+
+    def snapshot(self) -> dict[str, Any]:
+        ints, floats = self.held()
+        return {
+            "first": self.first,
+            "after": self.after,
+            "width": self.width,
+            "ints": ints.reshape(-1),
+            "floats": floats.reshape(-1),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        count, width = snapshot["after"] - snapshot["first"], snapshot["width"]
+        ints = snapshot["ints"].reshape(self.kind.int_fields, count, width)
+        floats = snapshot["floats"].reshape(self.kind.float_fields, count, width)
+        room = max(LEAST_ROOM, 1 << max(0, count - 1).bit_length())
+        self._load(snapshot["first"], ints, floats, width, room)
