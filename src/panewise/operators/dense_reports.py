@@ -129,8 +129,13 @@ def _soon_due(tree: PeriodicTree, member: Member) -> Ints:
     return first + cadence.slide * np.arange(count, dtype=np.int64)
 
 
-def answered(tree: PeriodicTree, requests: list[tuple[str, Ints]]) -> list[tuple[str, pa.RecordBatch]]:
-    """The requested reports of some members; equal windows are answered once, equal queries written out together."""
+def answered(
+    tree: PeriodicTree, requests: list[tuple[str, Ints]], in_turn: bool = True
+) -> list[tuple[str, pa.RecordBatch]]:
+    """The requested reports of some members; equal windows are answered once, equal queries written out together.
+
+    `in_turn`: they are the next ones of their members, not some of the past.
+    """
     store = tree.store
     assert isinstance(store, DenseSlices)
     members = [tree.members[name] for name, _ in requests]
@@ -143,15 +148,22 @@ def answered(tree: PeriodicTree, requests: list[tuple[str, Ints]]) -> list[tuple
     starts = store.first + np.searchsorted(store.starts, last - reaches, side="left")
     starts[np.array([member.cadence.range is None for member in members])[owners]] = -1
     keys = list(dict.fromkeys(key for member in members for key in member.aggregation.states))
+    numbers = np.array([member.window if in_turn else 0 for member in members], np.int64)
     if len(requests) == 1:
-        answers = store.answers(keys, starts, ends, len(tree.table))
+        answers = store.answers(keys, starts, ends, len(tree.table), np.repeat(numbers, len(due)))
         name = requests[0][0]
         return [(name, batch) for batch in _written_out(tree, name, due, None, answers)]
     # Those that end together build on each other, shortest first.
-    windows, places = np.unique(np.stack([ends, -starts], axis=1), axis=0, return_inverse=True)
+    windows, firsts, places = np.unique(
+        np.stack([ends, -starts], axis=1), axis=0, return_index=True, return_inverse=True
+    )
     places = places.reshape(-1)
     answers = store.answers(
-        keys, np.ascontiguousarray(-windows[:, 1]), np.ascontiguousarray(windows[:, 0]), len(tree.table)
+        keys,
+        np.ascontiguousarray(-windows[:, 1]),
+        np.ascontiguousarray(windows[:, 0]),
+        len(tree.table),
+        numbers[owners[firsts]],
     )
     alike: dict[tuple[int, bool], list[int]] = {}
     for i, member in enumerate(members):

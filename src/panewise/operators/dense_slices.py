@@ -22,6 +22,8 @@ from panewise.slicing.pairs import Cadence
 from panewise.synopses.contract import Synopsis, partials
 from panewise.synopses.interval import IntervalSynopsis
 from panewise.synopses.running import RunningSynopsis
+from panewise.synopses.slice_ring import SliceRing
+from panewise.synopses.techniques import technique_named
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -63,8 +65,13 @@ def absorb_states(key: StateKey, matrix: StateMatrix, slots: Ints, ints: Ints, f
         matrix.floats[field][slots] = real
 
 
-def synopsis_of(key: StateKey, width: int) -> Synopsis:
-    """The technique that a state is kept by."""
+def synopsis_of(key: StateKey, width: int, technique: str | None) -> Synopsis:
+    """The technique that a state is kept by: the one asked for, or, where that does not admit the state, the default.
+
+    Only the count of rows can come to the default so: a query with another such state has been refused.
+    """
+    if technique is not None and (chosen := technique_named(technique)).refusal(key.kind) is None:
+        return chosen.made(key.kind, width)
     if key.kind.algebra.invertible and not key.kind.float_fields:
         return RunningSynopsis(key.kind, width)
     return IntervalSynopsis(key.kind, width)
@@ -73,10 +80,11 @@ def synopsis_of(key: StateKey, width: int) -> Synopsis:
 class DenseSlices:
     """`width` groups in every slice, open or closed. One that does not answer has no synopses: none is ever closed."""
 
-    def __init__(self, width: int, pools: Pools, answers: bool = True) -> None:
+    def __init__(self, width: int, pools: Pools, answers: bool = True, technique: str | None = None) -> None:
         self.width = width
         self.pools = pools
         self.answering = answers
+        self.technique = technique
         self.open = OpenSlices(width)
         self.matrices: dict[StateKey, StateMatrix] = {}
         self.synopses: dict[StateKey, Synopsis] = {}
@@ -113,10 +121,9 @@ class DenseSlices:
         self.matrices[key] = matrix_of(key.kind, self.open.slots)
         if not self.answering:
             return
-        synopsis = synopsis_of(key, self.width)
+        synopsis = synopsis_of(key, self.width, self.technique)
         empty = matrix_of(key.kind, len(self.starts) * self.width)
-        synopsis.first = self.first
-        synopsis.after = self.first
+        synopsis.begin_at(self.first)
         synopsis.insert(
             empty.ints.reshape(key.kind.int_fields, len(self.starts), self.width),
             empty.floats.reshape(key.kind.float_fields, len(self.starts), self.width),
@@ -145,7 +152,7 @@ class DenseSlices:
     def int_arrays(self, key: StateKey) -> list[Ints]:
         """The int64 fields of all arrays of a state which cannot be taken away; places not in use hold anything."""
         synopsis = self.synopses[key]
-        assert isinstance(synopsis, IntervalSynopsis)
+        assert isinstance(synopsis, IntervalSynopsis | SliceRing)
         base = [] if self.base is None else [self.base[key].ints]
         return [self.matrices[key].ints, *synopsis.int_arrays(), *base]
 
@@ -199,7 +206,7 @@ class DenseSlices:
         self.matrices[key] = matrix
         if not self.answering:
             return
-        synopsis = synopsis_of(key, self.width)
+        synopsis = synopsis_of(key, self.width, self.technique)
         synopsis.restore(self.synopses[ROW_COUNT].snapshot())
         self.synopses[key] = synopsis
         if self.base is not None:
@@ -260,17 +267,25 @@ class DenseSlices:
         newer.ints, newer.floats = np.ascontiguousarray(ints), np.ascontiguousarray(floats)
         matrix.combine(0, newer, 0, newer.slots, ranks_of(key, self.pools))
 
+    def drop_window(self, window: int) -> None:
+        """A member's window will not be asked for again."""
+        for synopsis in self.synopses.values():
+            synopsis.drop_window(window)
+
     def answers(
-        self, keys: list[StateKey], starts: Ints, ends: Ints, groups: int
+        self, keys: list[StateKey], starts: Ints, ends: Ints, groups: int, windows: Ints | None = None
     ) -> dict[StateKey, tuple[Ints, Floats]]:
-        """The states of windows of slice numbers, shape (fields, windows, groups); start -1 is the beginning of all."""
+        """The states of windows of slice numbers, shape (fields, answers, groups); start -1 is the beginning of all.
+
+        `windows` numbers the members' windows, for techniques that go on from where a window was last.
+        """
         held = np.maximum(starts, self.first)
         result: dict[StateKey, tuple[Ints, Floats]] = {}
         for key in dict.fromkeys([ROW_COUNT, *keys]):
             if key in self.same_as_rows:
                 result[key] = result[ROW_COUNT]
                 continue
-            result[key] = self.synopses[key].answer(held, ends, ranks_of(key, self.pools), groups)
+            result[key] = self.synopses[key].answer(held, ends, ranks_of(key, self.pools), groups, windows)
             if self.base is not None:
                 self._add_base(key, starts, *result[key])
         return result

@@ -41,6 +41,7 @@ class Member:
     endless: bool = False  # a window without a beginning holds rows by now, and always will
     suspended: bool = False
     timed: bool = True  # the axis is event time
+    window: int = 0  # its number among the windows of the tree; 0 is nobody's
     shape: int = 0  # equal for members that select and aggregate alike
     passing: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     touched: list[Ints] = field(default_factory=list)

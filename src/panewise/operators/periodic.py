@@ -62,6 +62,7 @@ class PeriodicTree:
         held_from: int | None = None,
         timed: bool = True,
         folds_only: bool = False,
+        technique: str | None = None,
     ) -> None:
         self.keys = keys
         self.where = where
@@ -72,7 +73,8 @@ class PeriodicTree:
         self.state_held_from: dict[StateKey, int | None] = {}
         self.pools: Pools = {}
         self.table = GroupTable(tuple(key.type for key in keys))
-        self.store: DenseSlices | SparseSlices = DenseSlices(16 if keys else 1, self.pools, not folds_only)
+        self.store: DenseSlices | SparseSlices = DenseSlices(16 if keys else 1, self.pools, not folds_only, technique)
+        self._windows = 0  # numbers given to members' windows so far
         self.watermark = INT64_MIN
         self.greatest = INT64_MIN  # the greatest point seen
         self.cut = INT64_MIN  # from here on, edges are those of all members
@@ -118,6 +120,8 @@ class PeriodicTree:
             if since is not None:
                 held_from = since if held_from is None else max(held_from, since)
         member = self.members[name] = Member(aggregation, cadence, INT64_MIN, held_from, timed=self.timed)
+        self._windows += 1
+        member.window = self._windows
         member.shape = self._shapes.setdefault(aggregation, len(self._shapes))
         self._recut(cut)
         if isinstance(self.store, SparseSlices):
@@ -146,7 +150,9 @@ class PeriodicTree:
 
         Where a host gives the cuts, one that leaves without leaves its edges behind, until the next cut.
         """
-        del self.members[name]
+        window = self.members.pop(name).window
+        if isinstance(self.store, DenseSlices):
+            self.store.drop_window(window)
         wanted = {key for member in self.members.values() for key in member.aggregation.states}
         for key in [key for key in self.state_held_from if key not in wanted]:
             del self.state_held_from[key]
@@ -323,7 +329,7 @@ class PeriodicTree:
             raise NotHeldError(f"only the last report of '{name}' is held")
         if not is_whole(self, member.cadence, report, member.held_from):
             raise NotHeldError(f"the report of '{name}' at point {report} is no longer held")
-        found = answered(self, [(name, np.array([report], np.int64))])
+        found = answered(self, [(name, np.array([report], np.int64))], in_turn=False)
         if name in self.failures:
             raise QueryFailed(self.failures.pop(name))
         return found[0][1] if found else None

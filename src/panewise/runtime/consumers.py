@@ -276,4 +276,4 @@ def _ends_of(query: HostedQuery, reports: EmptyReports) -> Ints:
     return np.concatenate(batches) if batches else np.empty(0, np.int64)
 
 
-TreeKey = tuple[bool, Expression | None, tuple[Expression, ...]]
+TreeKey = tuple[bool, Expression | None, tuple[Expression, ...], str | None]

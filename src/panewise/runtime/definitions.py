@@ -9,9 +9,11 @@ from panewise.catalog import Definition, Options, QueryDefinition, SinkDefinitio
 from panewise.errors import PlanError
 from panewise.language import statements as s
 from panewise.language.sql_text import name_to_sql
+from panewise.plan.blocks import block_of
 from panewise.plan.build import build
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
+from panewise.runtime.technique_option import check_technique
 from panewise.schema import Column
 from panewise.temporal import format_duration
 
@@ -32,9 +34,11 @@ def definition_of(statement: Created, find_aggregate: FindAggregate) -> tuple[De
             return SinkDefinition(statement.name, statement.source, statement.options), None
     plan = build(statement.query, find_aggregate)
     check_supported(plan)
-    for name, _ in statement.options:
-        if name in ("technique", "refresh", "sharing"):
+    for name, value in statement.options:
+        if name in ("refresh", "sharing"):
             raise PlanError(f"the option {name} has no effect yet", hint="leave it out")
+        if name == "technique":
+            check_technique(str(value), block_of(plan))
     inputs = tuple(dict.fromkeys(node.name for node in plan.walk() if isinstance(node, Scan)))
     definition = QueryDefinition(statement.name, plan.schema, plan.timestamp, statement.text, inputs, statement.options)
     return definition, plan

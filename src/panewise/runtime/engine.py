@@ -128,8 +128,7 @@ class Engine:
         if isinstance(definition, StreamDefinition):
             self.streams[definition.name.lower()] = Stream(definition)
         elif plan is not None:
-            silent = dict(statement.options).get("mode") == "lookup"
-            self.hosting.host(definition.name.lower(), plan, silent=silent)
+            self.hosting.host(definition.name.lower(), plan, statement.options)
             self._limit_streams()
 
     def _limit_streams(self) -> None:

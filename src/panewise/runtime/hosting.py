@@ -1,8 +1,8 @@
 """Hosting: which operators run a query, and where they are attached.
 
 Periodic aggregates over one channel with equal selection and grouping share a tree, time windows one and row windows
-another; everything else gets an operator of its own. A query inside another one's FROM is hosted first, under a name
-that nobody else can use.
+another, and those of a technique that was asked for one of their own; everything else gets an operator of its own. A
+query inside another one's FROM is hosted first, under a name that nobody else can use.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from panewise.aggregates.user import matrix_of
+from panewise.catalog import Options
 from panewise.errors import PlanError
 from panewise.language.statements import Emit as Emission
 from panewise.operators.aggregation import aggregation_of
@@ -53,9 +54,10 @@ class Hosting:
     def trees(self) -> list[TreeConsumer]:
         return list(self._trees.values())
 
-    def host(self, name: str, plan: Emit, silent: bool) -> HostedQuery:
+    def host(self, name: str, plan: Emit, options: Options = ()) -> HostedQuery:
         """Starts a query whose plan has operators; PlanError, and nothing started, where it comes too late for them."""
         block = block_of(plan)
+        chosen = dict(options)
         channel = self._source(name, block)
         try:
             _check_history(block, channel)
@@ -68,9 +70,9 @@ class Hosting:
             query.watermark = channel.watermark
         self.queries[name] = query
         if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
-            self.consumers[name] = self._join_tree(query, block, channel)
+            self.consumers[name] = self._join_tree(query, block, channel, chosen.get("technique"))
         else:
-            operator = self._operator(query, block, channel, silent)
+            operator = self._operator(query, block, channel, silent=chosen.get("mode") == "lookup")
             consumer = OperatorConsumer(channel, query, operator)
             self.consumers[name] = consumer
             channel.attach(consumer)
@@ -80,21 +82,21 @@ class Hosting:
         if isinstance(block.source, Scan):
             return self._channel_of(block.source.name)
         inner = f"{name}{HIDDEN}{len(self._hidden.get(name, [])) + 1}"
-        hosted = self.host(inner, block.source, silent=False)
+        hosted = self.host(inner, block.source)
         self._hidden.setdefault(name, []).append(inner)
         return hosted
 
-    def _join_tree(self, query: HostedQuery, block: Block, channel: Channel) -> TreeConsumer:
+    def _join_tree(self, query: HostedQuery, block: Block, channel: Channel, technique: Any) -> TreeConsumer:
         assert block.aggregate is not None and block.window is not None
         aggregation = aggregation_of(block)
         counts_rows = isinstance(block.window, RowsWindow)
-        key = (id(channel), (counts_rows, block.where, aggregation.keys))
+        key = (id(channel), (counts_rows, block.where, aggregation.keys, technique))
         consumer = self._trees.get(key)
         fresh = consumer is None
         if consumer is None:
             held_from = channel.held_from
             shape = aggregation.keys, block.where, held_from
-            tree = PeriodicTree(*shape, timed=not counts_rows, folds_only=channel.folds_only)
+            tree = PeriodicTree(*shape, timed=not counts_rows, folds_only=channel.folds_only, technique=technique)
             consumer = TreeConsumer(channel, tree, counts_rows)
             self._trees[key] = consumer
         if fresh and counts_rows:

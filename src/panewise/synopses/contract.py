@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.aggregates.states import StateKind
+from panewise.synopses.slice_ring import SliceRing
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -28,6 +29,9 @@ class Synopsis(Protocol):
     width: int
     first: int
     after: int
+
+    def begin_at(self, number: int) -> None:
+        """Of one that is empty: its first slice will have this number."""
 
     def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
         """Appends the partials of new slices, oldest first: arrays of shape (fields, slices, width)."""
@@ -71,5 +75,7 @@ class Synopsis(Protocol):
 
 def partials(synopsis: Synopsis, ranks: Ints) -> tuple[Ints, Floats]:
     """The partials of all slices held, as they were inserted."""
+    if isinstance(synopsis, SliceRing):
+        return synopsis.held()
     slices = np.arange(synopsis.first, synopsis.after, dtype=np.int64)
     return synopsis.answer(slices, slices + 1, ranks)

@@ -220,6 +220,9 @@ class IntervalSynopsis:
     def bytes_held(self) -> int:
         return self._ints.nbytes + self._floats.nbytes
 
+    def begin_at(self, number: int) -> None:
+        self.first = self.after = self._raised = number
+
     def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
         count = max(ints.shape[1], floats.shape[1])
         flat_ints = np.ascontiguousarray(ints).reshape(self.kind.int_fields, count * self.width)

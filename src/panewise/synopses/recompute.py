@@ -37,6 +37,9 @@ class RecomputeSynopsis:
     def bytes_held(self) -> int:
         return sum(ints.nbytes + floats.nbytes for ints, floats in self._slices)
 
+    def begin_at(self, number: int) -> None:
+        self.first = number
+
     def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
         for i in range(max(ints.shape[1], floats.shape[1])):
             self._slices.append((ints[:, i].copy(), floats[:, i].copy()))

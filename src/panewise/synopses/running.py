@@ -24,38 +24,41 @@ Floats = NDArray[np.float64]
 
 
 LEAST_ROOM = 128  # prefixes
-BLOCK = 64  # neighbouring slices or windows that are looked at together
+BLOCK = 256  # neighbouring slices or windows that are looked at together
 
 
 @compiled_loop
-def _in_a_row(numbers: Ints, first: int) -> bool:
-    """Whether the BLOCK numbers from here on go up by one each."""
-    astray = numbers[first] ^ numbers[first]
-    for k in range(BLOCK):
-        astray |= numbers[first + k] - (numbers[first] + k)
+def _in_a_row(numbers: Ints) -> bool:
+    """Whether they go up by one each."""
+    astray = numbers[0] ^ numbers[0]
+    for k in range(numbers.shape[0]):
+        astray |= numbers[k] - (numbers[0] + k)
     return astray == 0
 
 
 @compiled_loop
 def _insert_one_group(prefix: Ints, mask: int, after: int, part: Ints, places: Ints) -> None:
-    """The running sum stays in a register; partials that lie in a row are read, and prefixes written, in a row."""
-    count = places.shape[0]
-    for f in range(prefix.shape[0]):
-        into, source = prefix[f], part[f]
-        total = into[after & mask]
-        i = 0
-        while i < count:
-            target = (after + i + 1) & mask
-            if i + BLOCK <= count and target + BLOCK <= mask + 1 and _in_a_row(places, i):
-                ours, theirs = into[target : target + BLOCK], source[places[i] : places[i] + BLOCK]
-                for k in range(BLOCK):
-                    total += theirs[k]
-                    ours[k] = total
-                i += BLOCK
+    """A block at a time; partials that lie in a row are read in a row.
+
+    Field after field: rows of a power of two side by side, read and written in turn, would wait for each other.
+    """
+    i = 0
+    while i < places.shape[0]:
+        target = (after + i + 1) & mask
+        block = places[i : i + min(BLOCK, places.shape[0] - i, mask + 1 - target)]
+        count, in_a_row = block.shape[0], _in_a_row(block)
+        for f in range(prefix.shape[0]):
+            total, into = prefix[f, (after + i) & mask], prefix[f, target : target + count]
+            if in_a_row:
+                source = part[f, block[0] : block[0] + count]
+                for k in range(count):
+                    total += source[k]
+                    into[k] = total
             else:
-                total += source[places[i]]
-                into[target] = total
-                i += 1
+                for k in range(count):
+                    total += part[f, block[k]]
+                    into[k] = total
+        i += count
 
 
 @compiled_loop
@@ -73,22 +76,23 @@ def _insert(prefix: Ints, room: int, width: int, after: int, part: Ints, places:
 
 @compiled_loop
 def _answer_one_group(prefix: Ints, mask: int, starts: Ints, ends: Ints, result: Ints) -> None:
-    """Windows that slide by one slice, BLOCK of them at a time, are one difference of two runs of prefixes."""
-    count = starts.shape[0]
+    """Windows that slide by one slice, a block of them at a time, are one difference of two runs of prefixes."""
     q = 0
-    while q < count:
+    while q < starts.shape[0]:
         a, b = starts[q] & mask, ends[q] & mask
-        near = q + BLOCK <= count and a + BLOCK <= mask + 1 and b + BLOCK <= mask + 1
-        if near and _in_a_row(starts, q) and _in_a_row(ends, q):
+        count = min(BLOCK, starts.shape[0] - q, mask + 1 - a, mask + 1 - b)
+        first, last = starts[q : q + count], ends[q : q + count]
+        if _in_a_row(first) and _in_a_row(last):
             for f in range(prefix.shape[0]):
-                old, new, into = prefix[f, a : a + BLOCK], prefix[f, b : b + BLOCK], result[f, q : q + BLOCK]
-                for k in range(BLOCK):
+                old, new, into = prefix[f, a : a + count], prefix[f, b : b + count], result[f, q : q + count]
+                for k in range(count):
                     into[k] = new[k] - old[k]
-            q += BLOCK
         else:
             for f in range(prefix.shape[0]):
-                result[f, q] = prefix[f, b] - prefix[f, a]
-            q += 1
+                old, into = prefix[f], result[f, q : q + count]
+                for k in range(count):
+                    into[k] = old[last[k] & mask] - old[first[k] & mask]
+        q += count
 
 
 @compiled_loop
@@ -119,6 +123,9 @@ class RunningSynopsis:
     @property
     def bytes_held(self) -> int:
         return self._prefix.nbytes
+
+    def begin_at(self, number: int) -> None:
+        self.first = self.after = number
 
     def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
         count = ints.shape[1]

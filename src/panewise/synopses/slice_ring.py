@@ -40,6 +40,16 @@ def put_slices(
     ints: Ints, floats: Floats, room: int, width: int, after: int, part_ints: Ints, part_floats: Floats, places: Ints
 ) -> None:
     """The partials at these places become the slices from `after` on."""
+    if width == 1:  # field by field: a call per slice would cost more than the copy
+        for f in range(ints.shape[0]):
+            int_target, int_source = ints[f], part_ints[f]
+            for i in range(places.shape[0]):
+                int_target[(after + i) & (room - 1)] = int_source[places[i]]
+        for f in range(floats.shape[0]):
+            float_target, float_source = floats[f], part_floats[f]
+            for i in range(places.shape[0]):
+                float_target[(after + i) & (room - 1)] = float_source[places[i]]
+        return
     for i in range(places.shape[0]):
         target = ((after + i) & (room - 1)) * width
         copy_states(ints, floats, target, part_ints, part_floats, places[i] * width, width)
@@ -65,6 +75,10 @@ class SliceRing:
     @property
     def bytes_held(self) -> int:
         return self._ints.nbytes + self._floats.nbytes
+
+    def begin_at(self, number: int) -> None:
+        self.first = self.after = number
+        self._renew()
 
     def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
         count = max(ints.shape[1], floats.shape[1])

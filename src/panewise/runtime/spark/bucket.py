@@ -119,7 +119,7 @@ class Bucket:
 
     def _host(self, query: PlannedQuery) -> None:
         try:
-            self.hosting.host(query.name, query.plan, silent=query.silent)
+            self.hosting.host(query.name, query.plan, query.definition.options)
         except PlanError as problem:
             # A row came between the statement and its micro-batch: too late for what needs all rows.
             hosted = HostedQuery(query.name, query.plan, query.block)

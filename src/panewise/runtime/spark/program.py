@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from panewise import aggregates
 from panewise.aggregates.functions import AggregateFunction
@@ -67,10 +67,6 @@ class PlannedQuery:
         """Its name in the log and in marks: a query that is dropped and made anew is another one there."""
         return log_name(self.definition.name, self.created)
 
-    @property
-    def silent(self) -> bool:
-        return dict(self.definition.options).get("mode") == "lookup"
-
     @cached_property
     def block(self) -> Block:
         return block_of(self.plan)
@@ -98,6 +94,7 @@ class Fragment:
     buckets: int
     where: Expression | None = None
     keys: tuple[Expression, ...] = ()
+    technique: str | None = None
     shard: int = 0
 
 
@@ -181,7 +178,7 @@ class Program:
                     sinks[key] = PlannedSink(definition, version)
                 elif isinstance(definition, QueryDefinition):
                     assert plan is not None and isinstance(statement, s.CreateQuery)
-                    fragment = self._fragment_of(key, plan, queries)
+                    fragment = self._fragment_of(definition, plan, queries)
                     queries[key] = PlannedQuery(definition, statement.query, plan, version, fragment)
             case s.Drop():
                 if statement.if_exists and self.catalog.find(statement.name) is None:
@@ -209,20 +206,21 @@ class Program:
 
     # -- fragments -----------------------------------------------------------------------------------------------
 
-    def _fragment_of(self, name: str, plan: Emit, queries: dict[str, PlannedQuery]) -> int:
+    def _fragment_of(self, query: QueryDefinition, plan: Emit, queries: dict[str, PlannedQuery]) -> int:
         stream = self._stream_of(plan, queries)
         block = block_of(plan)
         if is_tree(block):
             assert block.aggregate is not None
             keys = block.aggregate.keys
             buckets = self.partitions if keys else 1
-            return self._numbered(Fragment(0, stream, True, buckets, block.where, keys))
+            technique = cast(str | None, dict(query.options).get("technique"))
+            return self._numbered(Fragment(0, stream, True, buckets, block.where, keys, technique))
         for scan in plan.walk():
             if isinstance(scan, Scan) and scan.name.lower() in queries:
                 source = self.fragments[queries[scan.name.lower()].fragment]
                 if not source.tree:
                     return source.number  # where the query that it reads is computed already
-        shard = zlib.crc32(name.encode()) % self.partitions
+        shard = zlib.crc32(query.name.lower().encode()) % self.partitions
         return self._numbered(Fragment(0, stream, False, 1, shard=shard))
 
     def _stream_of(self, plan: Emit, queries: dict[str, PlannedQuery]) -> str:

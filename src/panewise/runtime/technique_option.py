@@ -1,0 +1,31 @@
+"""The option `technique` of a query: whether its states and its window admit what it names."""
+
+from __future__ import annotations
+
+from panewise.errors import PlanError
+from panewise.plan.blocks import Block
+from panewise.synopses.techniques import TECHNIQUES, technique_named
+from panewise.temporal import RowsWindow, TimeWindow
+
+
+def check_technique(name: str, block: Block) -> None:
+    """PlanError, with the reason, where the technique cannot keep one of the query's states or answer its window."""
+    technique = technique_named(name)
+    window = block.window
+    periodic = block.aggregate is not None and block.periodic and not block.restore
+    if not periodic or (isinstance(window, RowsWindow) and window.partition_by):
+        raise PlanError(
+            f"the technique '{name}' is for aggregates over windows that slide",
+            hint="give the window a SLIDE, or leave the technique out",
+        )
+    assert block.aggregate is not None
+    offset = window.offset_us if isinstance(window, TimeWindow) else window.offset if window is not None else 0
+    for call in block.aggregate.aggregates:
+        for part in call.bound.parts:
+            reason = technique.refusal(part.kind, offset)
+            if reason is not None:
+                others = [t.name for t in TECHNIQUES.values() if t.refusal(part.kind, offset) is None]
+                raise PlanError(
+                    f"the technique '{name}' cannot be used for {call.bound.name}: {reason}",
+                    hint=f"{', '.join(others)} can",
+                )
