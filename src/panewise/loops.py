@@ -37,7 +37,13 @@ def _stamp(path: Path) -> str:
 # that others call across files stand in these, whose dates are therefore a part of every name in the cache.
 _SHARED_LOOPS = "".join(
     _stamp(Path(__file__).parent / name)
-    for name in ("aggregates/kernels.py", "synopses/slice_ring.py", "synopses/counting.py")
+    for name in (
+        "aggregates/kernels.py",
+        "synopses/slice_ring.py",
+        "synopses/counting.py",
+        "synopses/single_states.py",
+        "synopses/per_window.py",
+    )
 )
 
 

@@ -16,6 +16,7 @@ from bench import (
     spark_many_queries,
     spark_peers,
     spark_windows,
+    techniques,
     window_peers,
     window_rows,
     windows,
@@ -61,6 +62,18 @@ def test_a_hundred_queries_share_a_tree_and_agree() -> None:
     figure = many_queries.measure(one, hundred, having, count=ROWS, repeat=1)
     assert figure["hundred"]["trees"] == 1
     assert figure["one"]["disagreement"] == figure["hundred"]["disagreement"] == ""
+
+
+@pytest.mark.parametrize(("name", "aggregate"), [("two_stacks", "SUM"), ("slick_deque", "MAX")])
+def test_techniques_agree_with_numpy_at_every_size(name: str, aggregate: str) -> None:
+    rows = techniques.measure(name, [aggregate], [1, 64, 2048], budget_s=0.01)["rows"]
+    assert [(row["window"], row["ranges"]) for row in rows] == [(1, 1), (64, 1), (2048, 1), (2048, 1000)]
+    assert all(row["agrees"] and row["rows/s"] > 0 and row["max us"] >= row["p50 us"] for row in rows)
+
+
+def test_what_takes_too_long_is_left_out_by_rule() -> None:
+    rows = techniques.measure("recompute", ["SUM"], [1024, 1 << 22], budget_s=0.01)["rows"]
+    assert [row.get("left out") for row in rows][1] == "too long"
 
 
 def test_many_groups_agree_with_numpy(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The option `technique`: whatever keeps the slices, the answers are the same; what cannot is refused with the reason."""
+"""The option `technique`: whatever keeps the slices, answers are the same; what cannot is refused with the reason."""
 
 from __future__ import annotations
 

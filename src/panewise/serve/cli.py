@@ -6,7 +6,6 @@ once.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -127,17 +126,19 @@ def demo(
 
 @app.command()
 def bench(
-    only: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this benchmark.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only this benchmark, or a figure of a paper: papers-001-6.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="The folder with the recorded streams that some figures of papers need.")
+    ] = None,
 ) -> None:
-    """Run the benchmarks of the source tree."""
-    import subprocess
+    """Run the benchmarks of the source tree, or reproduce a figure of a paper."""
+    with _errors_shown():
+        from panewise.serve.bench import run_benchmark
 
-    root = Path(__file__).parents[3]
-    if not (root / "bench" / "__main__.py").is_file():
-        typer.echo("The benchmarks are part of the source tree, and this panewise was installed without it.", err=True)
-        raise typer.Exit(1)
-    command = [sys.executable, "-m", "bench", *([only] if only else [])]
-    raise typer.Exit(subprocess.run(command, cwd=root, check=False).returncode)
+        raise typer.Exit(run_benchmark(name, quick=quick, data=data))
 
 
 @contextmanager

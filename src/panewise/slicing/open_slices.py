@@ -174,6 +174,15 @@ class OpenSlices:
             else:
                 self._grow_entries()
 
+    def places(self, slots: Ints) -> tuple[Ints, Ints]:
+        """The room and the group of each slot, in arrays of their own."""
+        if self.width is None:
+            return self._entry_room[slots], self._entry_group[slots]
+        if self.width == 1:
+            return slots.copy(), np.zeros(len(slots), np.int64)
+        rooms = slots // self.width
+        return rooms, slots - rooms * self.width
+
     def open_spans(self, starts: Ints, ends: Ints) -> None:
         """Opens slices with exactly these bounds, distinct and ascending, where none with their start is open yet."""
         held = self.count

@@ -56,8 +56,13 @@ def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:
         classes.add((cadence.slide, end % cadence.slide))
         if cadence.range is not None:
             classes.add((cadence.slide, (end - cadence.range) % cadence.slide))
+    return without_covered(classes)
+
+
+def without_covered(classes: Iterable[tuple[int, int]]) -> tuple[Ints, Ints]:
+    """Residue classes (slide, phase), each once, without those all of whose points are in another; by slide."""
     kept: list[tuple[int, int]] = []
-    for slide, phase in sorted(classes):
+    for slide, phase in sorted(set(classes)):
         if not any(slide % coarse == 0 and phase % coarse == rest for coarse, rest in kept):
             kept.append((slide, phase))
     return np.array([slide for slide, _ in kept], np.int64), np.array([phase for _, phase in kept], np.int64)

@@ -71,6 +71,10 @@ class RecomputeSynopsis:
             floats.reshape(self.kind.float_fields, *shape)[:, :, :groups],
         )
 
+    def int_arrays(self) -> list[Ints]:
+        """The int64 fields of all states held."""
+        return [ints for ints, _ in self._slices]
+
     def drop_window(self, window: int) -> None:
         """Nothing is kept per sliding window."""
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.states import StateKind
 from panewise.loops import compiled_loop
+from panewise.synopses.answer_buffer import AnswerBuffer
 from panewise.synopses.contract import partials
 
 Ints = NDArray[np.int64]
@@ -33,7 +34,7 @@ def _in_a_row(numbers: Ints) -> bool:
     astray = numbers[0] ^ numbers[0]
     for k in range(numbers.shape[0]):
         astray |= numbers[k] - (numbers[0] + k)
-    return astray == 0
+    return bool(astray == 0)
 
 
 @compiled_loop
@@ -117,6 +118,7 @@ class RunningSynopsis:
         self.width = width
         self.first = 0
         self.after = 0
+        self._answers = AnswerBuffer(kind)
         self._room = LEAST_ROOM
         self._prefix: Ints = np.zeros((kind.int_fields, self._room * width), np.int64)
 
@@ -157,9 +159,9 @@ class RunningSynopsis:
         self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None, windows: Ints | None = None
     ) -> tuple[Ints, Floats]:
         groups = self.width if groups is None else groups
-        result = np.empty((self.kind.int_fields, len(starts) * groups), np.int64)
+        result, nothing = self._answers.arrays(len(starts) * groups)
         _answer(self._prefix, self._room, self.width, groups, starts, ends, result)
-        return result.reshape(self.kind.int_fields, len(starts), groups), np.empty((0, len(starts), groups))
+        return result.reshape(self.kind.int_fields, len(starts), groups), nothing.reshape(0, len(starts), groups)
 
     def drop_window(self, window: int) -> None:
         """Nothing is kept per sliding window."""

@@ -36,21 +36,47 @@ def copy_states(ints: Ints, floats: Floats, d: int, ints2: Ints, floats2: Floats
 
 
 @compiled_loop
+def _copy(target: NDArray[Any], source: NDArray[Any]) -> None:
+    """Several at a time, because an index that runs from 0 needs no test for being negative."""
+    for i in range(target.shape[0]):
+        target[i] = source[i]
+
+
+@compiled_loop
+def _are_neighbours(places: Ints) -> bool:
+    odd = 0
+    for i in range(1, places.shape[0]):  # without a way out, so that it is done several at a time
+        odd += places[i] != places[i - 1] + 1
+    return odd == 0
+
+
+@compiled_loop
 def put_slices(
     ints: Ints, floats: Floats, room: int, width: int, after: int, part_ints: Ints, part_floats: Floats, places: Ints
 ) -> None:
     """The partials at these places become the slices from `after` on."""
+    count = places.shape[0]
+    if count > 1 and _are_neighbours(places):
+        begin, source, slots = (after & (room - 1)) * width, places[0] * width, count * width
+        fit = min(slots, room * width - begin)  # the rest goes to the beginning of the ring
+        for f in range(ints.shape[0]):
+            _copy(ints[f, begin : begin + fit], part_ints[f, source : source + fit])
+            _copy(ints[f, : slots - fit], part_ints[f, source + fit : source + slots])
+        for f in range(floats.shape[0]):
+            _copy(floats[f, begin : begin + fit], part_floats[f, source : source + fit])
+            _copy(floats[f, : slots - fit], part_floats[f, source + fit : source + slots])
+        return
     if width == 1:  # field by field: a call per slice would cost more than the copy
         for f in range(ints.shape[0]):
             int_target, int_source = ints[f], part_ints[f]
-            for i in range(places.shape[0]):
+            for i in range(count):
                 int_target[(after + i) & (room - 1)] = int_source[places[i]]
         for f in range(floats.shape[0]):
             float_target, float_source = floats[f], part_floats[f]
-            for i in range(places.shape[0]):
+            for i in range(count):
                 float_target[(after + i) & (room - 1)] = float_source[places[i]]
         return
-    for i in range(places.shape[0]):
+    for i in range(count):
         target = ((after + i) & (room - 1)) * width
         copy_states(ints, floats, target, part_ints, part_floats, places[i] * width, width)
 

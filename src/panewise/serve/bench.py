@@ -1,0 +1,60 @@
+"""`panewise bench NAME`: figures of the papers by name; every other name is a benchmark of the source tree.
+
+A figure of a paper is part of the package, because it needs nothing but the package and, for some, data that the user
+has. Its module below `panewise.serve.papers` is imported when it runs and has
+
+    def run(quick: bool, folder: Path | None) -> int
+
+which prints its tables, saves its plots (`papers.plots.save_plot`) and returns the exit code. `folder` holds the data
+of those figures that need some; `quick` is a small version, as tests run it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from panewise.errors import PanewiseError, did_you_mean
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """What is reproduced, and the module below `panewise.serve.papers` that does it."""
+
+    module: str
+    what: str
+
+
+# Sorted by name.
+FIGURES: dict[str, PaperFigure] = {
+    "papers-000": PaperFigure(
+        "papers_000", "shared aggregates and substream filters: Arasu and Widom 2004, figures 9 to 12"
+    ),
+    "papers-001-6": PaperFigure("frequent_items", "frequent items: Golab 2006, figure 6.3 (a) to (f)"),
+}
+
+
+def run_benchmark(name: str | None, quick: bool = False, data: Path | None = None) -> int:
+    """Runs a figure of a paper, or one or all benchmarks of the source tree; returns the exit code."""
+    figure = FIGURES.get(name) if name else None
+    if figure is not None:
+        module = importlib.import_module(f"panewise.serve.papers.{figure.module}")
+        code: int = module.run(quick, data)
+        return code
+    if name and name.startswith("papers"):
+        raise PanewiseError(f"there is no figure '{name}' of a paper", hint=did_you_mean(name, FIGURES))
+    return _run_source_tree(name, quick)
+
+
+def _run_source_tree(name: str | None, quick: bool) -> int:
+    root = Path(__file__).parents[3]
+    if not (root / "bench" / "__main__.py").is_file():
+        typer.echo("The benchmarks are part of the source tree, and this panewise was installed without it.", err=True)
+        return 1
+    command = [sys.executable, "-m", "bench", *([name] if name else []), *(["--quick"] if quick else [])]
+    return subprocess.run(command, cwd=root, check=False).returncode

@@ -1,0 +1,41 @@
+"""Cutty: edges only where a window starts; the slice that is open when a window ends is read as it is then.
+
+    range 5, slide 3:   ends        5     8    11
+                        starts  0     3     6     9
+                        slices  |-----|-----|-----|--      class (3, 0): ceil(range / slide) slices a window
+                                [---------)                the window that ends at 5: slice [0, 3), and of the open
+                                                           slice [3, 6) what has come before 5
+
+The fewest slices of all: one per slide where `pairs` has two. A window is whole slices and, unless it ends on an edge,
+the open slice at the instant of its end. So it asks of its host what the others do not: that no row at or after a
+window's end is folded before the window is answered, which holds where rows come in order, and that an answer takes in
+the open slice's partial. A window that reaches back for ever has no starts, and adds no edges.
+
+Source: Carbone, Traub, Katsifodimos, Haridi and Markl 2016; Shein and Chrysanthis 2020, section 2.1 and table 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.slicing.pairs import Cadence, without_covered
+
+Ints = NDArray[np.int64]
+
+
+def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:
+    """The residue classes (slides, phases) of all starts, without those that another one covers.
+
+    >>> [part.tolist() for part in edge_classes([Cadence(5, 3)])]
+    [[3], [1]]
+    >>> [part.tolist() for part in edge_classes([Cadence(5, 2), Cadence(8, 4), Cadence(None, 7)])]
+    [[2, 4], [1, 0]]
+    """
+    return without_covered(
+        (cadence.slide, (cadence.align - cadence.offset - cadence.range) % cadence.slide)
+        for cadence in cadences
+        if cadence.range is not None
+    )

@@ -1,0 +1,43 @@
+"""Panes: edges at a fixed distance, the greatest that divides range, slide and offset of every window.
+
+    range 5, slide 2:   ends    0   2   4   6   8
+                        starts    1   3   5   7
+                        slices  |-|-|-|-|-|-|-|-|         one class, (1, 0): range / gcd(range, slide) slices a window
+
+The simplest slicing and the finest: every slice is equally long, and a window of range r and slide s has r / gcd(r, s)
+of them, where `pairs` needs 2 floor(r / s) + 1 and `cutty` ceil(r / s). The panes of many windows together are as long
+as the greatest common divisor of all their ranges, slides and distances from each other. Source: Li, Maier, Tufte,
+Papadimos and Tucker 2005; Shein and Chrysanthis 2020, section 2.1 and table 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.slicing.pairs import Cadence
+
+Ints = NDArray[np.int64]
+
+
+def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:
+    """The residue class (slide, phase) of all edges, as arrays of one element; of none for no window.
+
+    >>> [part.tolist() for part in edge_classes([Cadence(14, 8)])]
+    [[2], [0]]
+    >>> [part.tolist() for part in edge_classes([Cadence(8, 4), Cadence(6, 6, align=1)])]
+    [[1], [0]]
+    """
+    pane, phase = 0, 0
+    for cadence in cadences:
+        end = cadence.align - cadence.offset
+        if pane == 0:
+            phase = end
+        # gcd(0, n) is n: a window that reaches back for ever has no starts to divide.
+        pane = gcd(pane, cadence.slide, cadence.range or 0, end - phase)
+    if pane == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.array([pane], np.int64), np.array([phase % pane], np.int64)
