@@ -279,7 +279,7 @@ def test_an_aggregate_of_a_user() -> None:
     class Range:
         name = "SPREAD"
 
-        def result_type(self, types: tuple[DataType, ...]) -> DataType:
+        def result_type(self, types: tuple[DataType, ...], constants: tuple[object, ...]) -> DataType:
             return types[0]
 
     from panewise.language.binder import bind_one, parse

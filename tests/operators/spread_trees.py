@@ -11,7 +11,7 @@ without answering, and may be made anew from pages and an outline at any moment.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -34,6 +34,7 @@ from panewise.schema import BIGINT
 from panewise.slicing.pairs import Cadence
 from panewise.state.key_hash import split_by_bucket
 from panewise.state.snapshot_format import dumped, loaded
+from panewise.temporal import TimeWindow
 from tests.runtime.random_scripts import EPOCH, Script
 
 INT64_MIN = -(2**63)
@@ -89,8 +90,13 @@ def block(text: str) -> Block:
     return block_of(build(statement.query, find))
 
 
-def aggregation(text: str) -> Aggregation:
-    return aggregation_of(block(text))
+def aggregation(text: str, cadence: Cadence | None = None) -> Aggregation:
+    """What it aggregates; the sub-windows of FREQUENT are those of the cadence."""
+    meant = block(text)
+    if cadence is not None:
+        window = TimeWindow(cadence.range, cadence.slide, cadence.offset, cadence.align)
+        meant = replace(meant, window=window)
+    return aggregation_of(meant)
 
 
 def rows_of(rows: list[dict[str, Any]], arrived: int) -> Rows:
@@ -154,7 +160,7 @@ class Spread:
         cut = self.cut(ahead)
         self.texts[name] = text, cadence
         for tree in self.trees:
-            tree.add(name, aggregation(text), cadence, cut)
+            tree.add(name, aggregation(text, cadence), cadence, cut)
 
     def remove(self, choice: int, ahead: int) -> None:
         if len(self.texts) > 1:
@@ -226,7 +232,7 @@ class Spread:
     def rebuilt(self, bucket: Bucket) -> PeriodicTree:
         tree = self.new()
         for name, (text, cadence) in self.texts.items():
-            tree.add(name, aggregation(text), cadence, INT64_MIN)
+            tree.add(name, aggregation(text, cadence), cadence, INT64_MIN)
         tree.rebuild(loaded(dumped(bucket.tree.outline())), bucket.pages)
         return tree
 
@@ -253,7 +259,7 @@ class Spread:
         self.tasks = [self.new() for _ in self.tasks]
         for tree in self.tasks:
             for name, (text, cadence) in self.texts.items():
-                tree.add(name, aggregation(text), cadence, INT64_MIN)
+                tree.add(name, aggregation(text, cadence), cadence, INT64_MIN)
             tree.adopt(outline)
 
     # -- what came out -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from panewise.operators import periodic, tree_forgetting
 from panewise.operators.periodic import PeriodicTree
 from panewise.slicing.pairs import Cadence
 from tests.operators.spread_trees import INT64_MIN, Spread, aggregation, block, rows_of
-from tests.runtime.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EPOCH, EXACT, GROUPS, ROUNDED
+from tests.runtime.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EPOCH, EXACT, GROUPS, HELD, ROUNDED
 
 USER = ("NEWEST(x)", "NEWEST(v)", "PARITY(v)", "PARITY(i)", "LARGEST_PRODUCT(v, x)")
 AHEAD = (-1, -1, 0, 0, 1, 7, 30)
@@ -35,6 +35,8 @@ class Dice:
         self.condition = self.random.choice(CONDITIONS)
         # Few of each, so that queries share states, edges and cursors, and those that join find history.
         self.items = self.random.sample(EXACT + ROUNDED + USER, 3)
+        if self.random.random() < 0.5:
+            self.items = [*self.random.sample(HELD, 2), *self.items[:1]]
         self.slides = [self.random.randint(3, 60) for _ in range(2)]
         self.ranges = [self.random.randint(3, 150) for _ in range(2)]
         self.shifted = self.random.random() < 0.6

@@ -164,7 +164,7 @@ def test_equal_aggregates_are_computed_once() -> None:
         (f"SELECT t.v FROM t {R} JOIN u {R} ON t.k = u.k", "a join of several inputs has no operator yet"),
         (f"SELECT t.v FROM t {R} LEFT JOIN u {R} ON t.k = u.k", "LEFT.* JOIN has no operator yet"),
         (f"SELECT DISTINCT k FROM t {R}", "SELECT DISTINCT has no operator yet"),
-        (f"SELECT COUNT(DISTINCT k) AS n FROM t {R}", r"COUNT\(DISTINCT ...\) has no operator yet"),
+        (f"SELECT COUNT(DISTINCT k) AS n FROM t {R}", r"COUNT\(DISTINCT ...\) over a window without SLIDE"),
         (f"SELECT k FROM t {R} EXCEPT SELECT k FROM u {R}", "EXCEPT has no operator yet"),
         (f"SELECT k FROM t {R} EXCEPT ALL SELECT k FROM u {R}", "EXCEPT ALL has no operator yet"),
         (f"SELECT k FROM t {R} UNION ALL SELECT k FROM u {R}", "UNION ALL has no operator yet"),

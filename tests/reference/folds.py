@@ -10,16 +10,21 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from tests.reference.held_folds import EVENT_TIME, HELD, held_fold
 from tests.reference.scalars import BIGINT_MAX, BIGINT_MIN, evaluate, order_key
+
+__all__ = ["EVENT_TIME", "Overflow", "fold"]
 
 
 class Overflow(Exception):
     """The answer does not fit its type: the query fails."""
 
 
-def fold(call: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
-    """The answer of one aggregate call over the rows of a group."""
+def fold(call: Any, rows: Sequence[Mapping[str, Any]], window: Any = None) -> Any:
+    """The answer of one aggregate call over the rows of a group; `window` is that of the query."""
     _, name, arguments = call
+    if name in HELD:
+        return held_fold(name, arguments, rows, window)
     if name == "COUNT(*)":
         return len(rows)
     if name in ("ARG_MIN", "ARG_MAX"):

@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import Any
 
 from tests.reference.cql import Select
-from tests.reference.folds import fold
+from tests.reference.folds import EVENT_TIME, fold
 from tests.reference.row_expressions import aggregates_of
 from tests.reference.scalars import evaluate, identity_key
 from tests.reference.tokens import EPOCH, MICROSECOND, NotCovered, RowsWindow, TimeWindow
@@ -87,7 +87,8 @@ def emission(select: Select) -> str:
 
 def answer(select: Select, rows: Sequence[Row], columns: tuple[str, ...]) -> list[Values]:
     """The relation that the query computes from the rows of its window."""
-    kept = [row.values for row in rows if select.where is None or evaluate(select.where, row.values) is True]
+    chosen = [row for row in rows if select.where is None or evaluate(select.where, row.values) is True]
+    kept = [row.values | {EVENT_TIME: row.ts} for row in chosen]
     if not aggregated(select):
         if select.items is None:
             return [tuple(values[column] for column in columns) for values in kept]
@@ -105,9 +106,13 @@ def answer(select: Select, rows: Sequence[Row], columns: tuple[str, ...]) -> lis
         # Items and HAVING read grouping columns from any member of the group: they agree on them.
         sample = members[0] if members else {}
         having = select.having or ("literal", True)
-        if evaluate(having, sample, lambda call, m=members: fold(call, m)) is not True:
+
+        def folded(call: Any, members: list[dict[str, Any]] = members) -> Any:
+            return fold(call, members, select.window)
+
+        if evaluate(having, sample, folded) is not True:
             continue
-        found.append(tuple(evaluate(item, sample, lambda call, m=members: fold(call, m)) for _, item in select.items))
+        found.append(tuple(evaluate(item, sample, folded) for _, item in select.items))
     return found
 
 

@@ -28,6 +28,15 @@ AGGREGATES = {
     "BOOL_AND",
     "BOOL_OR",
     "GEOMEAN",
+    "MEDIAN",
+    "QUANTILE",
+    "PERCENTILE_CONT",
+    "PERCENTILE_DISC",
+    "TOP",
+    "FREQUENT",
+    "APPROX_COUNT_DISTINCT",
+    "APPROX_QUANTILE",
+    "APPROX_TOP",
 }
 
 
@@ -146,11 +155,18 @@ class ExpressionReader(TokenReader):
     def call(self, name: str) -> Any:
         if name == "COUNT" and self.accept("*", ")"):
             return ("aggregate", "COUNT(*)", ())
-        if self.peek("DISTINCT"):
-            raise NotCovered("aggregates of distinct values")
+        if self.accept("DISTINCT"):
+            if name != "COUNT":
+                raise NotCovered("other aggregates of distinct values than COUNT")
+            distinct = self.expression()
+            self.expect(")")
+            return ("aggregate", "COUNT(DISTINCT)", (distinct,))
         arguments: tuple[Any, ...] = ()
         if not self.accept(")"):
             arguments = tuple(self.several(self.expression))
+            self.expect(")")
+        if self.accept("WITHIN", "GROUP", "(", "ORDER", "BY"):
+            arguments = (self.expression(), *arguments)
             self.expect(")")
         return ("aggregate" if name in AGGREGATES else "call", name if name in AGGREGATES else name.lower(), arguments)
 

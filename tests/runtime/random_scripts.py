@@ -50,6 +50,30 @@ EXACT = (
     "MAX(CASE WHEN b THEN v ELSE -v END)",
 )
 ROUNDED = ("VAR_POP(v)", "VAR_SAMP(x)", "STDDEV_POP(x)", "STDDEV_SAMP(v)", "GEOMEAN(ABS(v) + 1)")
+# Of states without a fixed size; only for periodic windows with a range and without partitions.
+HELD = (
+    "MEDIAN(v)",
+    "MEDIAN(x)",
+    "QUANTILE(v, 0.5)",
+    "QUANTILE(v, 0.9)",
+    "QUANTILE(x, 0.25)",
+    "QUANTILE(ts, 0.5)",
+    "PERCENTILE_CONT(i, 0.3)",
+    "PERCENTILE_DISC(x, 0.75)",
+    "COUNT(DISTINCT v)",
+    "COUNT(DISTINCT x)",
+    "COUNT(DISTINCT w)",
+    "TOP(2, w)",
+    "TOP(1, v)",
+    "TOP(3, x)",
+    "FREQUENT(1, w)",
+    "FREQUENT(2, w)",
+    "FREQUENT(1, v)",
+    "FREQUENT(2, b)",
+    "APPROX_COUNT_DISTINCT(w)",
+    "APPROX_QUANTILE(v, 0.5)",
+    "APPROX_TOP(2, w)",
+)
 GROUPS = ("", "k", "k, b", "v % 3", "i", "x")
 CONDITIONS = ("", "v > 0", "x < 2 OR k IS NULL", "NOT b", "k IN ('a', 'b') AND v IS NOT NULL")
 CONDITIONS_OF_GROUPS = ("", "", "COUNT(*) > 1", "SUM(v) > 0", "MAX(x) IS NOT NULL AND COUNT(v) < 4")
@@ -134,7 +158,10 @@ def count_windows(*, slide: bool) -> st.SearchStrategy[str]:
 @st.composite
 def selects(draw: st.DrawFn, window: str, *, word: str = "", exact: bool = False, source: str = "t") -> str:
     """An aggregated SELECT over a window."""
-    aggregates = draw(st.lists(st.sampled_from(EXACT if exact else EXACT + ROUNDED), min_size=1, max_size=4))
+    choices = EXACT if exact else EXACT + ROUNDED
+    if "SLIDE" in window and "RANGE" in window and "RESTORE" not in word and draw(st.booleans()):
+        choices = HELD + EXACT[:4]
+    aggregates = draw(st.lists(st.sampled_from(choices), min_size=1, max_size=4))
     items = [f"{aggregate} AS a{at}" for at, aggregate in enumerate(aggregates)]
     group = draw(st.sampled_from(GROUPS))
     names = [f"{part} AS g{at}" for at, part in enumerate(group.split(", "))] if group else []

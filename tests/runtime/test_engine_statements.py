@@ -31,7 +31,8 @@ GOLDEN = Path(__file__).parent.parent / "golden"
         ("CREATE QUERY z AS SELECT v FROM (SELECT v FROM t [NOW]) [ROWS 3]", PlanError),
         ("CREATE QUERY z AS SELECT t.v FROM t [NOW], t AS u [NOW]", PlanError),
         (
-            "CREATE QUERY z WITH (technique = 'panes') AS SELECT COUNT(*) AS n FROM t [RANGE 1 SECOND SLIDE 1 SECOND]",
+            "CREATE QUERY z WITH (technique = 'slick_deque') AS "
+            "SELECT COUNT(*) AS n FROM t [RANGE 1 SECOND SLIDE 1 SECOND OFFSET 1 SECOND]",
             PlanError,
         ),
         ("CREATE SINK s FROM t WITH (connector = 'console')", PanewiseError),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from panewise.aggregates.functions import ALIASES, BUILT_IN, AggregateFunction
+from panewise.aggregates.holistic import HOLISTIC
 
 
 def find(name: str) -> AggregateFunction | None:
@@ -11,10 +12,10 @@ def find(name: str) -> AggregateFunction | None:
     >>> find("stddev").name
     'STDDEV_SAMP'
     """
-    upper = name.upper()
-    return BUILT_IN.get(ALIASES.get(upper, upper))
+    upper = ALIASES.get(name.upper(), name.upper())
+    return BUILT_IN.get(upper) or HOLISTIC.get(upper)
 
 
 def names() -> list[str]:
     """The names of all built-in aggregate functions."""
-    return sorted(BUILT_IN)
+    return sorted([*BUILT_IN, *HOLISTIC])

@@ -10,15 +10,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
+from panewise.aggregates.functions import PairsOf
+from panewise.aggregates.pair_texts import pair_texts
 from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool
 from panewise.schema import DataType
 
 
 def decoded(
-    values: NDArray[Any], nulls: NDArray[np.bool_] | None, encoding: Feed, type_: DataType, pool: StringPool | None
+    values: NDArray[Any],
+    nulls: NDArray[np.bool_] | None,
+    encoding: Feed | PairsOf,
+    type_: DataType,
+    pool: StringPool | None,
 ) -> pa.Array:
     """NumPy answers as an Arrow column of the result type."""
+    if isinstance(encoding, PairsOf):
+        return pair_texts(values, nulls, encoding.type)
     if encoding is Feed.CODE:
         if pool is None or len(pool) == 0:
             return pa.nulls(len(values), pa.string())

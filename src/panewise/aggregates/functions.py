@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from panewise.aggregates import states
+from panewise.aggregates.algebra import Kind
 from panewise.aggregates.states import Feed, StateKind
 from panewise.errors import BindError
 from panewise.schema import BIGINT, BOOLEAN, DOUBLE, DataType
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     Fields = list[NDArray[np.generic]]  # the int64 fields, then the float64 fields, of one part
     Lowered = tuple[NDArray[np.generic], NDArray[np.bool_] | None]  # values; where they are NULL
     Lower = Callable[[list[Fields]], Lowered]
+
+Argument = TypeVar("Argument")
 
 
 @dataclass(frozen=True)
@@ -40,31 +44,93 @@ class BoundAggregate:
     result_type: DataType
     parts: tuple[Part, ...]
     lower: Lower = field(compare=False)  # follows from the name and the parts
-    encoding: Feed = Feed.FLOAT
+    encoding: Feed | PairsOf = Feed.FLOAT
+    pattern: str = ""  # how it is written, where that is not just a name and arguments: TOP(3, {})
+
+    @property
+    def holistic(self) -> bool:
+        """Whether it keeps values, of which there may be any number."""
+        return any(part.kind.algebra.kind is Kind.HOLISTIC for part in self.parts)
+
+    @property
+    def sketched(self) -> bool:
+        """Whether it is computed by sketches, and so only about right."""
+        return self.name.startswith("APPROX_")
+
+    def text(self, arguments: str) -> str:
+        return self.pattern.format(arguments) if self.pattern else f"{self.name}({arguments})"
+
+
+@dataclass(frozen=True)
+class PairsOf:
+    """Answers that are lists of values of a type with their counts, written as JSON."""
+
+    type: DataType
+
+
+NOT_CONSTANT = ...  # stands among constants for an argument that is none
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument, by its place, that the statement says once and for all: a fraction or a small count."""
+
+    place: int
+    words: str
+    least: float
+    most: float
+    whole: bool
+
+    def checked(self, function: str, value: Any) -> float | int:
+        """The value as a number in range."""
+        fits = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+        if fits and self.whole:
+            fits = int(value) == value
+        if not fits or not self.least <= value <= self.most:
+            example = f"{function}(3, x)" if self.whole else f"{function}(x, 0.5)"
+            found = "an expression" if value is NOT_CONSTANT else repr(value) if value is not None else "NULL"
+            raise BindError(
+                f"{function} takes {self.words} as a constant, not {found}", hint=f"write {example} or the like"
+            )
+        return int(value) if self.whole else float(value)
 
 
 @dataclass(frozen=True)
 class AggregateFunction:
-    """A name and what it becomes for argument types."""
+    """A name and what it becomes for argument types, and for the value of its parameter where it has one."""
 
     name: str
     arity: tuple[int, int]
-    bind: Callable[[tuple[DataType, ...]], BoundAggregate | None]
+    bind: Callable[..., BoundAggregate | None]
     takes: str  # in words, for messages
+    parameter: Parameter | None = None
 
-    def bound(self, types: tuple[DataType, ...]) -> BoundAggregate:
+    def bound(self, types: tuple[DataType, ...], constants: tuple[Any, ...] = ()) -> BoundAggregate:
+        """`constants`: the value of each argument that is constant, else NOT_CONSTANT."""
         least, most = self.arity
         if not least <= len(types) <= most:
             expected = str(least) if least == most else f"{least} to {most}"
             raise BindError(f"{self.name} takes {expected} argument(s), not {len(types)}")
-        result = self.bind(types)
+        if self.parameter is None:
+            result = self.bind(types)
+        else:
+            place = self.parameter.place
+            value = self.parameter.checked(self.name, constants[place] if constants else NOT_CONSTANT)
+            types = self.of_rows(types)
+            result = self.bind(types, value)
         if result is None:
             given = ", ".join(map(str, types))
             raise BindError(f"{self.name} takes {self.takes}, not {given}")
         return result
 
-    def result_type(self, types: tuple[DataType, ...]) -> DataType:
-        return self.bound(types).result_type
+    def of_rows(self, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
+        """The arguments without the parameter."""
+        if self.parameter is None:
+            return arguments
+        return tuple(a for place, a in enumerate(arguments) if place != self.parameter.place)
+
+    def result_type(self, types: tuple[DataType, ...], constants: tuple[Any, ...] = ()) -> DataType:
+        return self.bound(types, constants).result_type
 
 
 def feed_of(type_: DataType) -> Feed:
@@ -74,7 +140,7 @@ def feed_of(type_: DataType) -> Feed:
     return Feed.CODE if type_.name == "STRING" else Feed.INTEGER
 
 
-def _lowering(name: str) -> Lower:
+def lowered_by(name: str) -> Lower:
     """A function of `lowering.py`, loaded when first called so that importing this module stays light."""
 
     def lower(parts: list[Fields]) -> Lowered:
@@ -88,7 +154,7 @@ def _lowering(name: str) -> Lower:
 
 def _count(types: tuple[DataType, ...]) -> BoundAggregate:
     part = Part(states.COUNT, (0,) if types else ())
-    return BoundAggregate("COUNT", BIGINT, (part,), _lowering("count"), Feed.INTEGER)
+    return BoundAggregate("COUNT", BIGINT, (part,), lowered_by("count"), Feed.INTEGER)
 
 
 def _sum_part(type_: DataType) -> Part:
@@ -101,11 +167,11 @@ def _sum(types: tuple[DataType, ...]) -> BoundAggregate | None:
         return None
     parts = (_sum_part(type_), Part(states.COUNT, (0,)))
     if type_.fractional:
-        return BoundAggregate("SUM", DOUBLE, parts, _lowering("sum_float"))
+        return BoundAggregate("SUM", DOUBLE, parts, lowered_by("sum_float"))
     if type_.name == "DECIMAL":
         result = DataType("DECIMAL", 18, type_.scale)
-        return BoundAggregate("SUM", result, parts, _lowering("sum_decimal"), Feed.INTEGER)
-    return BoundAggregate("SUM", BIGINT, parts, _lowering("sum_integer"), Feed.INTEGER)
+        return BoundAggregate("SUM", result, parts, lowered_by("sum_decimal"), Feed.INTEGER)
+    return BoundAggregate("SUM", BIGINT, parts, lowered_by("sum_integer"), Feed.INTEGER)
 
 
 def _avg(types: tuple[DataType, ...]) -> BoundAggregate | None:
@@ -115,14 +181,14 @@ def _avg(types: tuple[DataType, ...]) -> BoundAggregate | None:
     parts = (_sum_part(type_), Part(states.COUNT, (0,)))
     if type_.name == "DECIMAL":
         scale = 10.0**type_.scale
-        scaled = _lowering("avg_integer")
+        scaled = lowered_by("avg_integer")
 
         def lower(fields: list[Fields]) -> Lowered:
             values, nulls = scaled(fields)
             return values / scale, nulls  # type: ignore[operator]
 
         return BoundAggregate("AVG", DOUBLE, parts, lower)
-    return BoundAggregate("AVG", DOUBLE, parts, _lowering("avg_float" if type_.fractional else "avg_integer"))
+    return BoundAggregate("AVG", DOUBLE, parts, lowered_by("avg_float" if type_.fractional else "avg_integer"))
 
 
 def _extreme(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
@@ -131,7 +197,7 @@ def _extreme(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | Non
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         feed = feed_of(types[0])
         parts = (Part(kinds[feed], (0,)), Part(states.COUNT, (0,)))
-        return BoundAggregate(name, types[0], parts, _lowering("extreme"), feed)
+        return BoundAggregate(name, types[0], parts, lowered_by("extreme"), feed)
 
     return bind
 
@@ -143,7 +209,7 @@ def _boolean(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | Non
         if types[0] != BOOLEAN:
             return None
         parts = (Part(kinds[Feed.INTEGER], (0,)), Part(states.COUNT, (0,)))
-        return BoundAggregate(name, BOOLEAN, parts, _lowering("extreme"), Feed.INTEGER)
+        return BoundAggregate(name, BOOLEAN, parts, lowered_by("extreme"), Feed.INTEGER)
 
     return bind
 
@@ -152,7 +218,7 @@ def _moments(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | Non
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         if not types[0].numeric:
             return None
-        return BoundAggregate(name, DOUBLE, (Part(states.MOMENTS, (0,)),), _lowering(name.lower()))
+        return BoundAggregate(name, DOUBLE, (Part(states.MOMENTS, (0,)),), lowered_by(name.lower()))
 
     return bind
 
@@ -161,15 +227,15 @@ def _geomean(types: tuple[DataType, ...]) -> BoundAggregate | None:
     if not types[0].numeric:
         return None
     parts = (Part(states.SUM_LOGARITHM, (0,)), Part(states.COUNT, (0,)))
-    return BoundAggregate("GEOMEAN", DOUBLE, parts, _lowering("geomean"))
+    return BoundAggregate("GEOMEAN", DOUBLE, parts, lowered_by("geomean"))
 
 
 def _end(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
     kind = states.earliest if name == "FIRST" else states.latest
     lower = {
-        Feed.FLOAT: _lowering("end_float"),
-        Feed.INTEGER: _lowering("end_integer"),
-        Feed.CODE: _lowering("end_integer"),
+        Feed.FLOAT: lowered_by("end_float"),
+        Feed.INTEGER: lowered_by("end_integer"),
+        Feed.CODE: lowered_by("end_integer"),
     }
 
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
@@ -183,7 +249,7 @@ def _arg(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         value, key = map(feed_of, types)
         part = Part(states.arg_extreme(name == "ARG_MAX", value, key), (0, 1))
-        lower = _lowering("arg_float" if value is Feed.FLOAT else "arg_integer")
+        lower = lowered_by("arg_float" if value is Feed.FLOAT else "arg_integer")
         return BoundAggregate(name, types[0], (part,), lower, value)
 
     return bind

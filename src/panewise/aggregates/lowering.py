@@ -132,3 +132,30 @@ def arg_integer(parts: list[Fields]) -> Lowered:
 def arg_float(parts: list[Fields]) -> Lowered:
     values, nulls = arg_integer(parts)
     return np.ascontiguousarray(values).view(np.float64), nulls
+
+
+def held_integer(parts: list[Fields]) -> Lowered:
+    value, total = parts[0]
+    return value, _empty(total)
+
+
+def held_float(parts: list[Fields]) -> Lowered:
+    total, value = parts[0]
+    return value, _empty(total)
+
+
+def held_estimate(parts: list[Fields]) -> Lowered:
+    (value,) = parts[0]
+    missing: NDArray[np.bool_] = np.isnan(value)
+    return value, missing if missing.any() else None
+
+
+def held_top(parts: list[Fields]) -> Lowered:
+    (lists,) = parts[0]
+    missing: NDArray[np.bool_] = np.fromiter((found is None for found in lists), np.bool_, len(lists))
+    return lists, missing if missing.any() else None
+
+
+def held_list(parts: list[Fields]) -> Lowered:
+    (lists,), (rows,) = parts
+    return lists, _empty(rows)

@@ -12,6 +12,7 @@ of slots, slices or synopses; `kernels.py` holds the compiled loops over arrays 
 | MOMENTS    | count                     | mean, M2       | Welford, merged by Chan                          |
 | EARLIEST.. | timestamp, arrival, value | -              | they select                                      |
 | ARG_...    | the same, has value, key  | or key         | they select                                      |
+| HELD       | -                         | -              | values with their counts, see `holistic.py`      |
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Operation(IntEnum):
     ARG_MIN_STRING = 15
     ARG_MAX_STRING = 16
     USER = 17
+    HELD = 18  # by no fixed number of fields: see holistic.py
 
 
 class Feed(IntEnum):

@@ -293,7 +293,8 @@ class ExpressionBinder:
         if name == "COUNT" and not distinct and isinstance(constant, Literal) and constant.value is not None:
             arguments = ()  # COUNT(1) counts rows
         with self.binding.at(node):
-            result_type = aggregate.result_type(tuple(argument.type for argument in arguments))
+            constants = tuple(a.value if isinstance(a, Literal) else ... for a in arguments)
+            result_type = aggregate.result_type(tuple(argument.type for argument in arguments), constants)
         return AggregateCall(result_type, name, arguments, distinct)
 
     _HANDLERS: ClassVar[dict[type[exp.Expr], Callable[..., Expression]]] = {

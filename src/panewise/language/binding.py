@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlglot import exp
 
@@ -20,12 +20,15 @@ from panewise.temporal import Window
 
 
 class KnownAggregate(Protocol):
-    """What the binder asks of an aggregate function; `result_type` raises BindError where the types do not fit."""
+    """What the binder asks of an aggregate function; `result_type` raises BindError where the arguments do not fit.
+
+    `constants`: the value of each argument that is a literal, `...` for the others.
+    """
 
     @property
     def name(self) -> str: ...
 
-    def result_type(self, types: tuple[DataType, ...], /) -> DataType: ...
+    def result_type(self, types: tuple[DataType, ...], constants: tuple[Any, ...], /) -> DataType: ...
 
 
 @dataclass(frozen=True)

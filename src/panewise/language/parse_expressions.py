@@ -27,8 +27,9 @@ _FUNCTION_NAMES = {TokenType.VAR, TokenType.LEFT, TokenType.RIGHT, TokenType.EXI
 _AFTER_FUNCTIONS = {
     "OVER": "the windows of CQL stand in brackets after an input",
     "FILTER": "write the aggregate over CASE WHEN condition THEN value END",
-    "WITHIN": None,
+    "WITHIN": "WITHIN GROUP goes with PERCENTILE_CONT and PERCENTILE_DISC",
 }
+_WITHIN_GROUP = ("PERCENTILE_CONT", "PERCENTILE_DISC")
 
 
 class Refusal(sqlglot.errors.ParseError):
@@ -288,6 +289,8 @@ class ExpressionParser(Parser):
             return None
         self._advance(2)
         call = self._call(token, token.text.upper())
+        if self.word_is("WITHIN") and isinstance(call, exp.Anonymous) and call.this in _WITHIN_GROUP:
+            return self.placed(self._within_group(call), token)
         if self.word_is(*_AFTER_FUNCTIONS):
             word = self._curr.text.upper()
             self.refuse(f"{word} is not part of the language", hint=_AFTER_FUNCTIONS[word])
@@ -313,6 +316,21 @@ class ExpressionParser(Parser):
             found = exp.Anonymous(this=name, expressions=self._arguments())
         self.expect(TokenType.R_PAREN, ")")
         return self.placed(self.expression(found), token)
+
+    def _within_group(self, call: exp.Anonymous) -> exp.Anonymous:
+        """PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x) is PERCENTILE_CONT(x, p)."""
+        if len(call.expressions) != 1:
+            self.refuse(f"{call.this} takes one argument before WITHIN GROUP: the fraction")
+        self.expect_words("WITHIN", "GROUP")
+        self.expect(TokenType.L_PAREN, "(")
+        if not self._match(TokenType.ORDER_BY):
+            self.refuse_unless("ORDER BY")
+        value = self.required()
+        if self.word_is("DESC"):
+            self.refuse("DESC is not part of the language here", hint="the fraction counts from the least value")
+        self._match_text_seq("ASC")
+        self.expect(TokenType.R_PAREN, ")")
+        return self.expression(exp.Anonymous(this=call.this, expressions=[value, *call.expressions]))
 
     def _arguments(self) -> list[exp.Expr]:
         if self._match(TokenType.R_PAREN, advance=False):

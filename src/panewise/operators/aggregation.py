@@ -6,7 +6,7 @@ with one row per answered group: columns `key_0, key_1, ...` and `aggregate_0, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -18,13 +18,16 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import flags
 from panewise.aggregates.decoding import decoded
 from panewise.aggregates.functions import BoundAggregate
-from panewise.aggregates.matrix import NO_ARGUMENT, NO_INTS, Encoded, encoded
+from panewise.aggregates.holistic import HeldKind, Statistic, StatisticKind, SubWindows
+from panewise.aggregates.matrix import NO_ARGUMENT, NO_INTS, Encoded, encoded, identity
 from panewise.aggregates.states import COUNT, Feed, Operation, StateKind
 from panewise.aggregates.string_pool import StringPool
+from panewise.errors import PlanError
 from panewise.language.expressions import Expression
 from panewise.language.statements import SelectItem
 from panewise.plan.blocks import Block
 from panewise.plan.evaluate import compiled
+from panewise.temporal import TimeWindow, Window
 
 Ints = NDArray[np.int64]
 Fields = list[NDArray[Any]]
@@ -63,7 +66,15 @@ class StateKey:
     @cached_property
     def ordered(self) -> bool:
         """Whether it depends on when rows came."""
-        return self.kind.operation >= Operation.EARLIEST and self.kind.operation != Operation.USER
+        return Operation.EARLIEST <= self.kind.operation < Operation.USER
+
+    @cached_property
+    def held(self) -> StateKey:
+        """The state that is kept for it: itself, unless it is a question to a state without a fixed size."""
+        if isinstance(self.kind, StatisticKind):
+            assert self.kind.held is not None
+            return StateKey(self.kind.held, self.arguments)
+        return self
 
     @cached_property
     def ranked(self) -> Expression | None:
@@ -93,10 +104,20 @@ class Aggregation:
     @cached_property
     def states(self) -> tuple[StateKey, ...]:
         """The distinct states that it needs; the count of rows, which says which groups exist, comes first."""
+        return tuple(dict.fromkeys(key.held for key in self.asked))
+
+    @cached_property
+    def asked(self) -> tuple[StateKey, ...]:
+        """What it asks of an answer: the states, and questions in place of those without a fixed size."""
         found = {ROW_COUNT: None}
         for parts in self.parts:
             found.update(dict.fromkeys(parts))
         return tuple(found)
+
+    @cached_property
+    def holistic(self) -> bool:
+        """Whether some state has no fixed size."""
+        return any(isinstance(key.kind, HeldKind) for key in self.states)
 
     @cached_property
     def parts(self) -> tuple[tuple[StateKey, ...], ...]:
@@ -209,13 +230,45 @@ def ranks_of(key: StateKey, pools: Pools) -> Ints:
     return NO_INTS if ranked is None or ranked not in pools else pools[ranked].ranks()
 
 
+def empty_fields(key: StateKey, answers: int) -> Fields:
+    """The fields of answers over no rows."""
+    if isinstance(key.kind, StatisticKind) and key.kind.lists:
+        return [np.full(answers, None, np.object_)]
+    ints, floats = identity(key.kind, answers)
+    return [*ints, *floats]
+
+
 def aggregation_of(block: Block) -> Aggregation:
     """What a block aggregates."""
     assert block.aggregate is not None
     return Aggregation(
         block.aggregate.keys,
-        tuple(a.bound for a in block.aggregate.aggregates),
+        tuple(_in_window(a.bound, block.window) for a in block.aggregate.aggregates),
         tuple(a.arguments for a in block.aggregate.aggregates),
         block.items,
         block.having,
+    )
+
+
+def _in_window(bound: BoundAggregate, window: Window | None) -> BoundAggregate:
+    """FREQUENT counts in sub-windows, which are those of its query's window and of no other query in its tree."""
+    kinds = [part.kind for part in bound.parts]
+    if not any(isinstance(kind, StatisticKind) and kind.statistic is Statistic.FREQUENT for kind in kinds):
+        return bound
+    if isinstance(window, TimeWindow):
+        if window.range_us is None or window.slide_us is None:
+            raise _without_sub_windows()
+        cut = SubWindows(window.range_us, window.slide_us, window.offset_us, window.align_us)
+    else:
+        if window is None or window.slide is None:
+            raise _without_sub_windows()
+        cut = SubWindows(window.rows, window.slide, window.offset, 0)
+    placed = (kind.over(cut) if isinstance(kind, StatisticKind) else kind for kind in kinds)
+    return replace(bound, parts=tuple(replace(p, kind=k) for p, k in zip(bound.parts, placed, strict=True)))
+
+
+def _without_sub_windows() -> PlanError:
+    return PlanError(
+        "FREQUENT counts within slides, and here are none",
+        hint="give the window a RANGE and a SLIDE, or use TOP, which is exact",
     )

@@ -147,7 +147,7 @@ def answered(
     reaches = np.array([member.cadence.range or 0 for member in members])[owners]
     starts = store.first + np.searchsorted(store.starts, last - reaches, side="left")
     starts[np.array([member.cadence.range is None for member in members])[owners]] = -1
-    keys = list(dict.fromkeys(key for member in members for key in member.aggregation.states))
+    keys = list(dict.fromkeys(key for member in members for key in member.aggregation.asked))
     numbers = np.array([member.window if in_turn else 0 for member in members], np.int64)
     if len(requests) == 1:
         answers = store.answers(keys, starts, ends, len(tree.table), np.repeat(numbers, len(due)))
@@ -164,6 +164,7 @@ def answered(
         np.ascontiguousarray(windows[:, 0]),
         len(tree.table),
         numbers[owners[firsts]],
+        _asked_for(members, keys, owners, places, len(windows)),
     )
     alike: dict[tuple[int, bool], list[int]] = {}
     for i, member in enumerate(members):
@@ -173,6 +174,19 @@ def answered(
         mine = np.isin(owners, chosen) if len(alike) > 1 else slice(None)
         names = [name for name, _ in requests]
         result.extend(_written_together(tree, names, due[mine], owners[mine], places[mine], answers))
+    return result
+
+
+def _asked_for(
+    members: list[Member], keys: list[StateKey], owners: Ints, places: Ints, windows: int
+) -> dict[StateKey, NDArray[np.bool_]]:
+    """In which windows each question to a state without a fixed size is asked: it costs too much to ask it in all."""
+    result = {}
+    for key in keys:
+        if key.held is not key:
+            asking = np.array([key in member.aggregation.asked for member in members])
+            result[key] = np.zeros(windows, np.bool_)
+            result[key][places[asking[owners]]] = True
     return result
 
 
@@ -246,7 +260,7 @@ def _written(
     if flat is not None and not len(flat):
         return None
     fields = {}
-    for key in aggregation.states:
+    for key in aggregation.asked:
         ints, floats = answers[key]
         picked = [(part if places is None else part[places]).reshape(-1) for part in (*ints, *floats)]
         fields[key] = picked if flat is None else [part[flat] for part in picked]

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.matrix import NO_INTS, StateMatrix
 from panewise.aggregates.states import COUNT
 from panewise.aggregates.user import UserStateKind, matrix_of
 from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
+from panewise.operators.held_values import DrainedLists, HeldValues
 from panewise.operators.rows import Rows
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
@@ -30,8 +32,9 @@ Floats = NDArray[np.float64]
 
 
 Failures = list[tuple[StateKey, Exception]]
-# Partials as they leave a store: start, end and group of each, and the fields of every state.
-Drained = tuple[Ints, Ints, Ints, dict[StateKey, tuple[Ints, Floats]]]
+# Partials as they leave a store: start, end and group of each, the fields of every state, and lists of values of those
+# without a fixed size.
+Drained = tuple[Ints, Ints, Ints, dict[StateKey, tuple[Ints, Floats]], dict[StateKey, DrainedLists]]
 
 
 def fold_states(
@@ -88,6 +91,7 @@ class DenseSlices:
         self.open = OpenSlices(width)
         self.matrices: dict[StateKey, StateMatrix] = {}
         self.synopses: dict[StateKey, Synopsis] = {}
+        self.held = HeldValues(pools, answers)  # states without a fixed size
         # Counts of arguments that were never NULL: they are the count of rows and need no state of their own.
         self.same_as_rows: list[StateKey] = []
         # What windows without a beginning need of evicted slices; None while there are no such windows.
@@ -104,7 +108,7 @@ class DenseSlices:
     @property
     def bytes_held(self) -> int:
         states = sum(m.bytes_held for m in self.matrices.values()) + sum(s.bytes_held for s in self.synopses.values())
-        return self.open.bytes_held + states
+        return self.open.bytes_held + states + self.held.bytes_held
 
     def cut_from(self, point: int, cadences: list[Cadence]) -> None:
         self.open.cut_from(point, cadences)
@@ -117,6 +121,9 @@ class DenseSlices:
         """A state that slices hold from now on; those that exist have its identity."""
         if key.kind == COUNT and key.arguments:
             self.same_as_rows.append(key)
+            return
+        if isinstance(key.kind, HeldKind):
+            self.held.add(key, self.first, self.starts)
             return
         self.matrices[key] = matrix_of(key.kind, self.open.slots)
         if not self.answering:
@@ -136,6 +143,9 @@ class DenseSlices:
     def drop_state(self, key: StateKey) -> None:
         if key in self.same_as_rows:
             self.same_as_rows.remove(key)
+            return
+        if isinstance(key.kind, HeldKind):
+            self.held.drop(key)
             return
         del self.matrices[key]
         self.synopses.pop(key, None)
@@ -175,6 +185,8 @@ class DenseSlices:
         """Rows enter their slots; they are in the count of rows already where `counted`."""
         self.fit()
         folded = {key: matrix for key, matrix in self.matrices.items() if not (counted and key == ROW_COUNT)}
+        if self.held.rooms:
+            self.held.fold(*self.open.places(slots), arguments)
         return fold_states(folded, slots, arguments, rows, self.pools)
 
     def fit(self) -> None:
@@ -189,13 +201,13 @@ class DenseSlices:
 
     def drain(self) -> Drained:
         """The partials of all open slices, which are forgotten."""
-        rooms = self.open.rooms.copy()
+        begins, rooms = self.open.starts.copy(), self.open.rooms.copy()
         slots, starts, ends, groups = self.open.drain_dense(self.matrices[ROW_COUNT].ints[0])
         states = {}
         for key, matrix in self.matrices.items():
             states[key] = np.take(matrix.ints, slots, axis=1), np.take(matrix.floats, slots, axis=1)
             matrix.reset_rooms(rooms, self.width)
-        return starts, ends, groups, states
+        return starts, ends, groups, states, self.held.drain(begins, rooms, starts, groups)
 
     def count_apart(self, key: StateKey) -> None:
         """A first NULL has come: from now on the count of this argument differs from the count of rows."""
@@ -245,6 +257,7 @@ class DenseSlices:
         for key, matrix in self.matrices.items():
             self.synopses[key].insert_from(matrix.ints, matrix.floats, rooms, ranks_of(key, self.pools))
             matrix.reset_rooms(rooms, self.width)
+        self.held.close(rooms, self.open.starts[:count].copy())
         self.starts = np.concatenate([self.starts, self.open.starts[:count]])
         self.ends = np.concatenate([self.ends, self.open.ends[:count]])
         self.open.close(count)
@@ -261,6 +274,7 @@ class DenseSlices:
             self.first = before
             for synopsis in self.synopses.values():
                 synopsis.evict(before)
+            self.held.evict(before)
 
     def _absorb(self, key: StateKey, matrix: StateMatrix, ints: Ints, floats: Floats) -> None:
         newer = matrix_of(key.kind, 0)
@@ -273,17 +287,28 @@ class DenseSlices:
             synopsis.drop_window(window)
 
     def answers(
-        self, keys: list[StateKey], starts: Ints, ends: Ints, groups: int, windows: Ints | None = None
-    ) -> dict[StateKey, tuple[Ints, Floats]]:
+        self,
+        keys: list[StateKey],
+        starts: Ints,
+        ends: Ints,
+        groups: int,
+        windows: Ints | None = None,
+        asked_for: dict[StateKey, NDArray[np.bool_]] | None = None,
+    ) -> dict[StateKey, tuple[NDArray[Any], NDArray[Any]]]:
         """The states of windows of slice numbers, shape (fields, answers, groups); start -1 is the beginning of all.
 
-        `windows` numbers the members' windows, for techniques that go on from where a window was last.
+        `windows` numbers the members' windows, for techniques that go on from where a window was last; `asked_for`
+        says for which answers a question to a state without a fixed size is asked, where not for all of them.
         """
         held = np.maximum(starts, self.first)
-        result: dict[StateKey, tuple[Ints, Floats]] = {}
+        result: dict[StateKey, tuple[NDArray[Any], NDArray[Any]]] = {}
         for key in dict.fromkeys([ROW_COUNT, *keys]):
             if key in self.same_as_rows:
                 result[key] = result[ROW_COUNT]
+                continue
+            if isinstance(key.kind, StatisticKind):
+                chosen = None if asked_for is None else asked_for[key]
+                result[key] = self.held.answer(key, held, ends, np.arange(groups, dtype=np.int64), chosen)
                 continue
             result[key] = self.synopses[key].answer(held, ends, ranks_of(key, self.pools), groups, windows)
             if self.base is not None:
@@ -312,6 +337,7 @@ class DenseSlices:
             "floats": [matrix.floats.reshape(-1) for matrix in self.matrices.values()],
             "synopses": [self.synopses[key].snapshot() for key in self.matrices],
             "base": [self._flat_base(key) for key in self.matrices] if self.base is not None else [],
+            "held": self.held.snapshot(),
         }
 
     def _flat_base(self, key: StateKey) -> list[NDArray[Any]]:
@@ -329,6 +355,7 @@ class DenseSlices:
         self.width = snapshot["width"]
         self.open.restore(snapshot["open"])
         self.first, self.starts, self.ends = snapshot["first"], snapshot["starts"], snapshot["ends"]
+        self.held.restore(snapshot["held"])
         for i, (key, matrix) in enumerate(self.matrices.items()):
             matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields, self.open.slots)
             matrix.floats = state_matrix(snapshot["floats"][i], key.kind.float_fields, self.open.slots)

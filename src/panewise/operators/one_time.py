@@ -7,14 +7,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags, wrapped
+from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.user import matrix_of
 from panewise.operators.aggregation import (
     ROW_COUNT,
     ArgumentPlan,
+    Arguments,
+    Fields,
     Pools,
+    StateKey,
     aggregation_of,
     ranks_of,
 )
+from panewise.operators.held_values import HeldValues
 from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.evaluate import compiled
@@ -44,7 +49,10 @@ def _aggregated(block: Block, rows: Rows) -> pa.Table:
     pools: Pools = {}
     arguments = ArgumentPlan(aggregation.states, pools).read(rows.batch)
     fields = {}
-    for key in aggregation.states:
+    for key in aggregation.asked:
+        if isinstance(key.kind, StatisticKind):
+            fields[key] = _held_fields(key, slots, len(table), arguments, rows, pools)
+            continue
         matrix = matrix_of(key.kind, len(table))
         matrix.fold(slots, arguments.of(key), rows.times, rows.arrivals, ranks_of(key, pools))
         fields[key] = matrix.fields()
@@ -55,3 +63,18 @@ def _aggregated(block: Block, rows: Rows) -> pa.Table:
     if passing is not None:
         answers = answers.filter(wrapped(passing))
     return pa.Table.from_arrays(aggregation.selected(answers), schema=aggregation.item_schema)
+
+
+def _held_fields(key: StateKey, groups: Ints, count: int, arguments: Arguments, rows: Rows, pools: Pools) -> Fields:
+    """The fields of a question to a state without a fixed size: all rows are one window, in one slice or in slides."""
+    kind = key.held.kind
+    assert isinstance(kind, HeldKind)
+    held = HeldValues(pools, answers=True)
+    held.add(key.held, 0, np.empty(0, np.int64))
+    starts, slices = np.zeros(1, np.int64), np.zeros(len(rows), np.int64)
+    if kind.sub_windows is not None:
+        starts, slices = np.unique(kind.sub_windows.starts_of(rows.times), return_inverse=True)
+    held.fold(slices.reshape(-1), groups, arguments)
+    held.close(np.arange(len(starts)), starts)
+    some, others = held.answer(key, np.array([0]), np.array([len(starts)]), np.arange(count, dtype=np.int64))
+    return [field[0] for field in (*some, *others)]

@@ -6,6 +6,7 @@ A batch has one row per (slice, group) that holds rows, slice by slice:
     key_0, key_1, ...         dictionaries: all share their indices, which number the groups of the batch
     count_7f..._0, ...        a column per field of each state, by the state's name; strings as dictionaries, else int64
                               or float64
+    bag_7f..._values, ...     of a state without a fixed size a list of values and one of how often each stands there
 
 States are known by name, so a batch may come from a tree with other members: states that it lacks are at the identity,
 those that nobody here keeps are left out. Only the count of an argument that was never NULL does not travel: it is the
@@ -24,11 +25,12 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags, integers, values_of, wrapped
 from panewise.aggregates.matrix import identity
-from panewise.aggregates.states import COUNT, Operation
+from panewise.aggregates.states import COUNT, Feed, Operation
 from panewise.aggregates.string_pool import StringPool
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import ROW_COUNT, StateKey
 from panewise.operators.dense_slices import DenseSlices
+from panewise.operators.listed_values import list_columns, list_names, listed_pairs
 from panewise.operators.tree_forgetting import forget_folded
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def taken_partials(tree: PeriodicTree) -> pa.RecordBatch | None:
     """All open slices as a batch; the tree forgets them."""
     if not tree.store.open.count:
         return None
-    starts, ends, groups, states = tree.store.drain()
+    starts, ends, groups, states, lists = tree.store.drain()
     columns: dict[str, pa.Array] = {START: wrapped(starts), END: wrapped(ends)}
     live = np.empty(0, np.int64)
     if tree.keys:
@@ -67,8 +69,20 @@ def taken_partials(tree: PeriodicTree) -> pa.RecordBatch | None:
                 codes.setdefault(argument, []).append(used)
             else:
                 columns[f"{key.name}_{field}"] = wrapped(values)
+    for key, found in lists.items():
+        values_name, counts_name = list_names(key)
+        columns[values_name], columns[counts_name] = list_columns(found, _pool_of(tree, key))
+        if key.kind.feeds[0] is Feed.CODE:
+            codes.setdefault(key.arguments[0], []).append(np.unique(found.values))
     forget_folded(tree, live, {argument: np.unique(np.concatenate(used)) for argument, used in codes.items()})
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _pool_of(tree: PeriodicTree, key: StateKey) -> StringPool | None:
+    """The pool of the codes that a state without a fixed size holds; None where it holds other values."""
+    if key.kind.feeds[0] is not Feed.CODE:
+        return None
+    return tree.pools.setdefault(key.arguments[0], StringPool())
 
 
 def compacted(numbers: Ints, size: int) -> tuple[Ints, NDArray[np.int32]]:
@@ -143,6 +157,11 @@ def merge_partials(tree: PeriodicTree, partials: pa.RecordBatch, arrival_base: i
                 continue
             source = ROW_COUNT
         store.absorb(key, slots, *_fields_of(tree, source, partials, arrival_base))
+    for key in store.held.keys:
+        if list_names(key)[0] in names:
+            rows, values, counts = listed_pairs(partials, key, _pool_of(tree, key))
+            rooms, owners = store.open.places(slots[rows])
+            store.held.absorb(key, rooms, owners, values, counts)
     tree.greatest = max(tree.greatest, int(ends.max()) - 1)
 
 

@@ -27,10 +27,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags
-from panewise.aggregates.user import matrix_of
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
-from panewise.operators.aggregation import Aggregation, ArgumentPlan, Arguments, Pools, StateKey
+from panewise.operators.aggregation import Aggregation, ArgumentPlan, Arguments, Pools, StateKey, empty_fields
 from panewise.operators.dense_reports import Piece, answered, dense_reports, passing_of, stamped
 from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member, first_answerable, is_whole, note_rows
@@ -358,7 +357,7 @@ class PeriodicTree:
 
     def empty_batch(self, member: Member, ends: Ints) -> pa.RecordBatch | None:
         """What an ungrouped query says of empty windows, at these reports."""
-        fields = {key: matrix_of(key.kind, len(ends)).fields() for key in member.aggregation.states}
+        fields = {key: empty_fields(key, len(ends)) for key in member.aggregation.asked}
         answers, kept = passing_of(self, member.aggregation, [], fields)
         if not answers.num_rows:
             return None

@@ -71,7 +71,7 @@ def _sparse_batch(tree: PeriodicTree, member: Member, report: int) -> pa.RecordB
     """Judges the touched groups anew, then reports all groups that pass."""
     assert isinstance(tree.store, SparseSlices)
     span = member.cadence.range, member.cadence.offset
-    keys = list(member.aggregation.states)
+    keys = list(member.aggregation.asked)
     if len(member.passing) < tree.store.groups:
         member.passing = np.append(member.passing, np.zeros(tree.store.groups - len(member.passing), np.bool_))
     if member.touched:
@@ -89,9 +89,10 @@ def _sparse_batch(tree: PeriodicTree, member: Member, report: int) -> pa.RecordB
 
 def _judge(tree: PeriodicTree, member: Member, span: Span, keys: list[StateKey], groups: Ints) -> NDArray[np.bool_]:
     assert isinstance(tree.store, SparseSlices)
-    fields = tree.store.states_of(span, keys, groups)
+    having = member.aggregation.having is not None
+    fields = tree.store.states_of(span, keys if having else [ROW_COUNT], groups)
     present: NDArray[np.bool_] = fields[ROW_COUNT][0] > 0
-    if member.aggregation.having is None or not present.any():
+    if not having or not present.any():
         return present
     there = np.flatnonzero(present)
     some = {key: [part[there] for part in parts] for key, parts in fields.items()}

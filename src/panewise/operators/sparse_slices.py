@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
+from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.user import matrix_of
 from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
@@ -26,6 +27,7 @@ from panewise.operators.dense_slices import (
     fold_states,
     state_matrix,
 )
+from panewise.operators.held_values import HeldValues
 from panewise.operators.rows import Rows
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
@@ -69,6 +71,7 @@ class SparseSlices:
         self.answering = answers
         self.open = OpenSlices(None)
         self.matrices: dict[StateKey, StateMatrix] = {}
+        self.held = HeldValues(pools, answers)  # states without a fixed size
         self.first = 0
         self.slices: list[SparseSlice] = []
         self.cursors: dict[Span, Cursor] = {}
@@ -89,7 +92,8 @@ class SparseSlices:
     def bytes_held(self) -> int:
         stacks = sum(s.bytes_held for cursor in self.cursors.values() for s in cursor.stacks.values())
         slices = sum(held.bytes_held for held in self.slices)
-        return self.open.bytes_held + sum(m.bytes_held for m in self.matrices.values()) + slices + stacks
+        matrices = sum(m.bytes_held for m in self.matrices.values())
+        return self.open.bytes_held + matrices + slices + stacks + self.held.bytes_held
 
     @staticmethod
     def of_dense(dense: DenseSlices, groups: int, cadences: list[Cadence]) -> SparseSlices:
@@ -110,6 +114,7 @@ class SparseSlices:
             }
             store.slices.append(SparseSlice(int(dense.starts[i]), int(dense.ends[i]), present, states))
         store.open.set_edges(dense.open.edges())
+        store.held = dense.held
         store._take_open(dense)
         for cadence in cadences:
             store.add_span(cadence)
@@ -133,6 +138,7 @@ class SparseSlices:
             return
         counts = dense.matrices[ROW_COUNT].ints[0].reshape(-1, dense.width)
         self.open.open_spans(dense.open.starts, dense.open.ends)
+        self.held.move_rooms(dense.open.rooms, self.open.rooms)
         for start, room in zip(dense.open.starts.tolist(), dense.open.rooms.tolist(), strict=True):
             present = np.flatnonzero(counts[room])
             slots = self.open.assign(np.full(len(present), start, np.int64), present)
@@ -181,6 +187,9 @@ class SparseSlices:
 
     def add_state(self, key: StateKey) -> None:
         """A state that slices hold from now on; those that exist have its identity."""
+        if isinstance(key.kind, HeldKind):
+            self.held.add(key, self.first, self.starts)
+            return
         self.matrices[key] = matrix_of(key.kind, self.open.slots)
         for held in self.slices:
             empty = matrix_of(key.kind, len(held.groups))
@@ -192,6 +201,9 @@ class SparseSlices:
                 cursor.stacks[key].insert(held.groups, *held.partials[key], ranks_of(key, self.pools))
 
     def drop_state(self, key: StateKey) -> None:
+        if isinstance(key.kind, HeldKind):
+            self.held.drop(key)
+            return
         del self.matrices[key]
         for held in self.slices:
             del held.partials[key]
@@ -219,6 +231,8 @@ class SparseSlices:
         """Rows enter their slots."""
         assert not counted
         self.fit()
+        if self.held.rooms:
+            self.held.fold(*self.open.places(slots), arguments)
         return fold_states(self.matrices, slots, arguments, rows, self.pools)
 
     def fit(self) -> None:
@@ -232,12 +246,13 @@ class SparseSlices:
 
     def drain(self) -> Drained:
         """The partials of all open slices, which are forgotten."""
+        begins, rooms = self.open.starts.copy(), self.open.rooms.copy()
         slots, starts, ends, groups = self.open.drain_sparse()
         states = {}
         for key, matrix in self.matrices.items():
             states[key] = np.take(matrix.ints, slots, axis=1), np.take(matrix.floats, slots, axis=1)
             matrix.reset(slots if 2 * len(slots) < matrix.slots else slice(None))
-        return starts, ends, groups, states
+        return starts, ends, groups, states, self.held.drain(begins, rooms, starts, groups)
 
     def _make_room(self, matrix: StateMatrix) -> None:
         if matrix.slots < self.open.slots:
@@ -259,6 +274,7 @@ class SparseSlices:
         """Keeps only these groups, which are all that slices hold; `renamed` is the new number of each old one."""
         self.groups = 2 * len(kept) + 64
         self.open.rename_groups(renamed)
+        self.held.regroup(renamed)
         for held in self.slices:
             held.groups = renamed[held.groups]
         for cursor in self.cursors.values():
@@ -267,6 +283,7 @@ class SparseSlices:
 
     def close(self, watermark: int) -> None:
         count = self.open.closable(watermark)
+        self.held.close(self.open.rooms[:count].copy(), self.open.starts[:count].copy())
         for i in range(count):
             slots, groups = self.open.entries_of(i)
             partials = {}
@@ -300,11 +317,16 @@ class SparseSlices:
 
     def states_of(self, span: Span, keys: list[StateKey], groups: Ints) -> dict[StateKey, list[NDArray[Any]]]:
         """The fields of these groups' answers under the span's cursor."""
-        stacks = self.cursors[span].stacks
+        cursor = self.cursors[span]
+        first, after = np.array([cursor.evicted]), np.array([cursor.inserted])
         result = {}
         for key in keys:
-            ints, floats = stacks[key].answer(groups, ranks_of(key, self.pools))
-            result[key] = [*ints, *floats]
+            if isinstance(key.kind, StatisticKind):
+                some, others = self.held.answer(key, first, after, groups)
+                result[key] = [field[0] for field in (*some, *others)]
+            else:
+                ints, floats = cursor.stacks[key].answer(groups, ranks_of(key, self.pools))
+                result[key] = [*ints, *floats]
         return result
 
     def evict(self, before: int) -> None:
@@ -314,6 +336,7 @@ class SparseSlices:
         if gone > 0:
             del self.slices[:gone]
             self.first += gone
+            self.held.evict(self.first)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -338,6 +361,7 @@ class SparseSlices:
                 }
                 for span, c in self.cursors.items()
             ],
+            "held": self.held.snapshot(),
         }
 
     def _totals(self, cursor: Cursor) -> SparseSlice:
@@ -374,6 +398,7 @@ class SparseSlices:
         by_name = {repr(key): key for key in self.matrices}
         self.matrices = {by_name[name]: self.matrices[by_name[name]] for name in snapshot["states"]}
         self.groups, self.first = snapshot["groups"], snapshot["first"]
+        self.held.restore(snapshot["held"])
         self.open.restore(snapshot["open"])
         for i, (key, matrix) in enumerate(self.matrices.items()):
             matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields, self.open.slots)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.aggregates.states import Feed
 from panewise.language.expressions import Expression
 from panewise.operators.sparse_slices import SparseSlices
 
@@ -62,10 +63,13 @@ def forget_strings(tree: PeriodicTree) -> None:
         if not len(pool) or len(pool) < 2 * tree.strings_kept.get(argument, 0) + FORGET_FROM:
             continue
         fields = [(key, place) for key in tree.state_held_from for place, of in key.code_fields if of == argument]
-        if not fields:  # the queries that read it have gone
+        held = [key for key in tree.store.held.keys if key.kind.feeds[0] is Feed.CODE and key.arguments[0] == argument]
+        if not fields and not held:  # the queries that read it have gone
             del tree.pools[argument]
             continue
-        live = np.unique(np.concatenate([a[place] for key, place in fields for a in tree.store.live_ints(key)]))
+        codes = [a[place] for key, place in fields for a in tree.store.live_ints(key)]
+        codes += [a for key in held for a in tree.store.held.codes(key)]
+        live = np.unique(np.concatenate([np.empty(0, np.int64), *codes]))
         live = live[live >= 0]
         tree.strings_kept[argument] = len(pool)
         if 2 * len(live) <= len(pool):
@@ -74,3 +78,5 @@ def forget_strings(tree: PeriodicTree) -> None:
             for key, place in fields:
                 for array in tree.store.int_arrays(key):
                     array[place] = np.where(array[place] >= 0, renamed[array[place]], -1)
+            for key in held:
+                tree.store.held.recode(key, renamed)

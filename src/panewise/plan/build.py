@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from panewise.aggregates.functions import AggregateFunction
+from panewise.aggregates.functions import NOT_CONSTANT, AggregateFunction
+from panewise.aggregates.holistic import COUNT_DISTINCT
 from panewise.errors import PlanError
-from panewise.language.expressions import AggregateCall, Expression, rewritten
+from panewise.language.expressions import AggregateCall, Expression, Literal, rewritten
 from panewise.language.statements import Emit as Emission
 from panewise.language.statements import Input, Named, Query, Select, SelectItem, SetOperation
 from panewise.plan.canonical import canonical
@@ -116,11 +117,13 @@ def _aggregate(node: Node, select: Select, find: FindAggregate) -> Node:
 
 
 def _aggregated(call: AggregateCall, find: FindAggregate) -> Aggregated:
-    if call.distinct:
-        raise PlanError(f"{call.function}(DISTINCT ...) has no operator yet", hint="it is a feature still to come")
-    function = find(call.function)
+    function = COUNT_DISTINCT if call.distinct else find(call.function)
+    if call.distinct and call.function != "COUNT":
+        raise PlanError(f"{call.function}(DISTINCT ...) has no operator yet", hint="COUNT(DISTINCT ...) has one")
     assert function is not None, call.function
-    return Aggregated(function.bound(tuple(a.type for a in call.arguments)), call.arguments)
+    constants = tuple(a.value if isinstance(a, Literal) else NOT_CONSTANT for a in call.arguments)
+    bound = function.bound(tuple(a.type for a in call.arguments), constants)
+    return Aggregated(bound, function.of_rows(call.arguments))
 
 
 def _emit(node: Node, select: Select) -> Emit:

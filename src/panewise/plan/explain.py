@@ -84,7 +84,7 @@ def _title(node: Node) -> str:
 
 def _aggregate_title(node: Aggregate) -> str:
     answers = ", ".join(
-        f"aggregate_{i} = {a.bound.name}({', '.join(map(to_sql, a.arguments)) or '*'})"
+        f"aggregate_{i} = {a.bound.text(', '.join(map(to_sql, a.arguments)) or '*')}"
         for i, a in enumerate(node.aggregates)
     )
     keys = ", ".join(f"key_{i} = {to_sql(key)}" for i, key in enumerate(node.keys))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from panewise.errors import PlanError
 from panewise.language.statements import Emit as Emission
+from panewise.plan.blocks import Block, block_of
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Filter, Join, Negate, Node, Project, Scan, Union, WindowOf
+from panewise.temporal import RowsWindow, TimeWindow
 
 KEYS_MAX = 62  # a key's NULLs are the bits of one word
 
 
-def check_supported(plan: Emit) -> None:
-    """Raises PlanError for the first part of the plan that no operator runs yet."""
+def check_supported(plan: Emit, once: bool = False) -> None:
+    """Raises PlanError for the first part of the plan that no operator runs yet; `once`: for a one-time query."""
     for node in plan.walk():
         missing = _missing(node)
         if missing is not None:
@@ -18,6 +22,9 @@ def check_supported(plan: Emit) -> None:
                 f"{missing} has no operator yet", hint="the statement is valid; this feature is still to come"
             )
         _check_windowed(node)
+    for node in plan.walk():
+        if isinstance(node, Emit):
+            _check_values_kept(block_of(node), once and node is plan)
 
 
 def _missing(node: Node) -> str | None:
@@ -52,6 +59,32 @@ def _check_windowed(node: Node) -> None:
         raise PlanError(
             f"{node.input.kind} '{node.input.name}' is read without a window",
             hint="put a window behind it, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], [NOW] or [UNBOUNDED]",
+        )
+
+
+def _check_values_kept(block: Block, once: bool) -> None:
+    """Aggregates that keep values, and not a few numbers, are computed slice by slice, or once from the rows."""
+    keeping = [a.bound for a in block.aggregate.aggregates if a.bound.holistic] if block.aggregate is not None else []
+    if not keeping:
+        return
+    name, window = keeping[0].text("..."), block.window
+    reason = None
+    if block.restore:
+        reason = "under RESTORE"
+    elif isinstance(window, RowsWindow) and window.partition_by:
+        reason = "over a window with PARTITION BY"
+    elif isinstance(window, TimeWindow) and window.range_us is None:
+        reason = "over [UNBOUNDED], whose values would all have to be kept,"
+    elif not block.periodic:
+        reason = "over a window without SLIDE"
+    if reason is not None and not once:
+        raise PlanError(
+            f"{name} {reason} has no operator", hint=f"write {name} over [RANGE 1 MINUTE SLIDE 1 SECOND] or the like"
+        )
+    if any(bound.sketched for bound in keeping) and find_spec("datasketches") is None:
+        raise PlanError(
+            f"{name} needs the package 'datasketches', and it is not installed",
+            hint="pip install 'panewise[sketches]'",
         )
 
 

@@ -30,7 +30,7 @@ def ask_once(plan: Emit, channel_of: Callable[[str], Channel], hosting: Hosting)
     """The answer of a one-time query."""
     answered = named_answer(plan)
     if answered is None:
-        check_supported(plan)
+        check_supported(plan, once=True)
     block = block_of(plan)
     if answered is not None:
         table = hosting.consumers[answered.lower()].lookup(answered.lower(), None)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from panewise.aggregates.holistic import HeldKind
 from panewise.language.sql_text import to_sql
 from panewise.operators.aggregation import ROW_COUNT, StateKey
+from panewise.operators.closed_values import STRUCTURES
+from panewise.operators.collective import CollectiveLookup
 from panewise.operators.dense_slices import DenseSlices
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.nodes import Emit
@@ -25,8 +28,14 @@ def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | None) 
         }
         return replace(explanation, properties=explanation.properties | shared)
     if isinstance(consumer, OperatorConsumer):
-        return replace(explanation, properties=explanation.properties | {"operator": type(consumer.operator).__name__})
+        return replace(explanation, properties=explanation.properties | _operator(consumer))
     return explanation
+
+
+def _operator(consumer: OperatorConsumer) -> dict[str, str]:
+    operator = consumer.operator
+    named = {"operator": type(operator).__name__}
+    return named | {"collective index": operator.description} if isinstance(operator, CollectiveLookup) else named
 
 
 def _shares(others: int) -> str:
@@ -55,7 +64,7 @@ def _channel(name: str, kind: str, channel: object, hosting: Hosting) -> Explana
             inputs.append(
                 Explanation(
                     f"QUERY {shown_name(consumer.query.name)}",
-                    {"operator": type(consumer.operator).__name__, "window": str(block.window)},
+                    _operator(consumer) | {"window": str(block.window)},
                 )
             )
     return Explanation(f"{kind} {name}", {}, tuple(inputs))
@@ -69,7 +78,9 @@ def _tree(consumer: TreeConsumer) -> Explanation:
     techniques = []
     for key in tree.state_held_from:
         technique = "SparseTwoStacks"
-        if isinstance(tree.store, DenseSlices):
+        if isinstance(key.kind, HeldKind):
+            technique = STRUCTURES[key.kind.structure]
+        elif isinstance(tree.store, DenseSlices):
             # A count of something that was never NULL is the count of rows.
             technique = type(tree.store.synopses.get(key, tree.store.synopses[ROW_COUNT])).__name__
         techniques.append(f"{_state_name(key)} by {technique}")

@@ -17,6 +17,8 @@ from panewise.catalog import Options
 from panewise.errors import PlanError
 from panewise.language.statements import Emit as Emission
 from panewise.operators.aggregation import aggregation_of
+from panewise.operators.collective import CollectiveLookup
+from panewise.operators.collective_condition import collective_condition
 from panewise.operators.continuous import ContinuousAggregate, ContinuousRows
 from panewise.operators.counted_reports import CountedRowWindow
 from panewise.operators.partitioned_rows import PartitionedRows
@@ -136,6 +138,10 @@ class Hosting:
             if block.periodic:
                 assert isinstance(window, RowsWindow)
                 return PartitionedRows(aggregation, window, *shared[2:], matrix_of=matrix_of)
+            condition = collective_condition(aggregation, window) if silent else None
+            if condition is not None:
+                assert isinstance(window, TimeWindow)
+                return CollectiveLookup(aggregation, condition, window, block.where, block.emission, channel.held_from)
             return ContinuousAggregate(*shared, silent=silent, matrix_of=matrix_of)
         selection = block.where, block.emission, block.source_schema, channel.held_from
         if not block.periodic:

@@ -27,5 +27,5 @@ def check_technique(name: str, block: Block) -> None:
                 others = [t.name for t in TECHNIQUES.values() if t.refusal(part.kind, offset) is None]
                 raise PlanError(
                     f"the technique '{name}' cannot be used for {call.bound.name}: {reason}",
-                    hint=f"{', '.join(others)} can",
+                    hint=f"{', '.join(others)} can" if others else "leave the technique out",
                 )

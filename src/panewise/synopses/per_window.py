@@ -118,6 +118,9 @@ class PerWindowAreas(PerWindow):
 
     SINGLES = 1  # states per window
 
+    _answer: Any  # the loops, chosen by `choose_loops`
+    _answer_single: Any
+
     def __init__(self, kind: StateKind, width: int) -> None:
         self._none_ints, self._none_floats = identity(kind, 1)
         super().__init__(kind, width)
@@ -129,6 +132,23 @@ class PerWindowAreas(PerWindow):
 
     def int_arrays(self) -> list[Ints]:
         return [*super().int_arrays(), self._area_ints, self._single_ints]
+
+    def _advance(
+        self, starts: Ints, ends: Ints, windows: Ints, groups: int, ints: Ints, floats: Floats, done: int, ranks: Ints
+    ) -> int:
+        areas = self._pointers, self._areas, self._area_ints, self._area_floats
+        states = self._single_ints, self._single_floats, self._none_ints, self._none_floats
+        held, mask = (self._ints, self._floats), self._room - 1
+        asked = starts, ends, windows, ints, floats, done
+        answered: int
+        if self.width == groups == 1 and self._answer_single is not None:
+            answered = self._answer_single(*held, mask, *areas, *states, *asked, self.counter)
+        else:
+            operation = int(self.kind.operation)
+            answered = self._answer(
+                operation, *held, mask, self.width, groups, *areas, *states, *asked, ranks, self.counter
+            )
+        return answered
 
     def _renew(self) -> None:
         super()._renew()

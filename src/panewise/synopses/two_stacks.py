@@ -187,20 +187,3 @@ class TwoStacks(PerWindowAreas):
         if single is not None:
             flip = loop_for(_flip_single, self.kind, counted, **single)
             self._answer_single = loop_for(_answer_single, self.kind, counted, **single, _flip_single=flip)
-
-    def _advance(
-        self, starts: Ints, ends: Ints, windows: Ints, groups: int, ints: Ints, floats: Floats, done: int, ranks: Ints
-    ) -> int:
-        areas = self._pointers, self._areas, self._area_ints, self._area_floats
-        states = self._single_ints, self._single_floats, self._none_ints, self._none_floats
-        held, mask = (self._ints, self._floats), self._room - 1
-        asked = starts, ends, windows, ints, floats, done
-        answered: int
-        if self.width == groups == 1 and self._answer_single is not None:
-            answered = self._answer_single(*held, mask, *areas, *states, *asked, self.counter)
-        else:
-            operation = int(self.kind.operation)
-            answered = self._answer(
-                operation, *held, mask, self.width, groups, *areas, *states, *asked, ranks, self.counter
-            )
-        return answered
