@@ -106,8 +106,10 @@ def format_duration(duration: int) -> str:
 
 def instant_us(value: int | str | datetime) -> int:
     """An instant as microseconds since the epoch; texts and datetimes without a zone are UTC."""
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return value
+    if not isinstance(value, str | datetime):
+        raise BindError(f"{value!r} is not an instant", hint="give microseconds, a datetime or '2026-01-31 12:00:00'")
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

@@ -333,3 +333,17 @@ def test_an_aggregate_that_raises_fails_its_queries_only(where: str) -> None:
     engine.push("t", rows(8, 9))
     assert [n for _, n in tuples(engine.results("c"))] == [1, 2, 2, 2, 2, 2, 2, 2, 2]
     assert [s for _, s in tuples(engine.results("beside"))] == [1, 2, 3, 4, 5, 5, 5, 5, 5]
+
+
+@pytest.mark.parametrize("instant", [1.5, float("nan"), [], True])
+def test_what_is_no_instant_is_refused(instant: object) -> None:
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM t (ts TIMESTAMP, k BIGINT)")
+    engine.execute("CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM t [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k")
+    engine.push("t", [{"ts": 1_000_000, "k": 1}, {"ts": 9_000_000, "k": 1}])
+    with pytest.raises(pw.PanewiseError, match="is not an instant"):
+        engine.lookup("q", at=instant)
+    with pytest.raises(pw.PanewiseError, match="is not an instant"):
+        engine.advance("t", instant)
+    with pytest.raises(pw.PanewiseError, match="is int64, and 1.5 is not"):
+        engine.lookup("q", key=1.5)

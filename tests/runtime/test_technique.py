@@ -142,3 +142,34 @@ def test_explain_names_the_technique() -> None:
     engine.execute(STREAM)
     engine.execute(f"CREATE QUERY q WITH (technique = 'recompute') AS SELECT SUM(x) FROM t {WINDOWS[0]}")
     assert "by RecomputeSynopsis" in str(engine.explain())
+
+
+def test_queries_that_come_and_go_leave_nothing_behind() -> None:
+    engine = pw.Engine()
+    engine.execute(STREAM)
+    engine.execute(
+        f"CREATE QUERY stays WITH (technique = 'DABA') AS SELECT k, MAX(x) AS m FROM t {WINDOWS[0]} GROUP BY k"
+    )
+    made = rows(3, 300)
+    held = []
+    for i in range(30):
+        engine.execute(
+            f"CREATE QUERY q WITH (technique = 'daba') AS SELECT k, MAX(x) AS m FROM t {WINDOWS[2]} GROUP BY k"
+        )
+        assert len(engine.hosting.trees) == 1
+        engine.push("t", made[10 * i : 10 * i + 10])
+        engine.execute("DROP QUERY q")
+        held.append(engine.hosting.trees[0].tree.bytes_held)
+    assert held[-1] <= 1.1 * held[5]
+
+
+def test_strings_of_the_oracle_are_renumbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("panewise.operators.tree_forgetting.FORGET_FROM", 8)
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM t (ts TIMESTAMP, w STRING)")
+    window = "[RANGE 2 SECONDS SLIDE 1 SECOND]"
+    engine.execute(f"CREATE QUERY q WITH (technique = 'recompute') AS SELECT MAX(w) AS m FROM t {window}")
+    engine.execute(f"CREATE QUERY p AS SELECT MAX(w) AS m FROM t {window}")
+    for second in range(40):
+        engine.push("t", [{"ts": second * SECOND, "w": f"{(37 * second + i) % 101:03}"} for i in range(6)])
+    assert engine.results("q").to_pylist() == engine.results("p").to_pylist()

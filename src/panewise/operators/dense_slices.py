@@ -24,7 +24,6 @@ from panewise.slicing.pairs import Cadence
 from panewise.synopses.contract import Synopsis, partials
 from panewise.synopses.interval import IntervalSynopsis
 from panewise.synopses.running import RunningSynopsis
-from panewise.synopses.slice_ring import SliceRing
 from panewise.synopses.techniques import technique_named
 
 Ints = NDArray[np.int64]
@@ -161,10 +160,8 @@ class DenseSlices:
 
     def int_arrays(self, key: StateKey) -> list[Ints]:
         """The int64 fields of all arrays of a state which cannot be taken away; places not in use hold anything."""
-        synopsis = self.synopses[key]
-        assert isinstance(synopsis, IntervalSynopsis | SliceRing)
         base = [] if self.base is None else [self.base[key].ints]
-        return [self.matrices[key].ints, *synopsis.int_arrays(), *base]
+        return [self.matrices[key].ints, *self.synopses[key].int_arrays(), *base]
 
     def live_ints(self, key: StateKey) -> list[Ints]:
         """The same for what is in use alone, in part as copies."""

@@ -73,7 +73,7 @@ class PeriodicTree:
         self.pools: Pools = {}
         self.table = GroupTable(tuple(key.type for key in keys))
         self.store: DenseSlices | SparseSlices = DenseSlices(16 if keys else 1, self.pools, not folds_only, technique)
-        self._windows = 0  # numbers given to members' windows so far
+        self._free_windows: list[int] = []  # numbers of windows that have left, for those to come
         self.watermark = INT64_MIN
         self.greatest = INT64_MIN  # the greatest point seen
         self.cut = INT64_MIN  # from here on, edges are those of all members
@@ -119,8 +119,8 @@ class PeriodicTree:
             if since is not None:
                 held_from = since if held_from is None else max(held_from, since)
         member = self.members[name] = Member(aggregation, cadence, INT64_MIN, held_from, timed=self.timed)
-        self._windows += 1
-        member.window = self._windows
+        # All others have numbers from 1 on without a gap, but for the free ones.
+        member.window = self._free_windows.pop() if self._free_windows else len(self.members)
         member.shape = self._shapes.setdefault(aggregation, len(self._shapes))
         self._recut(cut)
         if isinstance(self.store, SparseSlices):
@@ -150,6 +150,7 @@ class PeriodicTree:
         Where a host gives the cuts, one that leaves without leaves its edges behind, until the next cut.
         """
         window = self.members.pop(name).window
+        self._free_windows.append(window)
         if isinstance(self.store, DenseSlices):
             self.store.drop_window(window)
         wanted = {key for member in self.members.values() for key in member.aggregation.states}

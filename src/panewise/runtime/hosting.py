@@ -31,6 +31,7 @@ from panewise.runtime.channel import Channel
 from panewise.runtime.consumers import OperatorConsumer, TreeConsumer, TreeKey
 from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.technique_option import chosen_technique
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
@@ -72,7 +73,7 @@ class Hosting:
             query.watermark = channel.watermark
         self.queries[name] = query
         if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
-            self.consumers[name] = self._join_tree(query, block, channel, chosen.get("technique"))
+            self.consumers[name] = self._join_tree(query, block, channel, chosen_technique(options))
         else:
             operator = self._operator(query, block, channel, silent=chosen.get("mode") == "lookup")
             consumer = OperatorConsumer(channel, query, operator)
@@ -88,7 +89,7 @@ class Hosting:
         self._hidden.setdefault(name, []).append(inner)
         return hosted
 
-    def _join_tree(self, query: HostedQuery, block: Block, channel: Channel, technique: Any) -> TreeConsumer:
+    def _join_tree(self, query: HostedQuery, block: Block, channel: Channel, technique: str | None) -> TreeConsumer:
         assert block.aggregate is not None and block.window is not None
         aggregation = aggregation_of(block)
         counts_rows = isinstance(block.window, RowsWindow)

@@ -37,6 +37,8 @@ def of_key(query: str, block: Block, table: pa.Table, key: Any) -> pa.Table:
             wanted_value = pa.scalar(value, column.type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
             raise NotHeldError(f"{name} is {column.type}, and {value!r} is not") from None
+        if pa.types.is_integer(column.type) and wanted_value.as_py() != value:  # Arrow cuts fractions off
+            raise NotHeldError(f"{name} is {column.type}, and {value!r} is not")
         mask = pc.is_null(column) if value is None else pc.equal(column, wanted_value)
         table = table.filter(pc.fill_null(mask, False))
     return table

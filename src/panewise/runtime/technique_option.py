@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from panewise.catalog import Options
 from panewise.errors import PlanError
 from panewise.plan.blocks import Block
 from panewise.synopses.techniques import TECHNIQUES, technique_named
 from panewise.temporal import RowsWindow, TimeWindow
+
+
+def chosen_technique(options: Options) -> str | None:
+    """The technique that a query's options name, if any, as the table of techniques spells it."""
+    name = dict(options).get("technique")
+    return None if name is None else str(name).lower()
 
 
 def check_technique(name: str, block: Block) -> None:

@@ -68,6 +68,9 @@ class Synopsis(Protocol):
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The state of a snapshot, in place of its own."""
 
+    def int_arrays(self) -> list[Ints]:
+        """The int64 fields of all states held, to be changed in place where codes of strings are renumbered."""
+
     @property
     def bytes_held(self) -> int:
         """Bytes of state."""

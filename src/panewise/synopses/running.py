@@ -129,6 +129,9 @@ class RunningSynopsis:
     def begin_at(self, number: int) -> None:
         self.first = self.after = number
 
+    def int_arrays(self) -> list[Ints]:
+        return [self._prefix]
+
     def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
         count = ints.shape[1]
         flat = np.ascontiguousarray(ints).reshape(self.kind.int_fields, count * self.width)

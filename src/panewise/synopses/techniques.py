@@ -34,7 +34,7 @@ class Technique:
     def refusal(self, kind: StateKind, offset: int = 0) -> str | None:
         """Why it cannot keep a state, or answer windows that lie so far in the past; None where it can."""
         if kind.algebra.kind is Kind.HOLISTIC:
-            return f"it keeps states of a fixed size, and {described(kind)} has none: it has a structure of its own"
+            return "it keeps states of a fixed size, not whole sets of values, which have a structure of their own"
         if self.needs == "invertible" and not exactly_invertible(kind):
             return f"it takes old slices away again, and {described(kind)} cannot be taken away exactly"
         if self.needs == "selective" and not kind.algebra.selective and not self._subtracts(kind):

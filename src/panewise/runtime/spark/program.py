@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from panewise import aggregates
 from panewise.aggregates.functions import AggregateFunction
@@ -30,6 +30,7 @@ from panewise.plan.nodes import Emit, Scan
 from panewise.runtime.definitions import definition_of
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.keys import bucket_keys
+from panewise.runtime.technique_option import chosen_technique
 from panewise.schema import Schema
 from panewise.temporal import TimeWindow
 
@@ -213,7 +214,7 @@ class Program:
             assert block.aggregate is not None
             keys = block.aggregate.keys
             buckets = self.partitions if keys else 1
-            technique = cast(str | None, dict(query.options).get("technique"))
+            technique = chosen_technique(query.options)
             return self._numbered(Fragment(0, stream, True, buckets, block.where, keys, technique))
         for scan in plan.walk():
             if isinstance(scan, Scan) and scan.name.lower() in queries:
