@@ -218,3 +218,94 @@ def test_groups_without_rows_are_forgotten() -> None:
         last = [r for before in (second - 4, second) for r in range(before * 1000, before * 1000 + 1000) if before >= 0]
         assert sorted(engine.lookup("q")["k"].to_pylist()) == last
     assert max(held[25:]) <= max(held[:25]), "state does not grow with the stream"
+
+
+NUMBERED = "CREATE STREAM t (ts TIMESTAMP, k BIGINT, v BIGINT)"
+
+
+def numbered(second: int, keys: range | tuple[int, ...], v: int | None) -> list[Row]:
+    return [{"ts": second * SECOND, "k": k, "v": v} for k in keys]
+
+
+@pytest.mark.parametrize("extremes", ["MAX(v) AS m", "MIN(v) AS m", "MAX(v) AS m, MIN(v) AS low"])
+def test_groups_with_nothing_but_nulls_have_no_extreme(extremes: str) -> None:
+    engine = engine_of(NUMBERED, looked_up("COUNT(*) > 0", f"k, COUNT(*) AS n, {extremes}"))
+    engine.push("t", numbered(1, range(5000), None) + numbered(1, (3, 4000), 7))
+    engine.advance("t", 2 * SECOND)
+    for _ in ("as it is", "restored"):
+        found = {r["k"]: r for r in engine.lookup("q").to_pylist()}
+        assert len(found) == 5000
+        assert {k: r["n"] for k, r in found.items() if r["n"] != 1} == {3: 2, 4000: 2}
+        assert {k: r["m"] for k, r in found.items() if r["m"] is not None} == {3: 7, 4000: 7}
+        engine = pw.Engine.restore(engine.snapshot())
+
+
+def test_there_is_room_for_groups_of_which_only_nulls_have_come() -> None:
+    """Compiled loops check no bounds: the width is looked at before the lookup, which would read what is not there."""
+    engine = engine_of(NUMBERED, looked_up("COUNT(*) > 0", "k, MAX(v) AS m"))
+    engine.push("t", numbered(1, range(5000), None))
+    engine.advance("t", 2 * SECOND)
+    assert [staircase.width >= 5000 for staircase in operator_of(engine)._extremes.values()] == [True]
+    assert engine.lookup("q")["m"].null_count == 5000
+
+
+@pytest.mark.parametrize(
+    ("having", "v"),
+    [("COUNT(*) > 1", 0), ("COUNT(v) > 1", 0), ("SUM(v) > 1", 1), ("MAX(v) > 0", 1), ("MIN(v) > 0", 1)],
+)
+def test_groups_are_forgotten_whatever_the_index(having: str, v: int) -> None:
+    engine = engine_of(NUMBERED, looked_up(having, "k, COUNT(*) AS n"))
+    engine.push("t", numbered(1, range(2000), v))
+    for second in range(2, 12):
+        engine.push("t", numbered(second, (7, 1999), v))
+    engine.advance("t", 12 * SECOND)
+    assert len(operator_of(engine)._table) == 2
+    assert engine.lookup("q").to_pylist() == [{"k": 7, "n": RANGE}, {"k": 1999, "n": RANGE}]
+    engine.advance("t", 40 * SECOND)
+    assert engine.lookup("q").num_rows == 0
+
+
+@pytest.mark.parametrize("having", ["MAX(v) > 0", "MIN(v) > 0", "COUNT(*) > 1 AND MAX(v) > 0", "SUM(v) > 0"])
+def test_groups_are_forgotten_where_those_that_stay_have_only_nulls(having: str) -> None:
+    engine = engine_of(NUMBERED, looked_up(having, "k, COUNT(*) AS n, MAX(v) AS m"))
+    engine.push("t", numbered(1, range(2000), None))
+    for second in range(2, 12):
+        engine.push("t", numbered(second, range(1990, 2000), None))
+    engine.advance("t", 12 * SECOND)
+    assert len(operator_of(engine)._table) == 10
+    assert engine.lookup("q").num_rows == 0
+    engine.push("t", numbered(12, (1995, 5000), 3))
+    engine.push("t", numbered(12, (5000,), 4))
+    engine.advance("t", 13 * SECOND)
+    found = {r["k"]: (r["n"], r["m"]) for r in engine.lookup("q").to_pylist()}
+    assert found == {1995: (RANGE, 3), 5000: (2, 4)}
+
+
+def test_an_error_while_groups_are_forgotten_leaves_ids_and_state_in_agreement(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(NUMBERED, looked_up("MAX(v) > 0", "k, COUNT(*) AS n, MAX(v) AS m"))
+    engine.push("t", numbered(1, range(2000), 1) + numbered(5, (7, 1999), 2))
+    engine.advance("t", 6 * SECOND)
+    operator = operator_of(engine)
+
+    def fails(*_: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(operator._index), "regrouped", fails)
+        with pytest.raises(MemoryError):
+            operator._evict(2 * SECOND)
+    assert len(operator._table) == 2000
+    answer = [{"k": 7, "n": 1, "m": 2}, {"k": 1999, "n": 1, "m": 2}]
+    engine.advance("t", 10 * SECOND)
+    assert engine.lookup("q").to_pylist() == answer
+    assert len(operator._table) == 2
+
+
+def test_one_great_value_does_not_end_the_index_of_sums() -> None:
+    engine = engine_of(NUMBERED, looked_up("SUM(v) > 1000000", "k, SUM(v) AS s"))
+    rows = [{"ts": SECOND, "k": i % 1000, "v": 1} for i in range(65_536)]
+    rows[777]["v"] = 2**45
+    engine.push("t", rows)
+    engine.advance("t", 2 * SECOND)
+    assert engine.lookup("q").to_pylist() == [{"k": 777, "s": 2**45 + 64}]
+    assert "collective index: CI-SUM" in str(engine.explain("q"))

@@ -178,9 +178,8 @@ def test_exact_answers_by_checking_candidates(trace: Trace, lookups: list[Any], 
             running, staircase = SubstreamRunning(1, 1), SubstreamExtremes(1)
             running.restore(snapshots[0])
             staircase.restore(snapshots[1])
-        # Room for all substreams, as their owner makes it by naming them.
-        running._widen(max(running.width, 90))
-        staircase._widen(max(staircase.width, 90))
+        running.widen(90)
+        staircase.widen(90)
         for range_us, least, most in lookups:
             range_us = min(range_us, trace.longest)
             rows = trace.window(upto, now, range_us)
@@ -210,8 +209,7 @@ def test_substreams_are_renumbered(trace: Trace, kept: set[int]) -> None:
         if part.start:
             renamed = np.full(64, -1)
             renamed[order] = np.arange(len(order))
-            for synopsis in (count, extreme, running):
-                synopsis.regroup(order)
+            count, extreme, running = count.regrouped(order), extreme.regrouped(order), running.regrouped(order)
             chosen = renamed[groups] >= 0
             groups, times, values = renamed[groups][chosen], times[chosen], values[chosen]
         count.insert(groups, times)
@@ -224,6 +222,32 @@ def test_substreams_are_renumbered(trace: Trace, kept: set[int]) -> None:
     assert dict(zip(found.tolist(), answers.tolist(), strict=True)) == {k: max(v) for k, v in renumbered.items()}
     groups = np.array(sorted(renumbered), np.int64)
     assert running.answer(groups, now, trace.longest)[1][0].tolist() == [sum(renumbered[k]) for k in sorted(renumbered)]
+
+
+def test_there_is_room_for_substreams_without_rows() -> None:
+    far = np.array([9_999, 0])
+    counts, staircase = SubstreamRunning(0, 10), SubstreamExtremes(10)
+    indices: list[Any] = [CollectiveCount(1, 10), CollectiveSum(1, 10), CollectiveExtreme(True, 10)]
+    counts.insert(np.array([0]), np.array([1]), np.empty((0, 1), np.int64))
+    staircase.insert(np.array([0]), np.array([1]), np.array([7]))
+    with pytest.raises(AssertionError, match="room for every substream"):
+        staircase.answer(far, 1, 10)
+    for synopsis in (counts, staircase, *indices):
+        synopsis.widen(10_000)
+    assert counts.answer(far, 1, 10)[0].tolist() == [0, 1]
+    assert staircase.answer(far, 1, 10)[0].tolist() == [False, True]
+    assert counts.regrouped(far).answer(np.array([0, 1]), 1, 10)[0].tolist() == [0, 1]
+    assert staircase.regrouped(far).answer(np.array([0, 1]), 1, 10)[0].tolist() == [False, True]
+    assert [index.regrouped(far).live().tolist() for index in indices] == [[], [], []]
+    assert counts.answer(far, 1, 10)[0].tolist() == [0, 1], "what is regrouped stays as it is"
+
+
+def test_counts_without_sums_are_renumbered() -> None:
+    running = SubstreamRunning(0, 100)
+    running.insert(np.array([0, 5, 5, 3]), np.array([1, 2, 3, 4]), np.empty((0, 4), np.int64))
+    for kept, counts in (([5, 0], [2, 1]), ([], [])):
+        running = running.regrouped(np.array(kept, np.int64))
+        assert running.answer(np.arange(len(kept)), 4, 100)[0].tolist() == counts
 
 
 def test_the_worked_example() -> None:
@@ -278,6 +302,32 @@ def test_lengths_of_sums_stay_countable() -> None:
         index.insert(np.array([0, 1]), np.array([second, second]), np.array([3, 1000]))
     assert int(index._lengths.max()) < LENGTH_MAX
     assert index.lookup(59, 10, least=5000).tolist() == [1]
+
+
+def test_sums_are_counted_as_they_are() -> None:
+    """Neither the greatest value times the rows, nor what different substreams add up to, counts as a sum."""
+    index = CollectiveSum(4, 10)
+    ones = np.ones(65_536, np.int64)
+    ones[777] = 2**45
+    index.insert(np.arange(65_536) % 100, np.zeros(65_536, np.int64), ones)
+    assert index.lookup(0, 10, least=2**44).tolist() == [77]
+    index.insert(np.arange(64), np.full(64, 1), np.full(64, 2**55))
+    assert sorted(index.lookup(1, 10, least=2**54).tolist()) == list(range(64))
+
+
+@pytest.mark.parametrize("levels", [1, 2, 4])
+def test_a_batch_of_many_windows_adds_up_to_more_than_any_of_them(levels: int) -> None:
+    index, random = CollectiveSum(levels, 10), np.random.default_rng(levels)
+    groups, times = random.integers(0, 3, 3000), np.sort(random.integers(0, 3000, 3000))
+    trace = Trace(groups, times, random.integers(0, 2**53, 3000), [], 10)
+    assert sum(trace.values.tolist()) > 4 * LENGTH_MAX
+    index.insert(groups, times, trace.values)
+    now = int(times[-1])
+    assert int(index._lengths.max()) < LENGTH_MAX
+    for least, most in ((2**54, None), (2**55, None), (None, 2**55), (2**53, 2**56)):
+        for range_us in (2, 5, 10):
+            rows = trace.window(len(groups), now, range_us)
+            check_candidates(index, rows, sum, now, (range_us, least, most), RELATIVE_ERRORS[levels])
 
 
 def test_what_a_filter_does_not_do_is_refused() -> None:

@@ -115,6 +115,7 @@ class CollectiveLookup:
 
     def _insert(self, rows: Rows) -> None:
         groups = self._table.ids([key(rows.batch) for key in self._keys])
+        self._widen()
         arguments = ArgumentPlan(self._aggregation.states, {}).read(rows.batch)
         sums = [_single_states(key, arguments.of(key), rows) for key in self._sums]
         values = np.concatenate(sums) if sums else np.empty((0, len(rows)), np.int64)
@@ -126,6 +127,11 @@ class CollectiveLookup:
             staircase.insert(groups[there], rows.times[there], keys)
         if self._index is not None:
             self._insert_into(self._index, groups, rows, arguments.of(self.condition.state))
+
+    def _widen(self) -> None:
+        """Room for every group in every part: a lookup asks also for groups of which a part has seen only NULLs."""
+        for part in (self._running, *self._extremes.values(), *([] if self._index is None else [self._index])):
+            part.widen(len(self._table))
 
     def _insert_into(self, index: Index, groups: Ints, rows: Rows, arguments: list[Encoded]) -> None:
         try:
@@ -155,9 +161,12 @@ class CollectiveLookup:
         live = self._running.live()
         if len(self._table) < FORGET_FROM or len(self._table) < 4 * len(live):
             return
+        # Every part is made before any is exchanged, so that an error leaves ids and state as they are: in agreement.
+        running = self._running.regrouped(live)
+        extremes = {key: staircase.regrouped(live) for key, staircase in self._extremes.items()}
+        index = None if self._index is None else self._index.regrouped(live)
         self._table.keep(live)
-        for part in (self._running, *self._extremes.values(), *([self._index] if self._index is not None else [])):
-            part.regroup(live)
+        self._running, self._extremes, self._index = running, extremes, index
 
     def lookup(self, at: int) -> pa.Table:
         """The relation at an instant, items only; NotHeldError where rows that it needs are gone or may still come."""
@@ -227,6 +236,7 @@ class CollectiveLookup:
             self._index = None
         elif self._index is not None:
             self._index.restore(snapshot["index"])
+        self._widen()
 
 
 def _index_of(condition: CollectiveCondition, range_us: int) -> Index:

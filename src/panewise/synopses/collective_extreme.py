@@ -23,7 +23,8 @@ to the longest; historical windows are refused. Source: Arasu and Widom 2004 giv
 
 from __future__ import annotations
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,9 +112,7 @@ class CollectiveExtreme:
             raise DataError(f"this filter compares {'doubles' if self.floats else 'integers'}, not {values.dtype}")
         if int(times[0]) < self.newest or bool((times[1:] < times[:-1]).any()):
             raise DataError("a collective index takes rows in order of time", hint="sort them, or reorder them before")
-        if int(groups.max()) >= len(self._heads):
-            width = 1 << int(groups.max()).bit_length()
-            self._heads = np.concatenate([self._heads, np.full(width - len(self._heads), NONE, np.int64)])
+        self.widen(int(groups.max()) + 1)
         keys = ordered_keys(values, self.maximum)
         done = 0
         while True:
@@ -128,6 +127,12 @@ class CollectiveExtreme:
                 more = np.empty_like(self._pieces)
                 self._pieces = np.concatenate([self._pieces, more])
         self.newest = int(times[-1])
+
+    def widen(self, width: int) -> None:
+        """Makes room for as many substreams, also for those of which no row has come."""
+        if width > len(self._heads):
+            more = (1 << (width - 1).bit_length()) - len(self._heads)
+            self._heads = np.concatenate([self._heads, np.full(more, NONE, np.int64)])
 
     def lookup(
         self, now: int, range_us: int, least: float | int | None = None, most: float | int | None = None
@@ -186,18 +191,20 @@ class CollectiveExtreme:
         """Forgets the steps before an instant; O(N log N), so for when much has gone."""
         self._load(self._kept(before), len(self._heads))
 
-    def regroup(self, kept: Ints) -> None:
-        """Keeps only these substreams, renumbered in this order."""
+    def regrouped(self, kept: Ints) -> Self:
+        """An index of only these substreams, renumbered in this order; this one stays as it is."""
         renamed = np.full(len(self._heads), NONE, np.int64)
         renamed[kept] = np.arange(len(kept))
         steps = self._kept(NEVER)
         chosen = renamed[steps["groups"]] >= 0
         steps = {name: part[chosen] for name, part in steps.items()}
         steps["groups"] = renamed[steps["groups"]]
-        self._load(steps, max(64, 1 << max(0, len(kept) - 1).bit_length()))
+        other = copy(self)
+        other._load(steps, max(64, 1 << max(0, len(kept) - 1).bit_length()))
+        return other
 
     def _load(self, kept: dict[str, Any], width: int) -> None:
-        """Numbers these steps from 0 and builds the tree of them, with room for as many more."""
+        """Numbers these steps from 0 and builds the tree of them, in new arrays with room for as many more."""
         count = len(kept["groups"])
         self._begin(max(LEAST_ROOM, 1 << (2 * count).bit_length()))
         self._heads = np.full(width, NONE, np.int64)

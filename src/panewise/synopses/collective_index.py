@@ -6,7 +6,8 @@ which level answers which bound, what is refused, and how the arrays grow, lose 
 
 from __future__ import annotations
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +61,13 @@ class CollectiveLevels:
             return
         if int(times[0]) < self.newest or (len(times) > 1 and bool((times[1:] < times[:-1]).any())):
             raise DataError("a collective index takes rows in order of time", hint="sort them, or reorder them before")
-        if int(groups.max()) >= self.width:
-            self._resize(1 << int(groups.max()).bit_length(), self.classes)
+        self.widen(int(groups.max()) + 1)
         self.newest = int(times[-1])
+
+    def widen(self, width: int) -> None:
+        """Makes room for as many substreams, also for those of which no row has come."""
+        if width > self.width:
+            self._resize(width, self.classes)
 
     def _add_class(self) -> None:
         assert self.classes < CLASSES_MAX, "lengths are bounded by LENGTH_MAX"
@@ -149,12 +154,14 @@ class CollectiveLevels:
         """The substreams with rows, ascending."""
         return np.flatnonzero(self._latest != NEVER)
 
-    def regroup(self, kept: Ints) -> None:
-        """Keeps only these substreams, renumbered in this order."""
-        self._load(self._lengths[kept], self._latest[kept], self._stamps[kept], 1)
+    def regrouped(self, kept: Ints) -> Self:
+        """An index of only these substreams, renumbered in this order; this one stays as it is."""
+        other = copy(self)
+        other._load(self._lengths[kept], self._latest[kept], self._stamps[kept], 1)
+        return other
 
     def _load(self, lengths: Ints, latest: Ints, stamps: Ints, least_width: int) -> None:
-        """Builds heaps and list from stamps: a descending order is a heap."""
+        """Builds heaps and list from stamps, in new arrays: a descending order is a heap."""
         count, rows = stamps.shape
         width = max(64, 1 << max(0, max(count, least_width) - 1).bit_length())
         self._lengths: Ints = np.zeros(width, np.int64)

@@ -11,14 +11,16 @@ two entries. Any fields of integers that add up; two's complement makes the diff
 `SubstreamExtremes`: only the entries that are still greatest of what came since, times ascending, values descending;
 the first one inside a suffix window is the window's maximum.
 
-Invariant: times ascend within a ring. Insert O(1) amortised, a window of one substream O(log entries) to find its
+Invariant: times ascend within a ring. Loops do not check bounds: who asks for a substream has made room for it, by its
+rows or by `widen`. Insert O(1) amortised, a window of one substream O(log entries) to find its
 ends by binary search; evict O(substreams + entries evicted). Running values also answer historical windows.
 Source: Arasu and Widom 2004, section 3.2 with its timestamped version; the exact lookups of section 4.1.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -237,8 +239,7 @@ class _Rings:
         if int(times[0]) < self.newest or bool((times[1:] < times[:-1]).any()):
             raise DataError("the rows of a substream come in order of time", hint="sort them, or reorder them before")
         self.newest = int(times[-1])
-        if int(groups.max()) >= self.width:
-            self._widen(1 << int(groups.max()).bit_length())
+        self.widen(int(groups.max()) + 1)
         done = 0
         while True:
             rings = self._begins, self._rooms, self._firsts, self._afters, self._free, self._used
@@ -253,11 +254,17 @@ class _Rings:
         times[: room // 2], values[:, : room // 2] = self._times, self._values
         self._times, self._values = times, values
 
-    def _widen(self, width: int) -> None:
-        more = width - self.width
+    def widen(self, width: int) -> None:
+        """Makes room for as many substreams, also for those of which no row has come."""
+        if width <= self.width:
+            return
+        more = (1 << (width - 1).bit_length()) - self.width
         for name in ("_begins", "_rooms", "_firsts", "_afters"):
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(more, np.int64)]))
         self._totals = np.concatenate([self._totals, np.zeros((self.fields, more), np.int64)], axis=1)
+
+    def _check_room(self, groups: Ints) -> None:
+        assert not len(groups) or int(groups.max()) < self.width, "there is room for every substream that is asked for"
 
     def evict(self, before: int) -> int:
         """Forgets the entries before an instant; returns the time of the last one forgotten, NEVER for none."""
@@ -276,23 +283,25 @@ class _Rings:
         numbers = np.arange(len(owners)) - starts[owners] + self._firsts[owners]
         return counts, self._begins[owners] + (numbers & (self._rooms[owners] - 1))
 
-    def regroup(self, kept: Ints) -> None:
-        """Keeps only these substreams, renumbered in this order."""
+    def regrouped(self, kept: Ints) -> Self:
+        """A synopsis of only these substreams, renumbered in this order; this one stays as it is."""
         snapshot = self.snapshot()
-        counts, fields = snapshot["counts"], self.fields
+        counts, times = snapshot["counts"], snapshot["times"]
         starts = np.cumsum(counts) - counts
         chosen = counts[kept]
         within = np.arange(int(chosen.sum())) - np.repeat(np.cumsum(chosen) - chosen, chosen)
         places = np.repeat(starts[kept], chosen) + within
-        self.restore(
+        other = copy(self)
+        other.restore(
             {
                 **snapshot,
                 "counts": chosen,
                 "totals": self._totals[:, kept].reshape(-1),
-                "times": snapshot["times"][places],
-                "values": snapshot["values"].reshape(fields, -1)[:, places].reshape(-1),
+                "times": times[places],
+                "values": snapshot["values"].reshape(self.fields, len(times))[:, places].reshape(-1),
             }
         )
+        return other
 
     def snapshot(self) -> dict[str, Any]:
         counts, places = self.held()
@@ -306,6 +315,7 @@ class _Rings:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        """Takes a snapshot's state, into arrays of its own."""
         self.newest, self.longest_us = snapshot["newest"], snapshot["longest_us"]
         counts = snapshot["counts"]
         count = len(counts)
@@ -338,6 +348,7 @@ class SubstreamRunning(_Rings):
 
     def answer(self, groups: Ints, now: int, range_us: int) -> tuple[Ints, Ints]:
         """The number of rows of each of these substreams in (now - range, now], and the sums: fields x substreams."""
+        self._check_room(groups)
         counts, sums = np.empty(len(groups), np.int64), np.empty((self.fields, len(groups)), np.int64)
         rings = self._begins, self._rooms, self._firsts, self._afters
         behind = max(now - range_us, NEVER + 1)
@@ -346,6 +357,7 @@ class SubstreamRunning(_Rings):
 
     def counted(self, groups: Ints, now: int, range_us: int, least: int, most: int) -> Ints:
         """Those of the substreams that have from `least` to `most` rows, at least one, in the suffix window."""
+        self._check_room(groups)
         found = np.empty(len(groups), np.int64)
         rings = self._begins, self._rooms, self._firsts, self._afters
         count = counted_between(groups, max(now - range_us, NEVER + 1), least, most, *rings, self._times, found)
@@ -364,6 +376,7 @@ class SubstreamExtremes(_Rings):
 
     def answer(self, groups: Ints, now: int, range_us: int) -> tuple[NDArray[np.bool_], Ints]:
         """Whether each of these substreams has a row in (now - range, now], and the greatest value where it has."""
+        self._check_room(groups)
         present, result = np.zeros(len(groups), np.bool_), np.zeros(len(groups), np.int64)
         rings = self._begins, self._rooms, self._firsts, self._afters
         behind = max(now - range_us, NEVER + 1)
