@@ -285,6 +285,12 @@ def test_faults_change_nothing(seed: int, tmp_path: Path, monkeypatch: pytest.Mo
     check(seed, tmp_path, monkeypatch)
 
 
+def test_large_pages_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("panewise.runtime.spark.bucket_state.PAGE_MOST", 500)
+    for seed in range(40, 48):
+        check(seed, tmp_path / str(seed), monkeypatch)
+
+
 @pytest.mark.soak
 def test_faults_change_nothing_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Callable[[str, object], None]

@@ -13,9 +13,11 @@ in an attempt which failed is recognised and thrown away.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,6 +31,8 @@ from panewise.state.snapshot_format import dumped, loaded
 RECENT = 16
 PAGES_PER_LEVEL = 12
 JOURNAL_LEAST = 256 * 1024
+PAGE_MOST = 4 << 20  # bytes: the JVM holds a page several times over while it takes it
+APART = -1  # the level of pages that are too large to be merged
 
 
 class Store(Protocol):
@@ -284,9 +288,33 @@ def _partials_of(data: bytes) -> list[tuple[pa.RecordBatch, int]]:
 def _add_page(
     head: Head, store: Store, parts: list[tuple[pa.RecordBatch, int]], level: int, batches: tuple[int, int]
 ) -> None:
-    since = min(pc.min(partials.column("slice_start")).as_py() for partials, _ in parts)
-    until = max(pc.max(partials.column("slice_end")).as_py() for partials, _ in parts)
-    head.add_page(store, dumped([list(part) for part in parts]), level, batches, (since, until))
+    if sum(partials.nbytes for partials, _ in parts) > PAGE_MOST:
+        level, pages = APART, [[(piece, base)] for partials, base in parts for piece in _pieces(partials)]
+    else:
+        pages = [parts]
+    for page in pages:
+        since = min(pc.min(partials.column("slice_start")).as_py() for partials, _ in page)
+        until = max(pc.max(partials.column("slice_end")).as_py() for partials, _ in page)
+        head.add_page(store, dumped([list(part) for part in page]), level, batches, (since, until))
+
+
+def _pieces(partials: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Partials in runs of rows of bounded size, each with dictionaries of its own values alone."""
+    rows = max(1, partials.num_rows * PAGE_MOST // max(1, partials.nbytes))
+    for begin in range(0, partials.num_rows, rows):
+        cut = partials.slice(begin, rows)
+        columns = [_own_dictionary(column) if pa.types.is_dictionary(column.type) else column for column in cut.columns]
+        yield pa.RecordBatch.from_arrays(columns, names=partials.schema.names)
+
+
+def _own_dictionary(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Columns that shared their indices share them still: what is done depends on the indices alone."""
+    present = column.indices.is_valid().to_numpy(zero_copy_only=False)
+    numbers = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    live, places = np.unique(numbers[present], return_inverse=True)
+    indices = np.zeros(len(numbers), np.int32)
+    indices[present] = places.reshape(-1)
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~present), column.dictionary.take(pa.array(live)))
 
 
 def _merge_levels(bucket: Bucket, head: Head, store: Store, needed: int) -> None:
