@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from panewise.aggregates import states
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import Feed, StateKind
+from panewise.aggregates.user import user_aggregate
+from panewise.schema import BIGINT
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -27,6 +30,22 @@ SELECTIVE = [
 ]
 OTHERS = [states.SUM_FLOAT, states.MOMENTS, *SELECTIVE]
 KINDS = INVERTIBLE + OTHERS
+
+
+@cache
+def affine() -> StateKind:
+    """Maps x -> m * x + a, one after the other: combining them does not commute."""
+    function = user_aggregate(
+        "AFFINE",
+        lift=lambda x: (2 * x + 1, x),
+        combine=lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]),
+        lower=lambda a: a[1],
+        identity=(1, 0),
+        returns=BIGINT,
+    )
+    bound = function.bind((BIGINT,))
+    assert bound is not None
+    return bound.parts[0].kind
 
 
 def named(value: object) -> str | None:

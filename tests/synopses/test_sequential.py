@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from panewise.aggregates import states
 from panewise.aggregates.states import Feed, StateKind
-from panewise.aggregates.user import user_aggregate
-from panewise.schema import BIGINT
 from panewise.synopses.contract import Synopsis
 from panewise.synopses.counting import count_operations_of, operations
 from panewise.synopses.daba import DABA
@@ -27,7 +25,7 @@ from panewise.synopses.slick_deque import BLOCK, SlickDeque
 from panewise.synopses.slick_deque_inv import SlickDequeInv
 from panewise.synopses.subtract_on_evict import SubtractOnEvict
 from panewise.synopses.two_stacks import TwoStacks
-from tests.synopses.random_states import INVERTIBLE, KINDS, RANKS, SELECTIVE, equal, named, partials
+from tests.synopses.random_states import INVERTIBLE, KINDS, RANKS, SELECTIVE, affine, equal, named, partials
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -168,19 +166,7 @@ def test_blocks_that_win_and_blocks_that_do_not() -> None:
 
 @pytest.mark.parametrize("make", [TwoStacks, DABA])
 def test_older_states_stay_on_the_left(make: Make) -> None:
-    """Maps x -> m * x + a, one after the other, do not commute."""
-    width = 3
-    function = user_aggregate(
-        "AFFINE_MAP",
-        lift=lambda x: (2 * x + 1, x),
-        combine=lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]),
-        lower=lambda a: a[1],
-        identity=(1, 0),
-        returns=BIGINT,
-    )
-    bound = function.bind((BIGINT,))
-    assert bound is not None
-    kind, random = bound.parts[0].kind, np.random.default_rng(1)
+    kind, width, random = affine(), 3, np.random.default_rng(1)
     tested, oracle = both(make, kind, width)
     for _ in range(6):
         ints = random.integers(1, 9, (3, 20, width))

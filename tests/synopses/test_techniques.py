@@ -15,7 +15,6 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 import pytest
@@ -25,13 +24,22 @@ from numpy.typing import NDArray
 
 from panewise.aggregates import states
 from panewise.aggregates.states import Feed, StateKind
-from panewise.aggregates.user import user_aggregate
-from panewise.schema import BIGINT
 from panewise.state.snapshot_format import dumped, loaded
 from panewise.synopses.contract import Synopsis
 from panewise.synopses.recompute import RecomputeSynopsis
 from panewise.synopses.techniques import TECHNIQUES, Technique, technique_named
-from tests.synopses.random_states import CODES, INVERTIBLE, KINDS, RANKS, SELECTIVE, code_fields, equal, named, partials
+from tests.synopses.random_states import (
+    CODES,
+    INVERTIBLE,
+    KINDS,
+    RANKS,
+    SELECTIVE,
+    affine,
+    code_fields,
+    equal,
+    named,
+    partials,
+)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -39,22 +47,6 @@ WINDOW_TYPES = ("one", "many", "historical", "irregular")
 ADMITTED = {"any": KINDS, "invertible": INVERTIBLE, "selective": SELECTIVE}
 KINDS_NOW = (states.SUM_INTEGER, states.SUM_FLOAT, states.MAXIMUM[Feed.CODE])
 EXAMPLES = max(3, settings.default.max_examples // 40)
-
-
-@cache
-def affine() -> StateKind:
-    """Maps x -> m * x + a, one after the other: combining them does not commute."""
-    function = user_aggregate(
-        "AFFINE",
-        lift=lambda x: (2 * x + 1, x),
-        combine=lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]),
-        lower=lambda a: a[1],
-        identity=(1, 0),
-        returns=BIGINT,
-    )
-    bound = function.bind((BIGINT,))
-    assert bound is not None
-    return bound.parts[0].kind
 
 
 @dataclass

@@ -212,6 +212,15 @@ def test_panes_cost_the_window(length: int) -> None:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
+def test_b_int_costs_a_node_a_slice_and_the_logarithm_an_answer(length: int) -> None:
+    """Figure 1 of Arasu and Widom: nodes are made once each; a window is covered by at most two of each level."""
+    height = length.bit_length() - 1
+    found = costs(IntervalSynopsis, length, 4 * length)
+    assert max(found) <= 3 * height
+    assert height / 2 <= sum(found) / len(found) <= 1 + 2 * height
+
+
+@pytest.mark.parametrize("length", LENGTHS)
 def test_flat_fat_costs_the_logarithm_at_worst(length: int) -> None:
     """Table 2: log2(n) for the update; a window that goes round the ring is covered by twice that again."""
     height = max(length, 64).bit_length() - 1

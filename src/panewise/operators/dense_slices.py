@@ -356,11 +356,7 @@ class DenseSlices:
         for i, (key, matrix) in enumerate(self.matrices.items()):
             matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields, self.open.slots)
             matrix.floats = state_matrix(snapshot["floats"][i], key.kind.float_fields, self.open.slots)
-            synopsis = self.synopses[key]
-            if isinstance(synopsis, IntervalSynopsis):
-                synopsis.restore(snapshot["synopses"][i], ranks_of(key, self.pools))
-            else:
-                synopsis.restore(snapshot["synopses"][i])
+            self.synopses[key].restore(snapshot["synopses"][i])
         if self.base is not None:
             for key, (ints, floats) in zip(self.base, snapshot["base"], strict=True):
                 self.base[key].ints = state_matrix(ints, key.kind.int_fields, self.width)

@@ -29,7 +29,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.errors import DataError, PlanError
+from panewise.errors import DataError
+from panewise.synopses.collective_index import check_window
 from panewise.synopses.interval_treaps import (
     NEVER,
     NONE,
@@ -141,13 +142,7 @@ class CollectiveExtreme:
 
         Exact. None is no bound; there is a row in the window in any case.
         """
-        if now < self.newest:
-            raise PlanError(
-                f"a collective index answers windows that end now: there are rows at {self.newest}, after {now}",
-                hint="a historical window is asked of each substream's own synopsis",
-            )
-        if range_us > self.longest_us:
-            raise PlanError(f"the longest window of this index is {self.longest_us} microseconds, not {range_us}")
+        check_window(now, range_us, self.newest, self.longest_us)
         low, high = self._bounds(least, most)
         count = int(self._counters[0])
         behind = max(now - range_us, NEVER + 1)

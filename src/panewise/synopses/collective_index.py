@@ -16,6 +16,17 @@ from panewise.errors import DataError, PlanError
 from panewise.synopses.collective_levels import CLASSES_MAX, NEVER, NOBODY, NOTHING, Ints, Shorts, collect, drop_dead
 
 
+def check_window(now: int, range_us: int, newest: int, longest_us: int) -> None:
+    """PlanError for a window that a collective index does not answer: one of the past, or too long a one."""
+    if now < newest:
+        raise PlanError(
+            f"a collective index answers windows that end now: there are rows at {newest}, after {now}",
+            hint="a historical window is asked of each substream's own synopsis",
+        )
+    if range_us > longest_us:
+        raise PlanError(f"the longest window of this index is {longest_us} microseconds, not {range_us}")
+
+
 class CollectiveLevels:
     """A collective index over substreams 0, 1, 2, ... for suffix time windows of at most `longest_us`.
 
@@ -120,13 +131,7 @@ class CollectiveLevels:
         self, now: int, range_us: int, least: int | None = None, most: int | None = None
     ) -> tuple[Ints, Ints]:
         """The same in two parts: those that surely pass, and those that only a synopsis of their own can tell."""
-        if now < self.newest:
-            raise PlanError(
-                f"a collective index answers windows that end now: there are rows at {self.newest}, after {now}",
-                hint="a historical window is asked of each substream's own synopsis",
-            )
-        if range_us > self.longest_us:
-            raise PlanError(f"the longest window of this index is {self.longest_us} microseconds, not {range_us}")
+        check_window(now, range_us, self.newest, self.longest_us)
         bounds = self.levels_of(least, most)
         if (most is not None and most < max(0, least or 0)) or not self.within_reach(bounds):
             return np.empty(0, np.int64), np.empty(0, np.int64)

@@ -26,6 +26,7 @@ Complexity claims are checked with it: Shein and Chrysanthis 2020, table 2; Aras
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -78,6 +79,14 @@ def loop_for(loop: Any, kind: StateKind, counted: bool, variant: str = "", **hel
     if combine is not None and not chosen:
         return specialised(loop, None, **helpers)  # a user's functions are compiled in every process
     return specialised(loop, name, **helpers) if name else loop
+
+
+def loops_for(loops: Iterable[Any], kind: StateKind, counted: bool, **helpers: Any) -> dict[str, Any]:
+    """The same for loops each of which may call those before it: all of them, and the helpers, by name."""
+    chosen = dict(helpers)
+    for loop in loops:
+        chosen[loop.__name__] = loop_for(loop, kind, counted, **chosen)
+    return chosen
 
 
 def count_operations_of(synopsis: Countable) -> None:

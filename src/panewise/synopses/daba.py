@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.kernels import combine_run
 from panewise.loops import compiled_loop
-from panewise.synopses.counting import count_operations, loop_for
+from panewise.synopses.counting import count_operations
 from panewise.synopses.per_window import STRETCH, PerWindowAreas, is_steady, unsigned
-from panewise.synopses.single_states import join_states, read_state, single_loops, write_state
+from panewise.synopses.single_states import join_states, read_state, write_state
 from panewise.synopses.slice_ring import copy_states
 
 Ints = NDArray[np.int64]
@@ -252,12 +252,5 @@ class DABA(PerWindowAreas):
 
     POINTERS = 6
     SINGLES = 2
-
-    def choose_loops(self, counted: bool) -> None:
-        mend = loop_for(_mend, self.kind, counted)
-        self._answer = loop_for(_answer, self.kind, counted, _mend=mend)
-        single = single_loops(self.kind)
-        self._answer_single = None
-        if single is not None:
-            shrink = loop_for(_shrink_single, self.kind, counted, **single)
-            self._answer_single = loop_for(_answer_single, self.kind, counted, **single, _shrink_single=shrink)
+    LOOPS = _answer, _mend
+    SINGLE_LOOPS = _answer_single, _shrink_single

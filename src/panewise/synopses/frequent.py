@@ -108,11 +108,6 @@ class FrequentSynopsis:
         """The lists and the shares of all slices held; the value of a share is 0 and its count the share."""
         return self._listed.held(), self._shares.held()
 
-    def insert_held(self, listed: list[Run], shares: list[Run]) -> None:
-        """Appends slices as `held` gives them."""
-        self._listed.insert(listed)
-        self._shares.insert(shares)
-
     def snapshot(self) -> dict[str, Any]:
         """All state, as plain arrays."""
         return {"k": self.k, "listed": self._listed.snapshot(), "shares": self._shares.snapshot()}

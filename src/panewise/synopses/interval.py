@@ -11,7 +11,8 @@ Windows that are asked for together share their work: those of one range that sl
 of many ranges that end together each is built on the next shorter one. Nothing is ever subtracted: doubles stay as
 exact as their sum, NaN and infinities leave with their slice. Levels are rings: eviction moves one number.
 
-Space: two states per slice held. Source: Arasu and Widom 2004, section 3.1.1; Golab 2006, section 2.3.4.
+Every range and every historical window is answered from the same nodes, by rows or by time: slices are numbered, not
+timed. Space: two states per slice held. Source: Arasu and Widom 2004, section 3.1.1; Golab 2006, section 2.3.4.
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.aggregates import kernels
 from panewise.aggregates.kernels import combine_run
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import StateKind
 from panewise.aggregates.user import combine_of
-from panewise.loops import compiled_loop, is_compiled, specialised
-from panewise.synopses.contract import partials
-from panewise.synopses.slice_ring import copy_states, put_slices
+from panewise.loops import compiled_loop, is_compiled
+from panewise.synopses.counting import count_operations, loop_for, new_counter
+from panewise.synopses.slice_ring import SliceRing, copy_states
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -43,9 +43,11 @@ def _place(room: int, level: int, node: int) -> int:
 
 @compiled_loop
 def _raise(
-    operation: int, ints: Ints, floats: Floats, room: int, width: int, tallest: int, begin: int, end: int, ranks: Ints
-) -> None:
+    operation: int, ints: Ints, floats: Floats, room: int, width: int, tallest: int, begin: int, end: int, ranks: Ints,
+    counter: Ints,
+) -> None:  # fmt: skip
     """Makes the nodes above level 0 whose last slice is one of [begin, end)."""
+    one = min(1, width)  # no literal: each literal argument would be compiled for by itself
     for number in range(begin, end):
         level = 1
         while level <= tallest and ((number + 1) & ((1 << level) - 1)) == 0:
@@ -55,15 +57,17 @@ def _raise(
             right = _place(room, level - 1, 2 * node + 1) * width
             copy_states(ints, floats, target, ints, floats, left, width)
             combine_run(operation, ints, floats, target, ints, floats, right, width, ranks)
+            count_operations(counter, one)
             level += 1
 
 
 @compiled_loop
 def _cover(
     operation: int, ints: Ints, floats: Floats, room: int, width: int, groups: int, tallest: int, position: int,
-    end: int, fresh: bool, result_ints: Ints, result_floats: Floats, target: int, ranks: Ints,
+    end: int, fresh: bool, result_ints: Ints, result_floats: Floats, target: int, ranks: Ints, counter: Ints,
 ) -> bool:  # fmt: skip
     """Appends the slices [position, end) to a result, which is empty where `fresh`; says whether it still is."""
+    one = min(1, width)
     while position < end:
         level = 0
         while level < tallest and (position & ((1 << (level + 1)) - 1)) == 0 and position + (1 << (level + 1)) <= end:
@@ -74,6 +78,7 @@ def _cover(
             fresh = False
         else:
             combine_run(operation, result_ints, result_floats, target, ints, floats, node, groups, ranks)
+            count_operations(counter, one)
         position += 1 << level
     return fresh
 
@@ -82,9 +87,10 @@ def _cover(
 def _answer_nested(
     operation: int, ints: Ints, floats: Floats, room: int, width: int, groups: int, tallest: int, starts: Ints,
     ends: Ints, result_ints: Ints, result_floats: Floats, int_identity: Ints, float_identity: Floats, ranks: Ints,
+    counter: Ints,
 ) -> None:  # fmt: skip
     """Windows in any order; one that ends where the one before it does, and contains it, is built on that."""
-    anew = room > 0  # true, but no literal: each literal argument would be compiled for by itself
+    one, anew = min(1, width), room > 0  # no literals: each would be compiled for by itself
     for q in range(starts.shape[0]):
         target = q * groups
         end = ends[q]
@@ -93,22 +99,16 @@ def _answer_nested(
             end = starts[q - 1]
         fresh = _cover(
             operation, ints, floats, room, width, groups, tallest, starts[q], end, anew, result_ints, result_floats,
-            target, ranks,
+            target, ranks, counter,
         )  # fmt: skip
         if suffix and fresh:
             copy_states(result_ints, result_floats, target, result_ints, result_floats, target - groups, groups)
         elif suffix:
             combine_run(
-                operation,
-                result_ints,
-                result_floats,
-                target,
-                result_ints,
-                result_floats,
-                target - groups,
-                groups,
+                operation, result_ints, result_floats, target, result_ints, result_floats, target - groups, groups,
                 ranks,
-            )
+            )  # fmt: skip
+            count_operations(counter, one)
         elif fresh:
             for f in range(result_ints.shape[0]):
                 result_ints[f, target : target + groups] = int_identity[f]
@@ -119,7 +119,7 @@ def _answer_nested(
 @compiled_loop
 def _answer_sliding(
     operation: int, ints: Ints, floats: Floats, room: int, width: int, groups: int, tallest: int, starts: Ints,
-    ends: Ints, result_ints: Ints, result_floats: Floats, ranks: Ints,
+    ends: Ints, result_ints: Ints, result_floats: Floats, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
     """Non-empty windows whose starts and ends both ascend: runs of them that share a slice are answered together.
 
@@ -129,7 +129,7 @@ def _answer_sliding(
     """
     part_ints = np.empty((ints.shape[0], groups), np.int64)
     part_floats = np.empty((floats.shape[0], groups), np.float64)
-    zero, anew = 0 * room, room > 0  # no literals: each would be compiled for by itself
+    zero, one, anew = 0 * room, min(1, width), room > 0  # no literals: each would be compiled for by itself
     first = zero
     while first < starts.shape[0]:
         last = first
@@ -139,7 +139,7 @@ def _answer_sliding(
         for q in range(last - 1, first - 1, -1):
             fresh = _cover(
                 operation, ints, floats, room, width, groups, tallest, starts[q], starts[q + 1], anew, result_ints,
-                result_floats, q * groups, ranks,
+                result_floats, q * groups, ranks, counter,
             )  # fmt: skip
             if fresh:
                 if starts[q] < split:
@@ -151,30 +151,20 @@ def _answer_sliding(
                     operation, result_ints, result_floats, q * groups, result_ints, result_floats, (q + 1) * groups,
                     groups, ranks,
                 )  # fmt: skip
+                count_operations(counter, one)
         reached = split
         fresh = anew
         for q in range(first, last + 1):
             fresh = _cover(
-                operation,
-                ints,
-                floats,
-                room,
-                width,
-                groups,
-                tallest,
-                reached,
-                ends[q],
-                fresh,
-                part_ints,
-                part_floats,
-                zero,
-                ranks,
-            )
+                operation, ints, floats, room, width, groups, tallest, reached, ends[q], fresh, part_ints, part_floats,
+                zero, ranks, counter,
+            )  # fmt: skip
             reached = ends[q]
             if starts[q] < split:
                 combine_run(
                     operation, result_ints, result_floats, q * groups, part_ints, part_floats, zero, groups, ranks
                 )
+                count_operations(counter, one)
             else:
                 copy_states(result_ints, result_floats, q * groups, part_ints, part_floats, zero, groups)
         first = last + 1
@@ -192,50 +182,30 @@ def _survey(starts: Ints, ends: Ints) -> tuple[int, bool]:
     return longest, sliding
 
 
-class IntervalSynopsis:
-    """Base intervals in rings, one per level."""
+class IntervalSynopsis(SliceRing):
+    """Base intervals in rings, one per level; the ring of slices is level 0."""
+
+    STATES_A_SLICE = 2
 
     def __init__(self, kind: StateKind, width: int) -> None:
-        self.kind = kind
-        self.width = width
-        self.first = 0
-        self.after = 0
-        self._raise, self._nested, self._sliding = _raise, _answer_nested, _answer_sliding
-        combine = combine_of(kind)
-        self._combine: Any = combine_run if combine is None else combine
-        if combine is not None:
-            name = "chosen" if combine is kernels.combine_chosen else None
-            cover = specialised(_cover, name, combine_run=combine)
-            self._raise = specialised(_raise, name, combine_run=combine)
-            self._nested = specialised(_answer_nested, name, combine_run=combine, _cover=cover)
-            self._sliding = specialised(_answer_sliding, name, combine_run=combine, _cover=cover)
-        self._room = 64
+        super().__init__(kind, width)
+        self.counter = new_counter()
+        self.choose_loops(counted=False)
+        self._combine: Any = combine_of(kind) or combine_run
         self._tallest = 0  # levels above are not kept: no window so far was long enough to use them
         self._raised = 0  # slices before it are in all their nodes
-        self._ints, self._floats = identity(kind, 2 * self._room * width)
         self._int_identity = np.array(kind.int_identity, np.int64)
         self._float_identity = np.array(kind.float_identity, np.float64)
 
-    @property
-    def bytes_held(self) -> int:
-        return self._ints.nbytes + self._floats.nbytes
+    def choose_loops(self, counted: bool) -> None:
+        cover = loop_for(_cover, self.kind, counted)
+        self._raise = loop_for(_raise, self.kind, counted)
+        self._nested = loop_for(_answer_nested, self.kind, counted, _cover=cover)
+        self._sliding = loop_for(_answer_sliding, self.kind, counted, _cover=cover)
+        self._counted = counted
 
-    def begin_at(self, number: int) -> None:
-        self.first = self.after = self._raised = number
-
-    def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
-        count = max(ints.shape[1], floats.shape[1])
-        flat_ints = np.ascontiguousarray(ints).reshape(self.kind.int_fields, count * self.width)
-        flat_floats = np.ascontiguousarray(floats).reshape(self.kind.float_fields, count * self.width)
-        self.insert_from(flat_ints, flat_floats, np.arange(count, dtype=np.int64), ranks)
-
-    def insert_from(self, ints: Ints, floats: Floats, rooms: Ints, ranks: Ints) -> None:
-        needed = self.after - self.first + len(rooms)
-        if needed > self._room:
-            held_ints, held_floats = partials(self, ranks)
-            self._load(self.first, held_ints, held_floats, 1 << (needed - 1).bit_length(), ranks)
-        put_slices(self._ints, self._floats, self._room, self.width, self.after, ints, floats, rooms)
-        self.after += len(rooms)
+    def _renew(self) -> None:
+        self._raised = self.first
 
     def _ready(self, tallest: int, ranks: Ints) -> None:
         """Makes the nodes, of as many levels as a window now needs, that are still missing.
@@ -247,25 +217,17 @@ class IntervalSynopsis:
         begin = max(self._raised, self.first)
         operation = int(self.kind.operation)
         self._raise(
-            operation, self._ints, self._floats, self._room, self.width, self._tallest, begin, self.after, ranks
-        )
+            operation, self._ints, self._floats, self._room, self.width, self._tallest, begin, self.after, ranks,
+            self.counter,
+        )  # fmt: skip
         self._raised = self.after
-
-    def _load(self, first: int, ints: Ints, floats: Floats, room: int, ranks: Ints) -> None:
-        """Starts anew with these partials."""
-        self._room = room
-        self.first = self.after = self._raised = first
-        self._ints, self._floats = identity(self.kind, 2 * room * self.width)
-        self.insert(ints, floats, ranks)
-
-    def evict(self, before: int) -> None:
-        self.first = min(max(self.first, before), self.after)
 
     def answer(
         self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None, windows: Ints | None = None
     ) -> tuple[Ints, Floats]:
         count, groups = len(starts), self.width if groups is None else groups
-        if not (is_compiled(self._sliding) or is_compiled(self._nested)) and (ends - starts).sum() <= BY_HAND:
+        waiting = not (self._counted or is_compiled(self._sliding) or is_compiled(self._nested))
+        if waiting and (ends - starts).sum() <= BY_HAND:
             return self._answer_by_hand(starts, ends, ranks, groups)
         longest, sliding = _survey(starts, ends)
         # Many windows of one range share their slices as it is: levels help where few windows are long.
@@ -277,9 +239,10 @@ class IntervalSynopsis:
         floats = np.empty((self.kind.float_fields, count * groups))
         held = int(self.kind.operation), self._ints, self._floats, self._room, self.width, groups, levels
         if sliding:
-            self._sliding(*held, starts, ends, ints, floats, ranks)
+            self._sliding(*held, starts, ends, ints, floats, ranks, self.counter)
         else:
-            self._nested(*held, starts, ends, ints, floats, self._int_identity, self._float_identity, ranks)
+            identities = self._int_identity, self._float_identity
+            self._nested(*held, starts, ends, ints, floats, *identities, ranks, self.counter)
         shape = count, groups
         return ints.reshape(self.kind.int_fields, *shape), floats.reshape(self.kind.float_fields, *shape)
 
@@ -294,45 +257,5 @@ class IntervalSynopsis:
                 combine(operation, ints, floats, window * groups, self._ints, self._floats, place, groups, ranks)
         return ints.reshape(self.kind.int_fields, *shape), floats.reshape(self.kind.float_fields, *shape)
 
-    def int_arrays(self) -> list[Ints]:
-        """The int64 fields of all states held."""
-        return [self._ints]
-
     def drop_window(self, window: int) -> None:
         """Nothing is kept per sliding window."""
-
-    def widen(self, width: int) -> None:
-        self._remap(None, width)
-
-    def regroup(self, kept: Ints, width: int) -> None:
-        self._remap(kept, width)
-
-    def _remap(self, kept: Ints | None, width: int) -> None:
-        nodes = 2 * self._room
-        ints, floats = identity(self.kind, nodes * width)
-        for new, old in ((ints, self._ints), (floats, self._floats)):
-            source = old.reshape(len(old), nodes, self.width)
-            target = new.reshape(len(new), nodes, width)
-            if kept is None:
-                target[:, :, : self.width] = source
-            else:
-                target[:, :, : len(kept)] = source[:, :, kept]
-        self._ints, self._floats, self.width = ints, floats, width
-
-    def snapshot(self) -> dict[str, Any]:
-        ints, floats = partials(self, np.empty(0, np.int64))
-        return {
-            "first": self.first,
-            "after": self.after,
-            "width": self.width,
-            "ints": ints.reshape(-1),
-            "floats": floats.reshape(-1),
-        }
-
-    def restore(self, snapshot: dict[str, Any], ranks: Ints | None = None) -> None:
-        self.width = snapshot["width"]
-        count = snapshot["after"] - snapshot["first"]
-        ints = snapshot["ints"].reshape(self.kind.int_fields, count, self.width)
-        floats = snapshot["floats"].reshape(self.kind.float_fields, count, self.width)
-        room = max(64, 1 << max(0, count - 1).bit_length())
-        self._load(snapshot["first"], ints, floats, room, np.empty(0, np.int64) if ranks is None else ranks)

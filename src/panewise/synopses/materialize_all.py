@@ -13,8 +13,8 @@ are asked for or not.
 
 So it is good where lookups are many and slices few, and bad otherwise: the other end, from `panes`, of the trade that
 the techniques between them balance. It is for windows that end with the newest slice, by rows, whose lengths in slices
-stay the same: others are answered too, each from its slices. For any associative state, older ones on the left. Space:
-the slices, and one state per window. Source: Arasu and Widom 2004, sections 1.2 and 6.1.
+stay the same: others (by time, historical) are answered too, each from its slices. For any associative state, older
+ones on the left. Space: the slices, and one state per window. Source: Arasu and Widom 2004, sections 1.2 and 6.1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from panewise.aggregates.kernels import combine_run
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import StateKind
 from panewise.loops import compiled_loop
-from panewise.synopses.counting import count_operations, loop_for, new_counter
+from panewise.synopses.counting import count_operations, loops_for, new_counter
 from panewise.synopses.single_states import slot_loops
 from panewise.synopses.slice_ring import SliceRing, copy_states
 
@@ -178,10 +178,8 @@ class MaterializeAll(SliceRing):
         self._one = self._loops(counted, slot_loops(self.kind))
 
     def _loops(self, counted: bool, slots: dict[str, Any]) -> tuple[Any, Any]:
-        helpers = dict(slots)
-        for loop in (_fold, _slide, _make_all, _pass_time):
-            helpers[loop.__name__] = loop_for(loop, self.kind, counted, **helpers)
-        return helpers["_pass_time"], loop_for(_answer, self.kind, counted, **helpers)
+        chosen = loops_for((_fold, _slide, _make_all, _pass_time, _answer), self.kind, counted, **slots)
+        return chosen["_pass_time"], chosen["_answer"]
 
     def _renew(self) -> None:
         """No window is registered."""

@@ -24,7 +24,8 @@ from panewise.aggregates.matrix import NO_INTS, identity
 from panewise.aggregates.states import StateKind
 from panewise.loops import compiled_loop
 from panewise.synopses.answer_buffer import AnswerBuffer
-from panewise.synopses.counting import new_counter
+from panewise.synopses.counting import loop_for, new_counter
+from panewise.synopses.single_states import single_loops
 from panewise.synopses.slice_ring import SliceRing
 
 Ints = NDArray[np.int64]
@@ -118,8 +119,9 @@ class PerWindowAreas(PerWindow):
 
     SINGLES = 1  # states per window
 
-    _answer: Any  # the loops, chosen by `choose_loops`
-    _answer_single: Any
+    # The loop of answers and the one that it calls, for many groups and for one.
+    LOOPS: tuple[Any, Any]
+    SINGLE_LOOPS: tuple[Any, Any]
 
     def __init__(self, kind: StateKind, width: int) -> None:
         self._none_ints, self._none_floats = identity(kind, 1)
@@ -132,6 +134,16 @@ class PerWindowAreas(PerWindow):
 
     def int_arrays(self) -> list[Ints]:
         return [*super().int_arrays(), self._area_ints, self._single_ints]
+
+    def choose_loops(self, counted: bool) -> None:
+        self._answer = self._chosen(self.LOOPS, counted)
+        single = single_loops(self.kind)
+        self._answer_single = None if single is None else self._chosen(self.SINGLE_LOOPS, counted, **single)
+
+    def _chosen(self, loops: tuple[Any, Any], counted: bool, **helpers: Any) -> Any:
+        answer, called = loops
+        chosen = {called.__name__: loop_for(called, self.kind, counted, **helpers)}
+        return loop_for(answer, self.kind, counted, **helpers, **chosen)
 
     def _advance(
         self, starts: Ints, ends: Ints, windows: Ints, groups: int, ints: Ints, floats: Floats, done: int, ranks: Ints

@@ -29,7 +29,7 @@ from panewise.aggregates.kernels import combine_run
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import StateKind
 from panewise.loops import compiled_loop
-from panewise.synopses.counting import count_operations, loop_for, new_counter
+from panewise.synopses.counting import count_operations, loops_for, new_counter
 from panewise.synopses.single_states import slot_loops
 from panewise.synopses.slice_ring import SliceRing, copy_states
 
@@ -278,10 +278,9 @@ class PSoup(SliceRing):
         self._one = self._loops(counted, slot_loops(self.kind))
 
     def _loops(self, counted: bool, slots: dict[str, Any]) -> tuple[Any, Any]:
-        helpers = dict(slots)
-        for loop in (_combine_children, _balanced, _mend, _enter, _leave, _refresh, _append):
-            helpers[loop.__name__] = loop_for(loop, self.kind, counted, **helpers)
-        return loop_for(_advance, self.kind, counted, **helpers), loop_for(_answer, self.kind, counted, **helpers)
+        inner = _combine_children, _balanced, _mend, _enter, _leave, _refresh, _append
+        chosen = loops_for((*inner, _advance, _answer), self.kind, counted, **slots)
+        return chosen["_advance"], chosen["_answer"]
 
     def _renew(self) -> None:
         self._node_ints, self._node_floats = identity(self.kind, self._room * self.width)

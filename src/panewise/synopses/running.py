@@ -5,7 +5,8 @@ an answer costs one subtraction per group whatever its range, and every range, a
 the same arrays. Insert O(1), evict O(1), answer O(1), per group; space: one prefix per slice held.
 
 Only integer states are invertible here (counts, sums in two words): two's complement makes the difference of two
-prefixes exact even where a prefix has wrapped. Source: Arasu and Widom 2004, section 3.2; Golab 2006, section 2.3.4.
+prefixes exact even where a prefix has wrapped. Windows by rows or by time: slices are numbered, not timed. Source:
+Arasu and Widom 2004, section 3.2; Golab 2006, section 2.3.4.
 """
 
 from __future__ import annotations

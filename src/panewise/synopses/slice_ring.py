@@ -84,13 +84,15 @@ def put_slices(
 class SliceRing:
     """The part of a synopsis that is the same for all techniques over a ring of partials."""
 
+    STATES_A_SLICE = 1  # room for more lies behind the ring in the same matrices, for those who want it there
+
     def __init__(self, kind: StateKind, width: int) -> None:
         self.kind = kind
         self.width = width
         self.first = 0
         self.after = 0
         self._room = LEAST_ROOM  # slices; a power of two
-        self._ints, self._floats = identity(kind, self._room * width)
+        self._ints, self._floats = identity(kind, self.STATES_A_SLICE * self._room * width)
 
     def _renew(self) -> None:
         """The ring is another one, or other slices are in it: what was derived from it begins anew."""
@@ -126,8 +128,9 @@ class SliceRing:
     def held(self) -> tuple[Ints, Floats]:
         """The partials of all slices held, in order: fields x slices x width."""
         places = np.arange(self.first, self.after) & (self._room - 1)
-        ints = self._ints.reshape(self.kind.int_fields, self._room, self.width)[:, places]
-        floats = self._floats.reshape(self.kind.float_fields, self._room, self.width)[:, places]
+        states = self.STATES_A_SLICE * self._room
+        ints = self._ints.reshape(self.kind.int_fields, states, self.width)[:, places]
+        floats = self._floats.reshape(self.kind.float_fields, states, self.width)[:, places]
         return ints, floats
 
     def int_arrays(self) -> list[Ints]:
@@ -152,10 +155,11 @@ class SliceRing:
         count, groups = ints.shape[1] or floats.shape[1], ints.shape[2] if len(ints) else floats.shape[2]
         self.first, self.after = first, first + count
         self.width, self._room = width, room
-        self._ints, self._floats = identity(self.kind, room * width)
+        states = self.STATES_A_SLICE * room
+        self._ints, self._floats = identity(self.kind, states * width)
         places = np.arange(first, first + count) & (room - 1)
-        self._ints.reshape(self.kind.int_fields, room, width)[:, places, :groups] = ints
-        self._floats.reshape(self.kind.float_fields, room, width)[:, places, :groups] = floats
+        self._ints.reshape(self.kind.int_fields, states, width)[:, places, :groups] = ints
+        self._floats.reshape(self.kind.float_fields, states, width)[:, places, :groups] = floats
         self._renew()
 
     def snapshot(self) -> dict[str, Any]:

@@ -19,8 +19,8 @@ ascends by slice; an appearance counts where `newest` of its value points to it;
 
 Cost: a row O(1), amortised; `count` one step per value that has expired since and per stair; `distinct` in addition one
 step per value and per phantom that has come since the last report. Space: at most twice the distinct values of the
-longest window, and two numbers per code. It answers suffix windows of many ranges, by rows or by time in slices.
-Source: Patroumpas and Sellis 2011, section 4.
+longest window, and two numbers per code. It answers suffix windows of many ranges, by rows or by time in slices, and
+no historical ones. Values need equality only. Source: Patroumpas and Sellis 2011, section 4.
 """
 
 from __future__ import annotations

@@ -83,6 +83,23 @@ def _drop_old(k: int, before: int, begins: Ints, rooms: Ints, firsts: Ints, afte
 
 
 @compiled_loop
+def _room_for_one(
+    k: int, before: int, begins: Ints, rooms: Ints, firsts: Ints, afters: Ints, free: Ints, used: Ints, times: Ints,
+    values: Ints,
+) -> bool:  # fmt: skip
+    """Whether a substream's ring has room for one more entry, made if need be; entries before an instant may go."""
+    if afters[k] - firsts[k] < rooms[k]:
+        return True
+    if rooms[k] > 0:
+        _drop_old(k, before, begins, rooms, firsts, afters, times)
+    # A ring that is still half full grows, so that looking for old entries is paid by those that came.
+    if 2 * (afters[k] - firsts[k]) < rooms[k]:
+        return True
+    room = max(LEAST_ROOM, 2 * rooms[k])
+    return bool(_move_ring(k, room, begins, rooms, firsts, afters, free, used, times, values))
+
+
+@compiled_loop
 def append_running(
     groups: Ints, new_times: Ints, new_values: Ints, done: int, reach: int, totals: Ints, begins: Ints, rooms: Ints,
     firsts: Ints, afters: Ints, free: Ints, used: Ints, times: Ints, values: Ints,
@@ -90,14 +107,8 @@ def append_running(
     """Rows from `done` on; stops at the one for which the pool has no room, and says which."""
     for i in range(done, groups.shape[0]):
         k, t = groups[i], new_times[i]
-        if afters[k] - firsts[k] == rooms[k]:
-            if rooms[k] > 0:
-                _drop_old(k, t - reach, begins, rooms, firsts, afters, times)
-            # A ring that is still half full grows, so that looking for old entries is paid by those that came.
-            if 2 * (afters[k] - firsts[k]) >= rooms[k]:
-                room = max(LEAST_ROOM, 2 * rooms[k])
-                if not _move_ring(k, room, begins, rooms, firsts, afters, free, used, times, values):
-                    return i
+        if not _room_for_one(k, t - reach, begins, rooms, firsts, afters, free, used, times, values):
+            return i
         place = begins[k] + (afters[k] & (rooms[k] - 1))
         times[place] = t
         afters[k] += 1
@@ -117,13 +128,8 @@ def append_extremes(
         k, t, value = groups[i], new_times[i], new_values[0, i]
         while afters[k] > firsts[k] and values[0, begins[k] + ((afters[k] - 1) & (rooms[k] - 1))] <= value:
             afters[k] -= 1
-        if afters[k] - firsts[k] == rooms[k]:
-            if rooms[k] > 0:
-                _drop_old(k, t - reach, begins, rooms, firsts, afters, times)
-            if 2 * (afters[k] - firsts[k]) >= rooms[k]:
-                room = max(LEAST_ROOM, 2 * rooms[k])
-                if not _move_ring(k, room, begins, rooms, firsts, afters, free, used, times, values):
-                    return i
+        if not _room_for_one(k, t - reach, begins, rooms, firsts, afters, free, used, times, values):
+            return i
         place = begins[k] + (afters[k] & (rooms[k] - 1))
         times[place], values[0, place] = t, value
         afters[k] += 1

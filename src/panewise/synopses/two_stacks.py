@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.kernels import combine_run
 from panewise.loops import compiled_loop
-from panewise.synopses.counting import count_operations, loop_for
+from panewise.synopses.counting import count_operations
 from panewise.synopses.per_window import STRETCH, PerWindowAreas, is_steady, unsigned
-from panewise.synopses.single_states import join_states, read_state, single_loops, write_state
+from panewise.synopses.single_states import join_states, read_state, write_state
 from panewise.synopses.slice_ring import copy_states
 
 Ints = NDArray[np.int64]
@@ -178,12 +178,5 @@ class TwoStacks(PerWindowAreas):
     """Start, split and end per window; the front in its area; the back as one state."""
 
     POINTERS = 3
-
-    def choose_loops(self, counted: bool) -> None:
-        flip = loop_for(_flip, self.kind, counted)
-        self._answer = loop_for(_answer, self.kind, counted, _flip=flip)
-        single = single_loops(self.kind)
-        self._answer_single = None
-        if single is not None:
-            flip = loop_for(_flip_single, self.kind, counted, **single)
-            self._answer_single = loop_for(_answer_single, self.kind, counted, **single, _flip_single=flip)
+    LOOPS = _answer, _flip
+    SINGLE_LOOPS = _answer_single, _flip_single
