@@ -34,7 +34,15 @@ from numpy.typing import NDArray
 from panewise.aggregates.kernels import combine_run
 from panewise.loops import compiled_loop
 from panewise.synopses.counting import count_operations
-from panewise.synopses.per_window import STRETCH, PerWindowAreas, is_steady, unsigned
+from panewise.synopses.per_window import (
+    STRETCH,
+    PerWindowAreas,
+    answer_stretch,
+    is_steady,
+    join_all,
+    join_backwards,
+    unsigned,
+)
 from panewise.synopses.single_states import join_states, read_state, write_state
 from panewise.synopses.slice_ring import copy_states
 
@@ -63,7 +71,7 @@ def _answer_single(
 ) -> int:  # fmt: skip
     """One group: pointers and sums are held in registers while answers are of the same window.
 
-    turn stretch is answered phase by phase: as long as it shrinks, or shifts, there is nothing to decide.
+    A stretch is answered phase by phase: as long as it shrinks, or shifts, there is nothing to decide.
     """
     q, steady, w, count = done, done, done - done, starts.shape[0]
     tested, one = steady, min(1, mask)
@@ -100,24 +108,18 @@ def _answer_single(
                     unjoined = (one if split == end else 0) + (one if turn == split and left < right else 0)
                     count_operations(counter, (6 if left < right else 2) * slides - unjoined)
                     if left < right:
-                        for i in range(slides):
-                            mended = _shrink_single(
-                                ints, floats, mask, area_ints, area_floats, base, area_mask, left, turn, turned, mended
-                            )
-                            mended = _shrink_single(
-                                ints, floats, mask, area_ints, area_floats, base, area_mask, left + 1, turn - 1, turned,
-                                mended,
-                            )  # fmt: skip
-                            back = join_states(back, read_state(ints, floats, unsigned((end + i) & mask)))
-                            oldest = read_state(area_ints, area_floats, unsigned(base + ((s + i) & area_mask)))
-                            write_state(result_ints, result_floats, unsigned(q + i), join_states(oldest, back))
-                            left, turn = left + 2, turn - 2
+                        # A slice of the front is mended before it is the oldest, so all may be mended first.
+                        join_all(area_ints, area_floats, base, area_mask, left, left + 2 * slides, turned)
+                        mended = join_backwards(
+                            ints, floats, mask, area_ints, area_floats, base, area_mask, turn - 2 * slides, turn, mended
+                        )
+                        left, turn = left + 2 * slides, turn - 2 * slides
                     else:
-                        for i in range(slides):
-                            back = join_states(back, read_state(ints, floats, unsigned((end + i) & mask)))
-                            oldest = read_state(area_ints, area_floats, unsigned(base + ((s + i) & area_mask)))
-                            write_state(result_ints, result_floats, unsigned(q + i), join_states(oldest, back))
                         left, right, turn = left + 2 * slides, right + 2 * slides, turn + 2 * slides
+                    back = answer_stretch(
+                        ints, floats, mask, end, area_ints, area_floats, base, area_mask, s, back, result_ints,
+                        result_floats, q, slides,
+                    )  # fmt: skip
                     if slides > 0:
                         q += slides
                         front, end = front + slides, end + slides
@@ -252,5 +254,5 @@ class DABA(PerWindowAreas):
 
     POINTERS = 6
     SINGLES = 2
-    LOOPS = _answer, _mend
-    SINGLE_LOOPS = _answer_single, _shrink_single
+    LOOPS = _mend, _answer
+    SINGLE_LOOPS = _shrink_single, join_all, join_backwards, answer_stretch, _answer_single

@@ -24,13 +24,13 @@ from panewise.aggregates.matrix import NO_INTS, identity
 from panewise.aggregates.states import StateKind
 from panewise.loops import compiled_loop
 from panewise.synopses.answer_buffer import AnswerBuffer
-from panewise.synopses.counting import loop_for, new_counter
-from panewise.synopses.single_states import single_loops
+from panewise.synopses.counting import loops_for, new_counter
+from panewise.synopses.single_states import join_states, read_state, single_loops, write_state
 from panewise.synopses.slice_ring import SliceRing
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-STRETCH = 512  # answers: their starts and ends still lie in the first cache when they have been tested
+STRETCH = 1024  # answers: their starts and ends still lie in the first cache when they have been tested
 LEAST_AREA = 16  # states
 unsigned: Any = np.uint64  # an index that is unsigned needs no test for counting from the end
 
@@ -49,6 +49,58 @@ def is_steady(starts: Ints, ends: Ints, windows: Ints, q: int, count: int) -> bo
         for i in range(count):
             odd += window[i] != number
     return odd == 0
+
+
+@compiled_loop
+def join_backwards(
+    ints: Ints, floats: Floats, mask: int, area_ints: Ints, area_floats: Floats, base: int, area_mask: int, first: int,
+    after: int, state: Any,
+) -> Any:  # fmt: skip
+    """The slices [first, after), the newest first, each joined with all behind it and `state`, into the window's area.
+
+    Rings are gone through in parts that do not go round, here and below: an index is then one number that counts on.
+    """
+    p = after
+    while p > first:
+        source, place = (p - 1) & mask, (p - 1) & area_mask
+        for i in range(min(p - first, source + 1, place + 1)):
+            state = join_states(read_state(ints, floats, unsigned(source - i)), state)
+            write_state(area_ints, area_floats, unsigned(base + place - i), state)
+        p -= min(p - first, source + 1, place + 1)
+    return state
+
+
+@compiled_loop
+def join_all(
+    area_ints: Ints, area_floats: Floats, base: int, area_mask: int, first: int, after: int, state: Any
+) -> None:
+    """`state` is joined to what the area holds for each of the slices [first, after)."""
+    p = first
+    while p < after:
+        place = base + (p & area_mask)
+        count = min(after - p, area_mask + 1 - (p & area_mask))
+        for i in range(count):
+            older = read_state(area_ints, area_floats, unsigned(place + i))
+            write_state(area_ints, area_floats, unsigned(place + i), join_states(older, state))
+        p += count
+
+
+@compiled_loop
+def answer_stretch(
+    ints: Ints, floats: Floats, mask: int, end: int, area_ints: Ints, area_floats: Floats, base: int, area_mask: int,
+    start: int, back: Any, result_ints: Ints, result_floats: Floats, q: int, count: int,
+) -> Any:  # fmt: skip
+    """Answers of a front in the area and a back that grows by a slice each, which is returned."""
+    done = q - q
+    while done < count:
+        source, place = (end + done) & mask, (start + done) & area_mask
+        some = min(count - done, mask + 1 - source, area_mask + 1 - place)
+        for i in range(some):
+            back = join_states(back, read_state(ints, floats, unsigned(source + i)))
+            front = read_state(area_ints, area_floats, unsigned(base + place + i))
+            write_state(result_ints, result_floats, unsigned(q + done + i), join_states(front, back))
+        done += some
+    return back
 
 
 @compiled_loop
@@ -119,9 +171,9 @@ class PerWindowAreas(PerWindow):
 
     SINGLES = 1  # states per window
 
-    # The loop of answers and the one that it calls, for many groups and for one.
-    LOOPS: tuple[Any, Any]
-    SINGLE_LOOPS: tuple[Any, Any]
+    # Loops for many groups and for one: each may call those before it, the last one answers.
+    LOOPS: tuple[Any, ...]
+    SINGLE_LOOPS: tuple[Any, ...]
 
     def __init__(self, kind: StateKind, width: int) -> None:
         self._none_ints, self._none_floats = identity(kind, 1)
@@ -140,10 +192,8 @@ class PerWindowAreas(PerWindow):
         single = single_loops(self.kind)
         self._answer_single = None if single is None else self._chosen(self.SINGLE_LOOPS, counted, **single)
 
-    def _chosen(self, loops: tuple[Any, Any], counted: bool, **helpers: Any) -> Any:
-        answer, called = loops
-        chosen = {called.__name__: loop_for(called, self.kind, counted, **helpers)}
-        return loop_for(answer, self.kind, counted, **helpers, **chosen)
+    def _chosen(self, loops: tuple[Any, ...], counted: bool, **helpers: Any) -> Any:
+        return loops_for(loops, self.kind, counted, **helpers)[loops[-1].__name__]
 
     def _advance(
         self, starts: Ints, ends: Ints, windows: Ints, groups: int, ints: Ints, floats: Floats, done: int, ranks: Ints

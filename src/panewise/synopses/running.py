@@ -20,22 +20,13 @@ from panewise.aggregates.states import StateKind
 from panewise.loops import compiled_loop
 from panewise.synopses.answer_buffer import AnswerBuffer
 from panewise.synopses.contract import partials
+from panewise.synopses.slice_ring import BLOCK, in_a_row
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 LEAST_ROOM = 128  # prefixes
-BLOCK = 256  # neighbouring slices or windows that are looked at together
-
-
-@compiled_loop
-def _in_a_row(numbers: Ints) -> bool:
-    """Whether they go up by one each."""
-    astray = numbers[0] ^ numbers[0]
-    for k in range(numbers.shape[0]):
-        astray |= numbers[k] - (numbers[0] + k)
-    return bool(astray == 0)
 
 
 @compiled_loop
@@ -48,10 +39,10 @@ def _insert_one_group(prefix: Ints, mask: int, after: int, part: Ints, places: I
     while i < places.shape[0]:
         target = (after + i + 1) & mask
         block = places[i : i + min(BLOCK, places.shape[0] - i, mask + 1 - target)]
-        count, in_a_row = block.shape[0], _in_a_row(block)
+        count, neighbours = block.shape[0], in_a_row(block)
         for f in range(prefix.shape[0]):
             total, into = prefix[f, (after + i) & mask], prefix[f, target : target + count]
-            if in_a_row:
+            if neighbours:
                 source = part[f, block[0] : block[0] + count]
                 for k in range(count):
                     total += source[k]
@@ -84,7 +75,7 @@ def _answer_one_group(prefix: Ints, mask: int, starts: Ints, ends: Ints, result:
         a, b = starts[q] & mask, ends[q] & mask
         count = min(BLOCK, starts.shape[0] - q, mask + 1 - a, mask + 1 - b)
         first, last = starts[q : q + count], ends[q : q + count]
-        if _in_a_row(first) and _in_a_row(last):
+        if in_a_row(first) and in_a_row(last):
             for f in range(prefix.shape[0]):
                 old, new, into = prefix[f, a : a + count], prefix[f, b : b + count], result[f, q : q + count]
                 for k in range(count):

@@ -22,6 +22,7 @@ from panewise.loops import compiled_loop
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 LEAST_ROOM = 64
+BLOCK = 1024  # neighbouring slices that are looked at together
 
 
 @compiled_loop
@@ -43,42 +44,35 @@ def _copy(target: NDArray[Any], source: NDArray[Any]) -> None:
 
 
 @compiled_loop
-def _are_neighbours(places: Ints) -> bool:
-    odd = 0
-    for i in range(1, places.shape[0]):  # without a way out, so that it is done several at a time
-        odd += places[i] != places[i - 1] + 1
-    return odd == 0
+def in_a_row(numbers: Ints) -> bool:
+    """Whether they go up by one each. Without a way out of the loop, so that it is done several at a time."""
+    astray = numbers[0] ^ numbers[0]
+    for k in range(numbers.shape[0]):
+        astray |= numbers[k] - (numbers[0] + k)
+    return bool(astray == 0)
 
 
 @compiled_loop
 def put_slices(
     ints: Ints, floats: Floats, room: int, width: int, after: int, part_ints: Ints, part_floats: Floats, places: Ints
 ) -> None:
-    """The partials at these places become the slices from `after` on."""
-    count = places.shape[0]
-    if count > 1 and _are_neighbours(places):
-        begin, source, slots = (after & (room - 1)) * width, places[0] * width, count * width
-        fit = min(slots, room * width - begin)  # the rest goes to the beginning of the ring
-        for f in range(ints.shape[0]):
-            _copy(ints[f, begin : begin + fit], part_ints[f, source : source + fit])
-            _copy(ints[f, : slots - fit], part_ints[f, source + fit : source + slots])
-        for f in range(floats.shape[0]):
-            _copy(floats[f, begin : begin + fit], part_floats[f, source : source + fit])
-            _copy(floats[f, : slots - fit], part_floats[f, source + fit : source + slots])
-        return
-    if width == 1:  # field by field: a call per slice would cost more than the copy
-        for f in range(ints.shape[0]):
-            int_target, int_source = ints[f], part_ints[f]
-            for i in range(count):
-                int_target[(after + i) & (room - 1)] = int_source[places[i]]
-        for f in range(floats.shape[0]):
-            float_target, float_source = floats[f], part_floats[f]
-            for i in range(count):
-                float_target[(after + i) & (room - 1)] = float_source[places[i]]
-        return
-    for i in range(count):
-        target = ((after + i) & (room - 1)) * width
-        copy_states(ints, floats, target, part_ints, part_floats, places[i] * width, width)
+    """The partials at these places become the slices from `after` on: places that lie in a row at once."""
+    i = 0
+    while i < places.shape[0]:
+        begin = (after + i) & (room - 1)
+        block = places[i : i + min(BLOCK, places.shape[0] - i, room - begin)]
+        length, whole, done = block.shape[0], in_a_row(block), 0
+        while done < length:
+            run = length if whole else 1
+            while done + run < length and block[done + run] == block[done + run - 1] + 1:
+                run += 1
+            target, source, slots = (begin + done) * width, block[done] * width, run * width
+            for f in range(ints.shape[0]):
+                _copy(ints[f, target : target + slots], part_ints[f, source : source + slots])
+            for f in range(floats.shape[0]):
+                _copy(floats[f, target : target + slots], part_floats[f, source : source + slots])
+            done += run
+        i += length
 
 
 class SliceRing:

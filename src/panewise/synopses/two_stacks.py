@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.kernels import combine_run
 from panewise.loops import compiled_loop
 from panewise.synopses.counting import count_operations
-from panewise.synopses.per_window import STRETCH, PerWindowAreas, is_steady, unsigned
+from panewise.synopses.per_window import STRETCH, PerWindowAreas, answer_stretch, is_steady, join_backwards, unsigned
 from panewise.synopses.single_states import join_states, read_state, write_state
 from panewise.synopses.slice_ring import copy_states
 
@@ -39,11 +39,9 @@ def _flip_single(
 ) -> None:  # fmt: skip
     """The slices [s, b), at least one, become the front."""
     count_operations(counter, b - s - 1)
-    state = read_state(ints, floats, unsigned((b - 1) & mask))
-    write_state(area_ints, area_floats, unsigned(base + ((b - 1) & area_mask)), state)
-    for p in range(b - 2, s - 1, -1):
-        state = join_states(read_state(ints, floats, unsigned(p & mask)), state)
-        write_state(area_ints, area_floats, unsigned(base + (p & area_mask)), state)
+    newest = read_state(ints, floats, unsigned((b - 1) & mask))
+    write_state(area_ints, area_floats, unsigned(base + ((b - 1) & area_mask)), newest)
+    join_backwards(ints, floats, mask, area_ints, area_floats, base, area_mask, s, b - 1, newest)
 
 
 @compiled_loop
@@ -84,10 +82,10 @@ def _answer_single(
                 tested = q + most
                 if is_steady(starts, ends, windows, q, most):
                     count_operations(counter, 2 * most - (one if m == b else 0))
-                    for i in range(most):
-                        back = join_states(back, read_state(ints, floats, unsigned((b + i) & mask)))
-                        front = read_state(area_ints, area_floats, unsigned(base + ((s + i) & area_mask)))
-                        write_state(result_ints, result_floats, unsigned(q + i), join_states(front, back))
+                    back = answer_stretch(
+                        ints, floats, mask, b, area_ints, area_floats, base, area_mask, s, back, result_ints,
+                        result_floats, q, most,
+                    )  # fmt: skip
                     q += most
                     a, b = a + most, b + most
                     continue
@@ -178,5 +176,5 @@ class TwoStacks(PerWindowAreas):
     """Start, split and end per window; the front in its area; the back as one state."""
 
     POINTERS = 3
-    LOOPS = _answer, _flip
-    SINGLE_LOOPS = _answer_single, _flip_single
+    LOOPS = _flip, _answer
+    SINGLE_LOOPS = join_backwards, _flip_single, answer_stretch, _answer_single
