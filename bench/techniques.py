@@ -59,7 +59,7 @@ def run(quick: bool) -> Report:
     sizes = QUICK_SIZES if quick else SIZES
     budget_s = 0.02 if quick else 0.3
     report = Report(
-        "techniques", "techniques: SUM, COUNT, MAX; one group, slide of one slice, one core, all ranges answered at once",
+        "techniques", "techniques: SUM, COUNT, MAX; one group, slide of one slice, one core, all ranges at once",
         COLUMNS,
     )  # fmt: skip
     figures: dict[tuple[str, str, int, int], dict[str, Any]] = {}
