@@ -23,6 +23,8 @@ BENCHMARKS = {
     "techniques": "every technique: rows/s and latencies of windows of 1 slice to 4 Mi, one range and 1,000",
     "windows": "2 million rows, 100 groups, ranges of 1 to 300 s, against the floor, DuckDB and Polars",
     "many_queries": "100 queries that share a tree, against one",
+    "shared_queries": "1 to 10,000 MAX queries over 2 million rows, against the floor, DuckDB and Polars",
+    "planning": "10,000 queries as text and a million as arrays: bound and woven",
     "many_groups": "20 million rows, 1 million keys, a window of 24 hours",
     "spark_windows": "2 million rows in Parquet, ranges of 1 to 300 s, against Spark's own windows",
     "spark_steady": "24 million rows in steady state, and the least that a trigger takes",

@@ -34,6 +34,7 @@ SHAPES: list[list[tuple[str, str | None]]] = [
     [("COUNT", None), ("AVG", "x"), ("COUNT", "n")],
 ]
 SLACK = 60  # no slide is longer
+TECHNIQUES = [None, "b_int", "two_stacks"]  # of trees of the weave
 
 
 @dataclass
@@ -125,6 +126,19 @@ class Checked:
             self.tree.remove(name, self.cut(ahead))
             self.members[name].left = -(2**62) if self.watermark is None else self.watermark
 
+    def weave(self, numbers: list[int]) -> None:
+        """Members are divided into trees by some numbers; those of the last one keep the store's own slices."""
+        trees: dict[int, list[str]] = {}
+        for place, name in enumerate(self.tree.members):
+            trees.setdefault(numbers[place % len(numbers)], []).append(name)
+        self.tree.weave([(TECHNIQUES[number], names) for number, names in trees.items() if number < len(TECHNIQUES)])
+
+    def join_tree(self, choice: int) -> None:
+        """One member joins the first tree, if there is one."""
+        free = [member for member in self.tree.members.values() if not member.tree and member.can_move]
+        if free and getattr(self.tree.store, "trees", None):
+            self.tree.join_tree(free[choice % len(free)], 1)
+
     def suspend(self, choice: int) -> None:
         names = list(self.tree.members)
         if not names:
@@ -212,6 +226,8 @@ changes = st.one_of(
     st.tuples(st.just("remove"), st.integers(0, 9), ahead),
     st.tuples(st.just("suspend"), st.integers(0, 9)),
     st.tuples(st.just("restore")),
+    st.tuples(st.just("weave"), st.lists(st.integers(0, len(TECHNIQUES)), min_size=1, max_size=4)),
+    st.tuples(st.just("join_tree"), st.integers(0, 9)),
 )
 
 
@@ -279,6 +295,8 @@ def test_long_scripts_of_a_host_that_cuts(seed: int) -> None:
         rows = [(random.randint(0, 40), random.choice("abcd"), *blank, random.randint(1, 9)) for _ in range(8)]
         rows = [(at, k, g, n, x) for at, k, g, x, n in rows]
         steps.append(("step", rows, random.choice([0, 3, 12, 12, 30])))
+        if random.random() < 0.3:
+            steps.append(("weave", [random.randrange(len(TECHNIQUES) + 1) for _ in range(5)]))
         if random.random() < 0.4:
             steps.append(join() if random.random() < 0.7 else ("remove", random.randrange(9), random.choice([0, 5])))
     play(random.random() < 0.7, False, steps, random.choice([2, 4096]), by_cuts=True)

@@ -13,6 +13,8 @@ import panewise as pw
 from panewise.aggregates.functions import AggregateFunction
 from panewise.aggregates.user import user_aggregate
 from panewise.errors import BindError, CatalogError, PanewiseError, ParseError, PlanError, SnapshotError
+from panewise.optimize.sharing.calibration import shipped
+from panewise.runtime import weaver
 from tests.runtime.small_engine import COUNTS, STREAM, SUMS, engine_of, row, rows, statuses, tuples
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -89,7 +91,8 @@ CREATE QUERY inside AS SELECT SUM(WSTREAM(SUM(size))[ROWS 10]) AS s FROM trades 
 
 
 @pytest.mark.parametrize("query", [None, "momentum", "volume", "last_ten", "big", "live", "calm", "inside"])
-def test_explanations_are_stable(query: str | None) -> None:
+def test_explanations_are_stable(query: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weaver, "machine", shipped)  # costs as they are where nobody has calibrated
     engine = engine_of(MANY)
     path = GOLDEN / f"explain_{query or 'everything'}.txt"
     text = str(engine.explain(query))

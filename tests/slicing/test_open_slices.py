@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence, edge_classes
+from panewise.slicing.window_set import WindowSet
 
 WIDTH = 8
 windows = st.lists(
@@ -27,7 +28,7 @@ class Slices(RuleBasedStateMachine):
     @initialize(cadences=windows)
     def begin(self, cadences: list[Cadence]) -> None:
         self.open = OpenSlices(self.width)
-        self.open.cut_from(-(2**63), cadences)
+        self.open.cut_from(-(2**63), WindowSet(cadences))
         self.epochs = [(-(2**63), cadences)]
         self.watermark = -1000
         self.reached = -1000  # no row has reached this point
@@ -71,7 +72,7 @@ class Slices(RuleBasedStateMachine):
     @rule(cadences=windows)
     def cut(self, cadences: list[Cadence]) -> None:
         point = max([self.reached, self.watermark, *(end for _, end in self.held)])
-        self.open.cut_from(point, cadences)
+        self.open.cut_from(point, WindowSet(cadences))
         self.epochs = [(start, held) for start, held in self.epochs if start < point] + [(point, cadences)]
 
     @rule(ahead=st.integers(0, 150))
@@ -118,7 +119,7 @@ TestDense = DenseSlices.TestCase
 
 def test_an_ungrouped_row_has_the_slot_of_its_slice() -> None:
     open_ = OpenSlices(1)
-    open_.cut_from(-(2**63), [Cadence(10, 10)])
+    open_.cut_from(-(2**63), WindowSet([Cadence(10, 10)]))
     slots = open_.assign(np.array([1, 9, 10, -1]), np.empty(0, np.int64))
     assert slots[0] == slots[1]
     assert len({*slots[[0, 2, 3]].tolist()}) == 3
@@ -130,7 +131,7 @@ def test_an_ungrouped_row_has_the_slot_of_its_slice() -> None:
 def test_long_runs_reuse_their_rooms(width: int | None, seed: int) -> None:
     random = np.random.default_rng(seed)
     open_ = OpenSlices(width)
-    open_.cut_from(-(2**63), [Cadence(7, 3)])
+    open_.cut_from(-(2**63), WindowSet([Cadence(7, 3)]))
     for step in range(30):
         points = random.integers(step * 20, step * 20 + 60, 50)
         open_.assign(points, random.integers(0, 4, 50))
@@ -144,7 +145,9 @@ def test_long_runs_reuse_their_rooms(width: int | None, seed: int) -> None:
 def test_edges_at_the_ends_of_time() -> None:
     least, greatest = -62_135_596_800_000_000, 253_402_300_799_999_999
     open_ = OpenSlices(1)
-    open_.cut_from(-(2**63), [Cadence(315_537_897_599_999_999, 604_800_000_000, 315_537_897_599_999_999, greatest)])
+    open_.cut_from(
+        -(2**63), WindowSet([Cadence(315_537_897_599_999_999, 604_800_000_000, 315_537_897_599_999_999, greatest)])
+    )
     open_.assign(np.array([least, greatest]), np.empty(0, np.int64))
     assert (open_.starts <= [least, greatest]).all()
     assert (open_.ends > [least, greatest]).all()

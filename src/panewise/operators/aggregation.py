@@ -101,6 +101,12 @@ class Aggregation:
     items: tuple[SelectItem, ...]
     having: Expression | None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.keys, self.aggregates, self.arguments, self.items, self.having)))
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined,no-any-return]
+
     @cached_property
     def states(self) -> tuple[StateKey, ...]:
         """The distinct states that it needs; the count of rows, which says which groups exist, comes first."""

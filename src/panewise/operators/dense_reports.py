@@ -1,35 +1,71 @@
-"""Reports of a tree with dense slices: due windows of all members answered in one call, then written out per member."""
+"""Reports of a tree with dense slices: due windows of all members answered in one call, written out together."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from panewise.aggregates.columns import integers, wrapped
+from panewise.aggregates.columns import wrapped
 from panewise.errors import QueryFailed
 from panewise.operators.aggregation import ROW_COUNT, Aggregation, StateKey
+from panewise.operators.coarse_slices import CoarseSlices
 from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.due_reports import EmptyReports, due_reports
 from panewise.operators.members import Member
+from panewise.operators.reports import Reports, Together
+from panewise.operators.window_order import distinct_windows
 
 if TYPE_CHECKING:
     from panewise.operators.periodic import PeriodicTree
 
 Ints = NDArray[np.int64]
-Piece: TypeAlias = pa.RecordBatch | EmptyReports
 
 Answers: TypeAlias = dict[StateKey, tuple[NDArray[Any], NDArray[Any]]]
 
 TIME = pa.timestamp("us", tz="UTC")
-FEW = 256  # reports of one member that are looked at one by one
+FEW = 256  # reports of one member of a grouped tree that are all asked for, also those without rows
+MANY = 8192  # the same without groups, where reports without rows are reports too
 INT64_MIN = -(2**63)
 _NONE: Ints = np.empty(0, np.int64)
 ANSWERS_AT_ONCE = 1 << 21  # groups times windows: bounds the memory of one call
 GAP_MATERIALISED = 1024  # longer runs of empty reports stay ranges
+
+
+@dataclass
+class Asked:
+    """Reports that are asked for: `due[i]` of member `owners[i]`, those of a member in a row; the rest by member."""
+
+    members: list[Member]
+    owners: Ints
+    due: Ints
+    offset: Ints
+    range: Ints
+    number: Ints
+    shape: Ints
+    tree: Ints
+
+    @classmethod
+    def of(cls, requests: list[tuple[Member, Ints]]) -> Asked:
+        members = [member for member, _ in requests]
+        owners = np.repeat(np.arange(len(requests)), [len(due) for _, due in requests])
+        columns = np.array(
+            [(m.cadence.offset, m.cadence.range or 0, m.window, m.shape, m.tree) for m in members], np.int64
+        )
+        return cls(members, owners, np.concatenate([due for _, due in requests]), *columns.T)
+
+    def only(self, chosen: NDArray[np.bool_]) -> Asked:
+        """What is asked for by some of the members."""
+        if chosen.all():
+            return self
+        rows = np.flatnonzero(chosen)
+        mine = chosen[self.owners]
+        owners = (np.cumsum(chosen) - 1)[self.owners[mine]]
+        columns = (column[rows] for column in (self.offset, self.range, self.number, self.shape, self.tree))
+        return Asked([self.members[row] for row in rows], owners, self.due[mine], *columns)
 
 
 def due_of(tree: PeriodicTree, member: Member) -> Ints:
@@ -46,53 +82,82 @@ def due_of(tree: PeriodicTree, member: Member) -> Ints:
     return due
 
 
-def dense_reports(tree: PeriodicTree) -> dict[str, list[Piece]]:
+def dense_reports(tree: PeriodicTree) -> Reports:
     """All that has come due, answered together."""
     assert isinstance(tree.store, DenseSlices)
-    requests: list[tuple[str, Ints]] = []
-    pieces: dict[str, list[Piece]] = {}
-    for name, member in tree.members.items():
-        if name in tree.failures:
+    schedule, reports = tree.schedule, Reports(tree.names)
+    tree.begin_reports()
+    asked, closer = _easily_due(tree)
+    if asked is not None:
+        _write(tree, asked, reports)
+    requests: list[tuple[Member, Ints]] = []
+    for member in closer:
+        if member.name in tree.failures:
             continue
         due = _soon_due(tree, member) if tree.keys else due_of(tree, member)
         if not tree.keys:
             due, gaps = _with_gaps(tree, member, due)
             if gaps:
-                pieces[name] = list(gaps)
+                reports.apart[member.name] = list(gaps)
         if len(due) and not member.suspended:
-            requests.append((name, due))
-    _finish(tree, requests, pieces)
-    return pieces
+            requests.append((member, due))
+    _write_in_parts(tree, requests, reports)
+    schedule.come_to(tree.watermark)
+    for member in closer:
+        schedule.set_easy(member.row, member.is_easy(bool(tree.keys)))
+    return reports
+
+
+def _easily_due(tree: PeriodicTree) -> tuple[Asked | None, list[Member]]:
+    """What is due of easy members, and the members that need a closer look, or have too much due for one call."""
+    schedule = tree.schedule
+    easy = schedule.easy
+    if tree.failures:
+        easy = easy & np.array([member.name not in tree.failures for member in schedule.members])
+    slide = schedule.column("slide")
+    first = schedule.next_reports(np.where(easy, schedule.column("reported"), 0))
+    counts = np.where(easy, np.maximum((tree.watermark - first) // slide + 1, 0), 0)
+    odd = ~easy | (counts > (FEW if tree.keys else MANY))
+    counts[odd] = 0
+    total = int(counts.sum())
+    if total * max(1, len(tree.table)) > ANSWERS_AT_ONCE:
+        return None, list(schedule.members)
+    closer = [schedule.members[row] for row in np.flatnonzero(odd)]
+    if not total:
+        return None, closer
+    rows = np.flatnonzero(counts)
+    counts, first, slide = counts[rows], first[rows], slide[rows]
+    owners = np.repeat(np.arange(len(rows)), counts)
+    steps = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    columns = (schedule.column(name)[rows] for name in ("offset", "range", "number", "shape", "tree"))
+    members = [schedule.members[row] for row in rows]
+    return Asked(members, owners, first[owners] + slide[owners] * steps, *columns), closer
 
 
 def pass_over(tree: PeriodicTree) -> None:
     """The reports that are due are left out, and every member has come to the watermark."""
-    for member in tree.members.values():
+    for member in tree.schedule.members:
         if not tree.keys:
             _with_gaps(tree, member, due_of(tree, member))  # says whether its reports have begun
-        member.reported = max(member.reported, tree.watermark)
+    tree.schedule.come_to(tree.watermark)
 
 
-def _finish(tree: PeriodicTree, requests: list[tuple[str, Ints]], pieces: dict[str, list[Piece]]) -> None:
-    """Answers the requests in chunks of bounded size and moves every member's mark to the watermark."""
+def _write_in_parts(tree: PeriodicTree, requests: list[tuple[Member, Ints]], reports: Reports) -> None:
+    """Answers the requests in parts of bounded size."""
     limit = max(1, ANSWERS_AT_ONCE // max(1, len(tree.table)))
     longest = max((len(due) for _, due in requests), default=0)
     step = max(1, limit // max(1, len(requests)))
     for begin in range(0, longest, step):
-        chunk = [(name, due[begin : begin + step]) for name, due in requests if begin < len(due)]
-        for name, batch in answered(tree, chunk):
-            pieces.setdefault(name, []).append(batch)
-    for name, member in tree.members.items():
-        member.reported = max(member.reported, tree.watermark)
-        if name in pieces and len(pieces[name]) > 1:
-            pieces[name].sort(key=_first_end)
+        part = [(member, due[begin : begin + step]) for member, due in requests if begin < len(due)]
+        _write(tree, Asked.of(part), reports)
 
 
 def _with_gaps(tree: PeriodicTree, member: Member, due: Ints) -> tuple[Ints, list[EmptyReports]]:
     """The reports of an ungrouped query: those of empty windows between and after, long runs as ranges."""
     cadence, slide = member.cadence, member.cadence.slide
     if not member.begun:
-        begins = member.first_report if member.first_report is not None else (int(due[0]) if len(due) else None)
+        # One that joins may find rows in slices held, before any row has come since.
+        begins = min([*due[:1].tolist(), *([] if member.first_report is None else [member.first_report])], default=None)
         if begins is None or begins > tree.watermark:
             return due, []
         member.begun = True
@@ -129,52 +194,50 @@ def _soon_due(tree: PeriodicTree, member: Member) -> Ints:
     return first + cadence.slide * np.arange(count, dtype=np.int64)
 
 
-def answered(
-    tree: PeriodicTree, requests: list[tuple[str, Ints]], in_turn: bool = True
-) -> list[tuple[str, pa.RecordBatch]]:
-    """The requested reports of some members; equal windows are answered once, equal queries written out together.
+def answered(tree: PeriodicTree, member: Member, report: int) -> pa.RecordBatch | None:
+    """One report of a window, whether it is a member's next one, one of the past, or nobody's."""
+    reports = Reports({0: member.name})
+    asked = Asked.of([(member, np.array([report], np.int64))])
+    asked.number[:] = asked.tree[:] = 0  # no window goes on from here
+    _write(tree, asked, reports)
+    found = reports.get(member.name)
+    assert found is None or isinstance(found[0], pa.RecordBatch)
+    return found[0] if found else None
 
-    `in_turn`: they are the next ones of their members, not some of the past.
-    """
+
+def _write(tree: PeriodicTree, asked: Asked, reports: Reports) -> None:
+    """The reports asked for, tree by tree of the weave."""
     store = tree.store
     assert isinstance(store, DenseSlices)
-    members = [tree.members[name] for name, _ in requests]
-    sizes = [len(due) for _, due in requests]
-    due = np.concatenate([due for _, due in requests])
-    owners = np.repeat(np.arange(len(requests)), sizes)
-    last = due - np.array([member.cadence.offset for member in members])[owners]
-    ends = store.first + np.searchsorted(store.starts, last, side="left")
-    reaches = np.array([member.cadence.range or 0 for member in members])[owners]
-    starts = store.first + np.searchsorted(store.starts, last - reaches, side="left")
-    starts[np.array([member.cadence.range is None for member in members])[owners]] = -1
-    keys = list(dict.fromkeys(key for member in members for key in member.aggregation.asked))
-    numbers = np.array([member.window if in_turn else 0 for member in members], np.int64)
-    if len(requests) == 1:
-        answers = store.answers(keys, starts, ends, len(tree.table), np.repeat(numbers, len(due)))
-        name = requests[0][0]
-        return [(name, batch) for batch in _written_out(tree, name, due, None, answers)]
-    # Those that end together build on each other, shortest first.
-    windows, firsts, places = np.unique(
-        np.stack([ends, -starts], axis=1), axis=0, return_index=True, return_inverse=True
-    )
-    places = places.reshape(-1)
-    answers = store.answers(
-        keys,
-        np.ascontiguousarray(-windows[:, 1]),
-        np.ascontiguousarray(windows[:, 0]),
-        len(tree.table),
-        numbers[owners[firsts]],
-        _asked_for(members, keys, owners, places, len(windows)),
-    )
-    alike: dict[tuple[int, bool], list[int]] = {}
-    for i, member in enumerate(members):
-        alike.setdefault((member.shape, member.cadence.range is None), []).append(i)
-    result: list[tuple[str, pa.RecordBatch]] = []
-    for chosen in alike.values():
-        mine = np.isin(owners, chosen) if len(alike) > 1 else slice(None)
-        names = [name for name, _ in requests]
-        result.extend(_written_together(tree, names, due[mine], owners[mine], places[mine], answers))
-    return result
+    for number in np.unique(asked.tree).tolist():
+        slices = store.slices_of(number, tree.watermark)
+        _write_tree(tree, slices, asked.only(asked.tree == number), reports)
+
+
+def _write_tree(tree: PeriodicTree, slices: DenseSlices | CoarseSlices, asked: Asked, reports: Reports) -> None:
+    """Equal windows are answered once, members that select alike written together."""
+    owners = asked.owners
+    last = asked.due - asked.offset[owners]
+    ends = np.searchsorted(slices.starts, last, side="left")
+    starts = np.searchsorted(slices.starts, last - asked.range[owners], side="left")
+    endless = asked.range == 0
+    if endless.any():
+        starts[endless[owners]] = -1
+    firsts, places = distinct_windows(starts, ends, len(slices.starts))
+    keys = list(dict.fromkeys(key for shape in np.unique(asked.shape).tolist() for key in tree.asked_by(shape)))
+    begins = np.where(starts[firsts] < 0, -1, slices.first + starts[firsts])
+    wanted = begins, slices.first + ends[firsts], len(tree.table)
+    numbers = asked.number[owners[firsts]]
+    if isinstance(slices, DenseSlices):
+        questions = _asked_for(asked.members, keys, owners, places, len(firsts))
+        answers = slices.answers(keys, *wanted, numbers, questions)
+    else:
+        answers = slices.answers(keys, *wanted, numbers)
+    kinds = asked.shape * 2 + endless
+    found = np.unique(kinds)
+    for kind in found:
+        mine = np.flatnonzero((kinds == kind)[owners]) if len(found) > 1 else slice(None)
+        _write_together(tree, asked, owners[mine], asked.due[mine], places[mine], answers, reports, len(found) == 1)
 
 
 def _asked_for(
@@ -190,49 +253,48 @@ def _asked_for(
     return result
 
 
-def _written_together(
-    tree: PeriodicTree, names: list[str], due: Ints, owners: Ints, places: Ints, answers: Answers
-) -> list[tuple[str, pa.RecordBatch]]:
+def _write_together(
+    tree: PeriodicTree, asked: Asked, owners: Ints, due: Ints, places: Ints, answers: Answers, reports: Reports,
+    alike: bool,
+) -> None:  # fmt: skip
     """The reports of members that select alike, whatever their windows: one batch, cut where the next member begins."""
-    members = [tree.members[name] for name in names]
-    aggregation = members[int(owners[0])].aggregation
+    member = asked.members[int(owners[0])]
+    aggregation = member.aggregation
     try:
-        written = _written(tree, aggregation, due, places, answers)
+        # Where all windows are of members that select alike, each is evaluated once, however many have it.
+        once = not tree.keys and len(places) > len(answers[ROW_COUNT][0][0]) and alike
+        written = (_written_once if once else _written)(tree, aggregation, due, places, answers)
     except QueryFailed:
-        return [
-            (names[owner], batch)
-            for owner in np.unique(owners)
-            for batch in _written_out(tree, names[owner], due[owners == owner], places[owners == owner], answers)
-        ]
+        for owner in np.unique(owners):
+            mine = owners == owner
+            name = asked.members[owner].name
+            found = _written_out(tree, asked.members[owner], due[mine], places[mine], answers)
+            reports.apart.setdefault(name, []).extend(found)
+        return
     if written is None:
-        return []
-    reports, columns = written
-    owner, ends = owners[reports], due[reports]
-    last = ends - np.array([member.cadence.offset for member in members])[owner]
+        return
+    chosen, columns = written
+    owner, ends = owners[chosen], due[chosen]
     starts = None
-    if members[int(owners[0])].cadence.range is not None:
-        starts = last - np.array([member.cadence.range or 0 for member in members])[owner]
-    batch = _stamped(members[0], aggregation, starts, ends, columns)
-    cuts = [0, *(np.flatnonzero(np.diff(owner)) + 1).tolist(), len(owner)]
-    return [(names[owner[a]], batch.slice(a, b - a)) for a, b in pairwise(cuts)]
+    if member.cadence.range is not None:
+        starts = ends - (asked.offset + asked.range)[owner]
+    batch = _stamped(member, aggregation, starts, ends, columns)
+    cuts = np.flatnonzero(np.diff(owner, prepend=-1, append=-1))
+    reports.together.append(Together(member.shape, batch, asked.number[owner[cuts[:-1]]], cuts))
 
 
-def _written_out(
-    tree: PeriodicTree, name: str, due: Ints, places: Ints | None, answers: Answers
-) -> list[pa.RecordBatch]:
+def _written_out(tree: PeriodicTree, member: Member, due: Ints, places: Ints, answers: Answers) -> list[pa.RecordBatch]:
     """A member's reports; where one cannot be answered, those before it are out all the same and the member fails."""
-    member = tree.members[name]
     try:
         batch = _member_batch(tree, member, due, places, answers)
         return [batch] if batch is not None else []
     except QueryFailed:
         batches = []
-        places = np.arange(len(due)) if places is None else places
         for i in range(len(due)):
             try:
                 batch = _member_batch(tree, member, due[i : i + 1], places[i : i + 1], answers)
             except QueryFailed as problem:
-                tree.failures[name] = problem.message
+                tree.failures[member.name] = problem.message
                 break
             if batch is not None:
                 batches.append(batch)
@@ -240,7 +302,7 @@ def _written_out(
 
 
 def _member_batch(
-    tree: PeriodicTree, member: Member, due: Ints, places: Ints | None, answers: Answers
+    tree: PeriodicTree, member: Member, due: Ints, places: Ints, answers: Answers
 ) -> pa.RecordBatch | None:
     written = _written(tree, member.aggregation, due, places, answers)
     if written is None:
@@ -250,19 +312,18 @@ def _member_batch(
 
 
 def _written(
-    tree: PeriodicTree, aggregation: Aggregation, due: Ints, places: Ints | None, answers: Answers
+    tree: PeriodicTree, aggregation: Aggregation, due: Ints, places: Ints, answers: Answers
 ) -> tuple[Ints, list[pa.Array]] | None:
-    """The items of reports, from the answers at their places (None: all, in order), and which report each row is of."""
+    """The items of reports, from the answers at their places, and which report each row is of."""
     count = len(tree.table)
-    rows = answers[ROW_COUNT][0][0]
-    rows = rows if places is None else rows[places]
+    rows = answers[ROW_COUNT][0][0][places]
     flat = None if not tree.keys or bool(rows.all()) else np.flatnonzero(rows.reshape(-1))
     if flat is not None and not len(flat):
         return None
     fields = {}
     for key in aggregation.asked:
         ints, floats = answers[key]
-        picked = [(part if places is None else part[places]).reshape(-1) for part in (*ints, *floats)]
+        picked = [part[places].reshape(-1) for part in (*ints, *floats)]
         fields[key] = picked if flat is None else [part[flat] for part in picked]
     if flat is None:
         reports, keys = np.repeat(np.arange(len(due)), count), _all_keys(tree, len(due))
@@ -272,6 +333,25 @@ def _written(
     if kept is not None:
         reports = reports[kept]
     return (reports, aggregation.selected(batch)) if batch.num_rows else None
+
+
+def _written_once(
+    tree: PeriodicTree, aggregation: Aggregation, due: Ints, places: Ints, answers: Answers
+) -> tuple[Ints, list[pa.Array]] | None:
+    """The same without groups, where every window that was answered is one of these reports'."""
+    fields = {key: [part.reshape(-1) for parts in answers[key] for part in parts] for key in aggregation.asked}
+    batch, kept = passing_of(tree, aggregation, [], fields)
+    if not batch.num_rows:
+        return None
+    reports = np.arange(len(due))
+    if kept is not None:
+        rows = np.full(len(answers[ROW_COUNT][0][0]), -1, np.int64)
+        rows[kept] = np.arange(len(kept))
+        places = rows[places]
+        reports = np.flatnonzero(places >= 0)
+        places = places[reports]
+    chosen = wrapped(places)
+    return reports, [column.take(chosen) for column in aggregation.selected(batch)]
 
 
 def passing_of(
@@ -314,9 +394,3 @@ def _stamped(
     first = pa.nulls(len(ends), axis) if starts is None else wrapped(starts).view(axis)
     schema = aggregation.timed_schema if member.timed else aggregation.report_schema
     return pa.RecordBatch.from_arrays([first, wrapped(ends).view(axis), *columns], schema=schema)
-
-
-def _first_end(piece: Piece) -> int:
-    if isinstance(piece, EmptyReports):
-        return piece.first
-    return int(integers(piece.column(1).slice(0, 1))[0])

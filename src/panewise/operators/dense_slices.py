@@ -7,6 +7,7 @@ windows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from panewise.aggregates.matrix import NO_INTS, StateMatrix
 from panewise.aggregates.states import COUNT
 from panewise.aggregates.user import UserStateKind, matrix_of
 from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
+from panewise.operators.coarse_slices import CoarseSlices
 from panewise.operators.held_values import DrainedLists, HeldValues
 from panewise.operators.rows import Rows
 from panewise.slicing.open_slices import OpenSlices
-from panewise.slicing.pairs import Cadence
+from panewise.slicing.window_set import WindowSet
 from panewise.synopses.contract import Synopsis, partials
 from panewise.synopses.interval import IntervalSynopsis
 from panewise.synopses.running import RunningSynopsis
@@ -29,6 +31,9 @@ from panewise.synopses.techniques import technique_named
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+
+# By what states are kept: one technique for all, one for each, or None for the default.
+Technique = str | Mapping[StateKey, str] | None
 
 Failures = list[tuple[StateKey, Exception]]
 # Partials as they leave a store: start, end and group of each, the fields of every state, and lists of values of those
@@ -67,11 +72,13 @@ def absorb_states(key: StateKey, matrix: StateMatrix, slots: Ints, ints: Ints, f
         matrix.floats[field][slots] = real
 
 
-def synopsis_of(key: StateKey, width: int, technique: str | None) -> Synopsis:
+def synopsis_of(key: StateKey, width: int, technique: Technique) -> Synopsis:
     """The technique that a state is kept by: the one asked for, or, where that does not admit the state, the default.
 
-    Only the count of rows can come to the default so: a query with another such state has been refused.
+    One technique for all states was asked for by a query; then only the count of rows can come to the default so.
     """
+    if isinstance(technique, Mapping):
+        technique = technique.get(key)
     if technique is not None and (chosen := technique_named(technique)).refusal(key.kind) is None:
         return chosen.made(key.kind, width)
     if key.kind.algebra.invertible and not key.kind.float_fields:
@@ -82,7 +89,7 @@ def synopsis_of(key: StateKey, width: int, technique: str | None) -> Synopsis:
 class DenseSlices:
     """`width` groups in every slice, open or closed. One that does not answer has no synopses: none is ever closed."""
 
-    def __init__(self, width: int, pools: Pools, answers: bool = True, technique: str | None = None) -> None:
+    def __init__(self, width: int, pools: Pools, answers: bool = True, technique: Technique = None) -> None:
         self.width = width
         self.pools = pools
         self.answering = answers
@@ -95,6 +102,7 @@ class DenseSlices:
         self.same_as_rows: list[StateKey] = []
         # What windows without a beginning need of evicted slices; None while there are no such windows.
         self.base: dict[StateKey, StateMatrix] | None = None
+        self.trees: dict[int, CoarseSlices] = {}  # longer slices for some members, by number from 1 on
         # The closed slices held: number `first + i` spans starts[i] to ends[i].
         self.first = 0
         self.starts: Ints = np.empty(0, np.int64)
@@ -107,17 +115,47 @@ class DenseSlices:
     @property
     def bytes_held(self) -> int:
         states = sum(m.bytes_held for m in self.matrices.values()) + sum(s.bytes_held for s in self.synopses.values())
-        return self.open.bytes_held + states + self.held.bytes_held
+        trees = sum(tree.bytes_held for tree in self.trees.values())
+        return self.open.bytes_held + states + self.held.bytes_held + trees
 
-    def cut_from(self, point: int, cadences: list[Cadence]) -> None:
-        self.open.cut_from(point, cadences)
-        if not any(cadence.range is None for cadence in cadences):
+    def synopsis_for(self, key: StateKey, technique: Technique) -> Synopsis:
+        return synopsis_of(key, self.width, technique)
+
+    def keep_by(self, technique: Technique) -> None:
+        """States are kept by another technique from now on: what is held goes over."""
+        self.technique = technique
+        for key, old in self.synopses.items():
+            new = synopsis_of(key, self.width, technique)
+            if type(new) is type(old):
+                continue
+            ranks = ranks_of(key, self.pools)
+            ints, floats = partials(old, ranks)
+            new.begin_at(old.first)
+            new.insert(ints, floats, ranks)
+            self.synopses[key] = new
+
+    def make_trees_anew(self) -> None:
+        """What trees hold is no longer what the slices here say."""
+        for tree in self.trees.values():
+            tree.make_anew()
+
+    def slices_of(self, tree: int, watermark: int) -> DenseSlices | CoarseSlices:
+        """The slices of a tree, 0 for those of the store itself, up to the watermark."""
+        if tree == 0:
+            return self
+        self.trees[tree].take_in(watermark)
+        return self.trees[tree]
+
+    def cut_from(self, point: int, windows: WindowSet) -> None:
+        self.open.cut_from(point, windows)
+        if not windows.endless:
             self.base = None
         elif self.base is None and self.answering:
             self.base = {key: matrix_of(key.kind, self.width) for key in self.matrices}
 
     def add_state(self, key: StateKey) -> None:
         """A state that slices hold from now on; those that exist have its identity."""
+        self.make_trees_anew()
         if key.kind == COUNT and key.arguments:
             self.same_as_rows.append(key)
             return
@@ -140,6 +178,7 @@ class DenseSlices:
             self.base[key] = matrix_of(key.kind, self.width)
 
     def drop_state(self, key: StateKey) -> None:
+        self.make_trees_anew()
         if key in self.same_as_rows:
             self.same_as_rows.remove(key)
             return
@@ -208,6 +247,7 @@ class DenseSlices:
 
     def count_apart(self, key: StateKey) -> None:
         """A first NULL has come: from now on the count of this argument differs from the count of rows."""
+        self.make_trees_anew()
         self.same_as_rows.remove(key)
         rows = self.matrices[ROW_COUNT]
         matrix = matrix_of(key.kind, rows.slots)
@@ -231,6 +271,7 @@ class DenseSlices:
 
     def widen(self, width: int) -> None:
         """Room for more groups in every slice."""
+        self.make_trees_anew()
         old = self.width
         self.width = self.open.width = width
         for key, matrix in self.matrices.items():
@@ -248,8 +289,12 @@ class DenseSlices:
     def close(self, watermark: int) -> None:
         """Slices that end at the watermark or before leave the rooms for the synopses."""
         count = self.open.closable(watermark)
-        if not count:
-            return
+        if count:
+            self._close(count)
+        for tree in self.trees.values():
+            tree.take_in(watermark)
+
+    def _close(self, count: int) -> None:
         rooms = self.open.rooms[:count].copy()
         for key, matrix in self.matrices.items():
             self.synopses[key].insert_from(matrix.ints, matrix.floats, rooms, ranks_of(key, self.pools))
@@ -272,6 +317,8 @@ class DenseSlices:
             for synopsis in self.synopses.values():
                 synopsis.evict(before)
             self.held.evict(before)
+            for tree in self.trees.values():
+                tree.evict()
 
     def _absorb(self, key: StateKey, matrix: StateMatrix, ints: Ints, floats: Floats) -> None:
         newer = matrix_of(key.kind, 0)
@@ -279,7 +326,7 @@ class DenseSlices:
         matrix.combine(0, newer, 0, newer.slots, ranks_of(key, self.pools))
 
     def drop_window(self, window: int) -> None:
-        """A member's window will not be asked for again."""
+        """A member's window will not be asked for again here."""
         for synopsis in self.synopses.values():
             synopsis.drop_window(window)
 
@@ -343,6 +390,7 @@ class DenseSlices:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The states must have been added already; they take the order of the snapshot."""
+        self.make_trees_anew()
         for key in [key for key in self.same_as_rows if repr(key) in snapshot["states"]]:
             self.count_apart(key)
         by_name = {repr(key): key for key in self.matrices}

@@ -9,13 +9,13 @@ agree on a member's first report whatever rows they hold, so there edges and mar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from panewise.operators.aggregation import Aggregation
+from panewise.operators.schedule import Schedule
 from panewise.operators.sparse_slices import SparseSlices
 from panewise.slicing.pairs import Cadence
 
@@ -27,24 +27,83 @@ CANDIDATES = 1000
 INT64_MIN = -(2**63)
 
 
-@dataclass
 class Member:
-    """A query in a tree. Reports up to `reported` are out; windows that begin before `held_from` are not whole."""
+    """What a tree answers: an aggregation over a window, for one query or for several that are alike.
 
-    aggregation: Aggregation
-    cadence: Cadence
-    reported: int
-    held_from: int | None = None
-    # An ungrouped query reports every window from the first one that holds a row, before any WHERE, on.
-    first_report: int | None = None
-    begun: bool = False
-    endless: bool = False  # a window without a beginning holds rows by now, and always will
-    suspended: bool = False
-    timed: bool = True  # the axis is event time
-    window: int = 0  # its number among the windows of the tree; 0 is nobody's
-    shape: int = 0  # equal for members that select and aggregate alike
-    passing: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
-    touched: list[Ints] = field(default_factory=list)
+    Reports up to `reported` are out; windows that begin before `held_from` are not whole.
+    """
+
+    def __init__(
+        self,
+        aggregation: Aggregation,
+        cadence: Cadence,
+        reported: int,
+        held_from: int | None = None,
+        timed: bool = True,
+        name: str = "",
+    ) -> None:
+        self.name = name
+        self.aggregation = aggregation
+        self.cadence = cadence
+        self.held_from = held_from
+        self.timed = timed  # the axis is event time
+        # An ungrouped query reports every window from the first one that holds a row, before any WHERE, on.
+        self.first_report: int | None = None
+        self.begun = False
+        self.endless = False  # a window without a beginning holds rows by now, and always will
+        self.window = 0  # its number among the windows of the tree; 0 is nobody's
+        self.shape = 0  # equal for members that select and aggregate alike
+        self.passing: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self.touched: list[Ints] = []
+        self.schedule: Schedule | None = None  # where `reported` is kept once it is in a tree
+        self.row = 0
+        self._reported = reported
+        self._suspended = False
+
+    @property
+    def reported(self) -> int:
+        return self._reported if self.schedule is None else self.schedule.reported(self.row)
+
+    @reported.setter
+    def reported(self, point: int) -> None:
+        if self.schedule is None:
+            self._reported = point
+        else:
+            self.schedule.set_reported(self.row, point)
+
+    @property
+    def tree(self) -> int:
+        """The tree of the weave that answers it; 0 is the one of the store's own slices."""
+        return 0 if self.schedule is None else int(self.schedule.column("tree")[self.row])
+
+    @tree.setter
+    def tree(self, number: int) -> None:
+        assert self.schedule is not None
+        self.schedule.column("tree")[self.row] = number
+
+    @property
+    def suspended(self) -> bool:
+        return self._suspended
+
+    @suspended.setter
+    def suspended(self, suspended: bool) -> None:
+        self._suspended = suspended
+        if self.schedule is not None:
+            self.schedule.set_easy(self.row, False)
+
+    @property
+    def can_move(self) -> bool:
+        """Whether slices of other edges than the store's own may answer it."""
+        return self.cadence.range is not None and not self.aggregation.holistic
+
+    def is_easy(self, grouped: bool) -> bool:
+        """Whether its reports to come need no closer look; see `schedule.py`. Once true it stays so."""
+        cadence = self.cadence
+        if cadence.range is None or self._suspended or not (grouped or self.begun) or self.reported == INT64_MIN:
+            return False
+        if self.held_from is None:
+            return True
+        return cadence.next_report(self.reported) - cadence.range - cadence.offset >= self.held_from
 
 
 def note_rows(member: Member, points: Ints, least: int) -> None:
@@ -77,9 +136,11 @@ def first_answerable(tree: PeriodicTree, member: Member) -> int:
     soonest = cadence.next_report(tree.watermark) - cadence.slide
     if cadence.range is None:
         return soonest + cadence.slide
-    # Past the newest cut every window of a member begins and ends at an edge. Before it, back from there, each report
-    # is asked for by itself: one that is not whole makes those before it useless.
-    seen = tree.cut if since is None else max(tree.cut, since)
+    # Past the newest cut every window of a member begins and ends at an edge; past `evicted_to` all slices are held.
+    # Before that, back from there, each report is asked for by itself: one that is not whole makes those before it
+    # useless.
+    marks = tree.cut, since, None if tree.by_cuts else tree.evicted_to
+    seen = max(mark for mark in marks if mark is not None)
     report = max(soonest + cadence.slide, cadence.next_report(seen + cadence.range + cadence.offset - 1))
     for _ in range(CANDIDATES):
         if report == soonest or not is_whole(tree, cadence, report - cadence.slide, since):

@@ -20,6 +20,7 @@ was fed (`tree_outline.py`):
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,14 @@ from panewise.aggregates.columns import flags
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation, ArgumentPlan, Arguments, Pools, StateKey, empty_fields
-from panewise.operators.dense_reports import Piece, answered, dense_reports, passing_of, stamped
-from panewise.operators.dense_slices import DenseSlices
+from panewise.operators.coarse_slices import CoarseSlices
+from panewise.operators.dense_reports import answered, dense_reports, passing_of, stamped
+from panewise.operators.dense_slices import DenseSlices, Technique
 from panewise.operators.members import Member, first_answerable, is_whole, note_rows
 from panewise.operators.partials import merge_partials, taken_partials
+from panewise.operators.reports import Reports
 from panewise.operators.rows import Rows
+from panewise.operators.schedule import Schedule
 from panewise.operators.sparse_reports import sparse_reports
 from panewise.operators.sparse_slices import SparseSlices
 from panewise.operators.tree_forgetting import forget_groups, forget_strings
@@ -42,6 +46,7 @@ from panewise.operators.tree_outline import adopt_outline, outline_of, rebuild_t
 from panewise.operators.tree_snapshot import restore_tree, snapshot_of
 from panewise.plan.evaluate import compiled
 from panewise.slicing.pairs import Cadence
+from panewise.slicing.window_set import WindowSet
 from panewise.state.group_table import GroupTable
 
 Ints = NDArray[np.int64]
@@ -64,10 +69,14 @@ class PeriodicTree:
         technique: str | None = None,
     ) -> None:
         self.keys = keys
+        self.technique = technique  # that its queries have asked for
+        self.changes = 0  # of its members so far
         self.where = where
         self.timed = timed  # the axis is event time, not row numbers
         self.folds_only = folds_only  # it makes partials for other trees and answers nothing itself
         self.members: dict[str, Member] = {}
+        self.schedule = Schedule()  # the same members, as columns
+        self.names: dict[int, str] = {}  # by the numbers of their windows
         self.failures: dict[str, str] = {}  # members that met data they cannot answer for, for the host to remove
         self.state_held_from: dict[StateKey, int | None] = {}
         self.pools: Pools = {}
@@ -82,6 +91,9 @@ class PeriodicTree:
         self.evicted_to: int | None = None  # slices before this point may have gone
         self.held_from = held_from
         self._shapes: dict[Aggregation, int] = {}
+        self._asked: dict[int, tuple[StateKey, ...]] = {}
+        self.windows = WindowSet()  # of all members
+        self._waiting: dict[str, Member] = {}  # of an ungrouped tree: members whose reports have not begun
         self.strings_kept: dict[Expression, int] = {}  # by pool, at the last look for idle strings
         self.groups_kept = 0  # at the last look for idle groups
         self.repeated_keys: tuple[int, tuple[int, int], list[pa.Array]] | None = None
@@ -118,12 +130,21 @@ class PeriodicTree:
             since = self.state_held_from[key]
             if since is not None:
                 held_from = since if held_from is None else max(held_from, since)
-        member = self.members[name] = Member(aggregation, cadence, INT64_MIN, held_from, timed=self.timed)
+        member = self.members[name] = Member(aggregation, cadence, INT64_MIN, held_from, self.timed, name)
         # All others have numbers from 1 on without a gap, but for the free ones.
         member.window = self._free_windows.pop() if self._free_windows else len(self.members)
-        member.shape = self._shapes.setdefault(aggregation, len(self._shapes))
-        self._recut(cut)
+        member.shape = self._shape_of(aggregation)
+        self.schedule.add(member)
+        self.names[member.window] = name
+        fresh_edges = self.windows.add(cadence)
+        self.changes += 1
+        if not self.keys:
+            self._waiting[name] = member
+        # Where a host gives the cuts, all trees cut alike.
+        if cut is not None or fresh_edges:
+            self._recut(cut)
         if isinstance(self.store, SparseSlices):
+            self.store.add_span(cadence)  # it may have no new edges and yet a new range
             member.touched = self.store.touched(cadence)
         if self.watermark != INT64_MIN:
             member.reported = first_answerable(self, member) - cadence.slide
@@ -142,30 +163,99 @@ class PeriodicTree:
                 cut = max(cut, int(open_ends.max()))
             cut = max(cut, self.watermark)
         self.cut = cut
-        self.store.cut_from(cut, [member.cadence for member in self.members.values()])
+        self.store.cut_from(cut, self.windows)
+
+    def _shape_of(self, aggregation: Aggregation) -> int:
+        shape = self._shapes.setdefault(aggregation, len(self._shapes))
+        self._asked[shape] = aggregation.asked
+        return shape
+
+    def asked_by(self, shape: int) -> tuple[StateKey, ...]:
+        """What members of a shape ask of an answer."""
+        return self._asked[shape]
+
+    # -- the weave -----------------------------------------------------------------------------------------------
+
+    def weave(self, trees: Sequence[tuple[Technique, Collection[str]]], own: Technique = None) -> None:
+        """Divides the members into trees, each kept by a technique; the rest keep the store's own slices, by `own`.
+
+        Members whose states or windows need the store's slices stay there whatever is asked for. Nothing that has been
+        or will be reported depends on it.
+        """
+        if not isinstance(self.store, DenseSlices) or self.folds_only:
+            return
+        for member in self.schedule.members:
+            self._leave_tree(member)
+            member.tree = 0
+        self.store.trees = {}
+        self.store.keep_by(own)
+        for technique, names in trees:
+            members = [self.members[name] for name in names if self.members[name].can_move]
+            if not members:
+                continue
+            number = len(self.store.trees) + 1
+            self.store.trees[number] = CoarseSlices(self.store, technique)
+            for member in members:
+                self.join_tree(member, number)
+
+    def join_tree(self, member: Member, number: int) -> None:
+        """A member of the store's own tree goes to another one."""
+        assert isinstance(self.store, DenseSlices) and member.tree == 0 and member.can_move
+        member.tree = number
+        self.store.trees[number].add(member.cadence)
+
+    def _leave_tree(self, member: Member) -> None:
+        if not isinstance(self.store, DenseSlices):
+            return
+        if member.tree:
+            self.store.trees[member.tree].remove(member.cadence, member.window)
+        else:
+            self.store.drop_window(member.window)
+
+    @property
+    def trees(self) -> dict[int, list[Member]]:
+        """The members by tree of the weave."""
+        found: dict[int, list[Member]] = {}
+        for member, number in zip(self.schedule.members, self.schedule.column("tree").tolist(), strict=True):
+            found.setdefault(number, []).append(member)
+        return found
+
+    def rename(self, name: str, to: str) -> None:
+        """A member goes on under another name."""
+        member = self.members[to] = self.members.pop(name)
+        member.name = self.names[member.window] = to
+        if name in self._waiting:
+            self._waiting[to] = self._waiting.pop(name)
+        if name in self.failures:
+            self.failures[to] = self.failures.pop(name)
 
     def remove(self, name: str, cut: int | None = None) -> None:
         """A query leaves, and what only it needed; `cut` as in `add`.
 
         Where a host gives the cuts, one that leaves without leaves its edges behind, until the next cut.
         """
-        window = self.members.pop(name).window
-        self._free_windows.append(window)
-        if isinstance(self.store, DenseSlices):
-            self.store.drop_window(window)
-        wanted = {key for member in self.members.values() for key in member.aggregation.states}
+        member = self.members.pop(name)
+        self._waiting.pop(name, None)
+        self._leave_tree(member)
+        self.schedule.remove(member)
+        del self.names[member.window]
+        self._free_windows.append(member.window)
+        last = self.windows.remove(member.cadence)
+        self.changes += 1
+        shapes = {other.aggregation for other in self.members.values()}
+        wanted = {key for aggregation in shapes for key in aggregation.states}
         for key in [key for key in self.state_held_from if key not in wanted]:
             del self.state_held_from[key]
             self.argument_plan = None
             self.store.drop_state(key)
-        if self.members and (cut is not None or not self.by_cuts):
+        if self.members and (cut is not None or (not self.by_cuts and last)):
             self._recut(cut)
         elif isinstance(self.store, SparseSlices):
-            self.store.set_spans([member.cadence for member in self.members.values()])
+            self.store.set_spans(self.windows)
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
-    def process(self, rows: Rows, points: Ints, watermark: int) -> dict[str, list[Piece]]:
+    def process(self, rows: Rows, points: Ints, watermark: int) -> Reports:
         """Takes rows in, moves the watermark, and returns what has come due per member, in order of time.
 
         A piece is a batch (window_start, window_end as points, then the items) or a range of empty reports.
@@ -182,18 +272,35 @@ class PeriodicTree:
 
     def _take(self, rows: Rows, points: Ints, kept: NDArray[np.bool_] | None = None) -> None:
         self.greatest = max(self.greatest, rows.latest if points is rows.times else int(points[-1]))
-        waiting = [member for member in self.members.values() if not member.begun] if not self.keys else []
-        if waiting:
+        if self._waiting:
             least = int(points.min())
-            for member in waiting:
-                note_rows(member, points, least)
+            for name, member in list(self._waiting.items()):
+                if member.begun:
+                    del self._waiting[name]
+                else:
+                    note_rows(member, points, least)
         self._fold(rows, points, kept)
 
-    def advance(self, watermark: int) -> dict[str, list[Piece]]:
+    def begin_reports(self) -> None:
+        """Members of an ungrouped tree whose first report has come due are easy from there on: all that follow are due.
+
+        Those that know of no first report yet are looked at more closely elsewhere.
+        """
+        for name, member in list(self._waiting.items()):
+            first, cadence = member.first_report, member.cadence
+            if member.begun:
+                del self._waiting[name]
+            elif first is not None and first <= self.watermark and cadence.range is not None and not member.suspended:
+                member.reported = max(first, cadence.next_report(member.reported)) - cadence.slide
+                member.begun = True
+                self.schedule.set_easy(member.row, member.is_easy(grouped=False))
+                del self._waiting[name]
+
+    def advance(self, watermark: int) -> Reports:
         """Moves the watermark; the second half of `process`."""
         assert not self.folds_only
         if watermark <= self.watermark:
-            return {}
+            return Reports(self.names)
         self.store.close(watermark)
         self.watermark = watermark
         pieces = self.due()
@@ -308,8 +415,8 @@ class PeriodicTree:
         needed = len(self.table)
         if isinstance(self.store, DenseSlices):
             if needed > DENSE_GROUPS:
-                cadences = [member.cadence for member in self.members.values()]
-                self.store = SparseSlices.of_dense(self.store, 2 * needed, cadences)
+                self.store = SparseSlices.of_dense(self.store, 2 * needed, self.windows)
+                self.schedule.column("tree")[:] = 0
                 for member in self.members.values():
                     member.touched = self.store.touched(member.cadence)
             elif needed > self.store.width:
@@ -318,7 +425,7 @@ class PeriodicTree:
         elif needed > self.store.groups:
             self.store.widen(2 * needed)
 
-    def due(self) -> dict[str, list[Piece]]:
+    def due(self) -> Reports:
         """The reports that the watermark has reached and that are not out yet."""
         return dense_reports(self) if isinstance(self.store, DenseSlices) else sparse_reports(self)
 
@@ -329,10 +436,10 @@ class PeriodicTree:
             raise NotHeldError(f"only the last report of '{name}' is held")
         if not is_whole(self, member.cadence, report, member.held_from):
             raise NotHeldError(f"the report of '{name}' at point {report} is no longer held")
-        found = answered(self, [(name, np.array([report], np.int64))], in_turn=False)
+        found = answered(self, member, report)
         if name in self.failures:
             raise QueryFailed(self.failures.pop(name))
-        return found[0][1] if found else None
+        return found
 
     def asked(self, aggregation: Aggregation, cadence: Cadence) -> pa.RecordBatch | None:
         """The last report of a window that is no member's, where the slices held answer it exactly; else None."""
@@ -343,14 +450,12 @@ class PeriodicTree:
         held_from = max(since, default=self.held_from if self.held_from is not None else INT64_MIN)
         if not is_whole(self, cadence, report, None if held_from == INT64_MIN else held_from):
             return None
-        self.members[""] = Member(aggregation, cadence, report, timed=self.timed)
-        try:
-            found = answered(self, [("", np.array([report], np.int64))])
-        finally:
-            member = self.members.pop("")
-        if "" in self.failures:
-            raise QueryFailed(self.failures.pop(""))
-        return found[0][1] if found else self._stamped_nothing(member)
+        member = Member(aggregation, cadence, report, timed=self.timed)
+        member.shape = self._shape_of(aggregation)
+        found = answered(self, member, report)
+        if member.name in self.failures:
+            raise QueryFailed(self.failures.pop(member.name))
+        return found if found is not None else self._stamped_nothing(member)
 
     def _stamped_nothing(self, member: Member) -> pa.RecordBatch:
         nothing = [pa.nulls(0, field.type) for field in member.aggregation.item_schema]
@@ -377,30 +482,36 @@ class PeriodicTree:
         """Drops the slices that no member's next report needs."""
         needed = len(self.store.starts)
         held_to = reach = INT64_MAX
-        for member in self.members.values():
-            following = member.cadence.next_report(max(self.watermark, member.reported))
-            start = member.cadence.start(following)
-            if start is None:
-                start = min(following - member.cadence.offset, self.watermark)
+        schedule = self.schedule
+        if len(schedule):
+            following = schedule.next_reports(np.maximum(schedule.column("reported"), self.watermark))
+            bounded = schedule.column("range") > 0
+            starts = (following - schedule.column("offset") - schedule.column("range"))[bounded]
+            if len(starts):
+                held_to = reach = int(starts.min())
+            for row in np.flatnonzero(~bounded):
+                member = schedule.members[row]
+                start = min(int(following[row]) - member.cadence.offset, self.watermark)
                 number = int(np.searchsorted(self.store.ends, start, side="right"))
                 member.endless = member.endless or number > 0
                 needed = min(needed, number)
-            else:
-                held_to = min(held_to, start)
-            reach = min(reach, start)
+                reach = min(reach, start)
         self.needed_from = max(self.needed_from, min(reach, self.watermark))
         if not len(self.store.starts):
             return
-        if self.evicted_to is None or reach > self.evicted_to:
-            self.evicted_to = reach
+        gone_to = min(reach, self.watermark)
+        if self.evicted_to is None or gone_to > self.evicted_to:
+            self.evicted_to = gone_to
         needed = min(needed, int(np.searchsorted(self.store.starts, held_to, side="left")))
         self.store.evict(self.store.first + needed)
 
     def next_due(self) -> int:
         """The first point at which a report will be due."""
-        return min(
-            (m.cadence.next_report(max(self.watermark, m.reported)) for m in self.members.values()), default=INT64_MAX
-        )
+        return self.schedule.next_due(self.watermark)
+
+    @property
+    def shortest_slide(self) -> int | None:
+        return self.windows.shortest_slide
 
     @property
     def bytes_held(self) -> int:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from panewise.errors import QueryFailed
 from panewise.operators.aggregation import ROW_COUNT, StateKey
-from panewise.operators.dense_reports import Piece, due_of, stamped
+from panewise.operators.dense_reports import due_of, stamped
 from panewise.operators.members import Member
+from panewise.operators.reports import Reports
 from panewise.operators.sparse_slices import Span, SparseSlices
 
 if TYPE_CHECKING:
@@ -21,11 +22,11 @@ Ints = NDArray[np.int64]
 INT64_MIN = -(2**63)
 
 
-def sparse_reports(tree: PeriodicTree) -> dict[str, list[Piece]]:
+def sparse_reports(tree: PeriodicTree) -> Reports:
     """All that has come due, in order of time."""
     assert isinstance(tree.store, SparseSlices)
     due = [(int(e), name) for name, member in tree.members.items() for e in due_of(tree, member)]
-    pieces: dict[str, list[Piece]] = {}
+    reports = Reports(tree.names)
     marks: dict[Span, int] = {}
     for report, name in sorted(due):
         if name in tree.failures:
@@ -41,9 +42,9 @@ def sparse_reports(tree: PeriodicTree) -> dict[str, list[Piece]]:
             tree.failures[name] = problem.message
             continue
         if batch is not None and not member.suspended:
-            pieces.setdefault(name, []).append(batch)
+            reports.apart.setdefault(name, []).append(batch)
     pass_by(tree, marks)
-    return pieces
+    return reports
 
 
 def pass_by(tree: PeriodicTree, marks: dict[Span, int]) -> None:

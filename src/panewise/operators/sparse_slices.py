@@ -7,6 +7,7 @@ up to date, touching only groups of slices that enter or leave. Memory follows w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ from panewise.operators.held_values import HeldValues
 from panewise.operators.rows import Rows
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
+from panewise.slicing.window_set import WindowSet
 from panewise.synopses.sparse_two_stacks import SparseTwoStacks
 
 Ints = NDArray[np.int64]
@@ -96,7 +98,7 @@ class SparseSlices:
         return self.open.bytes_held + matrices + slices + stacks + self.held.bytes_held
 
     @staticmethod
-    def of_dense(dense: DenseSlices, groups: int, cadences: list[Cadence]) -> SparseSlices:
+    def of_dense(dense: DenseSlices, groups: int, cadences: Iterable[Cadence]) -> SparseSlices:
         """The same slices as pairs, taken over when a dense tree has come to hold too many groups."""
         store = SparseSlices(groups, dense.pools, dense.answering)
         store.first = dense.first
@@ -148,11 +150,14 @@ class SparseSlices:
                 matrix.ints[:, slots] = held.ints[:, room * dense.width + present]
                 matrix.floats[:, slots] = held.floats[:, room * dense.width + present]
 
-    def cut_from(self, point: int, cadences: list[Cadence]) -> None:
-        self.open.cut_from(point, cadences)
-        self.set_spans(cadences)
+    def make_trees_anew(self) -> None:
+        """There are none over sparse slices."""
 
-    def set_spans(self, cadences: list[Cadence]) -> None:
+    def cut_from(self, point: int, windows: WindowSet) -> None:
+        self.open.cut_from(point, windows)
+        self.set_spans(windows)
+
+    def set_spans(self, cadences: Iterable[Cadence]) -> None:
         """Cursors for these windows and no others: one that nobody moves would hold slices for ever."""
         wanted = {(c.range, c.offset) for c in cadences}
         for span in [span for span in self.cursors if span not in wanted]:

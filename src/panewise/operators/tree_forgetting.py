@@ -78,5 +78,6 @@ def forget_strings(tree: PeriodicTree) -> None:
             for key, place in fields:
                 for array in tree.store.int_arrays(key):
                     array[place] = np.where(array[place] >= 0, renamed[array[place]], -1)
+            tree.store.make_trees_anew()
             for key in held:
                 tree.store.held.recode(key, renamed)

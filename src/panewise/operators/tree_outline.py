@@ -72,6 +72,7 @@ def adopt_outline(tree: PeriodicTree, outline: dict[str, Any]) -> None:
     for name, saved in outline["members"].items():
         for mark, value in zip(MEMBER_MARKS, saved, strict=True):
             setattr(tree.members[name], mark, value)
+    tree.schedule.look_closer()
 
 
 def _needed(page: pa.RecordBatch, needed_from: int) -> pa.RecordBatch:

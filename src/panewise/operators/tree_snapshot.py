@@ -65,8 +65,7 @@ def restore_tree(tree: PeriodicTree, snapshot: dict[str, Any]) -> None:
         pool.load(strings.column(0))
     tree.table.restore(snapshot["table"])
     if snapshot["sparse"] and isinstance(tree.store, DenseSlices):
-        cadences = [member.cadence for member in tree.members.values()]
-        tree.store = SparseSlices.of_dense(tree.store, 1, cadences)
+        tree.store = SparseSlices.of_dense(tree.store, 1, tree.windows)
     tree.store.restore(snapshot["store"])
     tree.groups_kept = snapshot["groups_kept"]
     for name in MARKS:
@@ -77,3 +76,4 @@ def restore_tree(tree: PeriodicTree, snapshot: dict[str, Any]) -> None:
             setattr(member, mark, saved[mark])
         member.passing = saved["passing"].astype(np.bool_)
         member.touched = [saved["touched"]] if len(saved["touched"]) else []
+    tree.schedule.look_closer()

@@ -109,6 +109,11 @@ class Channel:
         """Rows before this instant are not seen by somebody who starts now; None where there were none."""
         return self.watermark if self.rows_seen or self.watermark != INT64_MIN else None
 
+    @property
+    def moment(self) -> object:
+        """Equal at two instants between which nothing has come: who begins to read at either sees the same."""
+        return self.rows_seen, self.watermark
+
     def released_now(self) -> int:
         """How many rows the watermark has passed: the number of the row that is released next."""
         return self.released if self._reorder is not None else self.rows_seen - len(self.recent())

@@ -18,13 +18,16 @@ from panewise.aggregates.columns import integers, wrapped
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation
-from panewise.operators.dense_reports import Piece
 from panewise.operators.due_reports import EmptyReports
+from panewise.operators.members import Member
 from panewise.operators.periodic import PeriodicTree
+from panewise.operators.reports import Piece, Reports
 from panewise.operators.rows import Rows
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.finish import RestoredOperator
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.ledger import Entry, Ledger
+from panewise.runtime.weaver import Weaver
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import format_instant
 
@@ -45,35 +48,101 @@ class Finish(Protocol):
 class TreeConsumer:
     """A tree and its queries. The axis is event time, or row numbers where `counts_rows`."""
 
-    def __init__(self, channel: Channel, tree: PeriodicTree, counts_rows: bool) -> None:
+    def __init__(self, channel: Channel, tree: PeriodicTree, counts_rows: bool, sharing: str = "weave") -> None:
         self.channel = channel
+        self.weaver = Weaver(sharing)
         self.tree = tree
         self.counts_rows = counts_rows
         self.ordered = counts_rows
         self.queries: dict[str, HostedQuery] = {}
         self.finishes: dict[str, Finish] = {}
-        self._last_pieces: dict[str, Piece | None] = {}
+        self.member_of: dict[str, str] = {}  # by query: the tree's member whose reports it gets
+        self._alike: dict[tuple[Aggregation, Cadence], str] = {}  # members that came at `_moment`, for their like
+        self._moment: object = None
+        self._followers: dict[str, set[str]] = {}  # by member: its queries
+        self._ledgers: dict[int, Ledger] = {}  # by shape
+        self._apart: dict[str, HostedQuery] = {}  # queries that get their results as they come
+        self._last_pieces: dict[str, Piece | None] = {}  # of queries apart, and those of a snapshot
         self._taken = 0  # row numbers handed to the tree so far
         self._times: Ints = np.empty(0, np.int64)  # event times of the last rows, for row windows
         self._times_from = 0
+        self._first_point: int | None = None
+        self._rows = 0
+
+    @property
+    def rows_per_unit(self) -> float | None:
+        """How fast rows come, per unit of the axis; None before there is a span to measure over."""
+        if self.counts_rows or self._first_point is None or self.tree.greatest <= self._first_point:
+            return None
+        return self._rows / (self.tree.greatest - self._first_point)
 
     def add(self, query: HostedQuery, aggregation: Aggregation, cadence: Cadence, finish: Finish | None) -> None:
-        self.tree.add(query.name, aggregation, cadence, self.channel.cut)
-        self.queries[query.name] = query
-        self._last_pieces[query.name] = None
+        """A query joins. Where another one with the same meaning came at the same moment, they are one member."""
+        name = query.name
+        if self._moment != self.channel.moment:
+            self._moment, self._alike = self.channel.moment, {}
+        member = self._alike.setdefault((aggregation, cadence), name)
+        fresh = member == name
+        if fresh:
+            self.tree.add(name, aggregation, cadence, self.channel.cut)
+        self.queries[name] = query
+        self.member_of[name] = member
+        self._followers.setdefault(member, set()).add(name)
+        self._last_pieces[name] = None
         if finish is not None:
-            self.finishes[query.name] = finish
+            self.finishes[name] = finish
         if not aggregation.keys:
-            query.empty_batch = lambda ends, member=self.tree.members[query.name], q=query: self._final(
-                q, self.tree.empty_batch(member, ends)
-            )
-        if self.tree.watermark != INT64_MIN:
+            query.empty_batch = lambda ends, q=query: self._final(q, self.tree.empty_batch(self._member(q.name), ends))
+        if finish is not None or self.counts_rows or self.tree.folds_only:
+            self._apart[name] = query
+        else:
+            self._share(query, name)
+        if fresh and self.tree.watermark != INT64_MIN:
             self._process(self.channel.empty_rows(), np.empty(0, np.int64), self.tree.watermark, again=True)
 
+    def _share(self, query: HostedQuery, name: str) -> None:
+        member = self._member(name)
+        ledger = self._ledgers.get(member.shape)
+        if ledger is None:
+            ledger = self._ledgers[member.shape] = Ledger(query.arrow)
+
+        def apart() -> None:
+            self._last_pieces[name] = ledger.last(self._member(name).window)
+            self._apart[name] = query
+
+        query.share(ledger, member.window, self.channel, apart)
+
+    def queries_of(self, member: str) -> set[str]:
+        """The queries that get a member's reports."""
+        return self._followers[member]
+
+    def _member(self, name: str) -> Member:
+        return self.tree.members[self.member_of[name]]
+
     def remove(self, name: str, cut: int | None = None) -> None:
-        self.tree.remove(name, cut)
-        del self.queries[name], self._last_pieces[name]
+        query = self.queries[name]
+        query.stand_apart()
+        del self.queries[name], self._last_pieces[name], self._apart[name]
         self.finishes.pop(name, None)
+        member = self.member_of.pop(name)
+        followers = self._followers[member]
+        followers.remove(name)
+        if followers and member == name:
+            self._hand_over(name, min(followers))
+        elif not followers:
+            del self._followers[member]
+            self._alike = {key: other for key, other in self._alike.items() if other != member}
+            gone = self.tree.members[member]
+            if gone.shape in self._ledgers:
+                self._ledgers[gone.shape].forget(gone.window)
+            self.tree.remove(member, cut)
+
+    def _hand_over(self, member: str, heir: str) -> None:
+        """The query that a member is named after leaves, and others stay."""
+        self.tree.rename(member, heir)
+        followers = self._followers[heir] = self._followers.pop(member)
+        self.member_of.update(dict.fromkeys(followers, heir))
+        self._alike = {key: heir if other == member else other for key, other in self._alike.items()}
 
     @property
     def rows_taken(self) -> int:
@@ -101,20 +170,45 @@ class TreeConsumer:
             self._times, self._times_from = self._times[gone:], self._times_from + gone
 
     def _process(self, rows: Rows, points: Ints, watermark: int, again: bool = False) -> None:
-        pieces = self.tree.due() if again else self.tree.process(rows, points, watermark)
-        for name, query in self.queries.items():
-            raw = pieces.get(name, [])
+        if len(rows):
+            if self._first_point is None:
+                self._first_point = int(points.min())
+            self._rows += len(rows)
+        reports = self.tree.due() if again else self.tree.process(rows, points, watermark)
+        self._write(reports)
+        for name, query in list(self._apart.items()):
+            raw = reports.get(self.member_of[name], [])
             finals = [final for piece in raw if (final := self._final_piece(query, piece)) is not None]
             if finals:
                 self._last_pieces[name] = finals[-1]
             if name in self.finishes:
                 finals = self._finished(query, raw, finals)
             query.receive(finals, self.channel.watermark)
-        for name, reason in list(self.tree.failures.items()):
+        for name, reason in self.take_failures().items():
             query = self.queries[name]
             query.status, query.reason = "FAILED", reason
             self.remove(name)
-            del self.tree.failures[name]
+
+        self.weaver.look(self)
+
+    def take_failures(self) -> dict[str, str]:
+        """The queries whose members met data that they cannot answer for, with the reason."""
+        failures = {name: why for member, why in self.tree.failures.items() for name in self._followers[member]}
+        self.tree.failures.clear()
+        return failures
+
+    def _write(self, reports: Reports) -> None:
+        """What is new, into the ledgers of its shapes."""
+        entries: dict[int, Entry] = {}
+        for shared in reports.together:
+            if shared.shape in self._ledgers:
+                entries.setdefault(shared.shape, Entry()).together.append(shared)
+        for name, pieces in reports.apart.items():
+            member = self.tree.members[name]
+            if member.shape in self._ledgers and pieces:
+                entries.setdefault(member.shape, Entry()).apart[member.window] = pieces
+        for shape, entry in entries.items():
+            self._ledgers[shape].write(entry, next(iter(self.queries.values())).unread_max)
 
     def _final_piece(self, query: HostedQuery, piece: Piece) -> Piece | None:
         return piece if isinstance(piece, EmptyReports) else self._final(query, piece)
@@ -137,7 +231,7 @@ class TreeConsumer:
         """A batch of the tree in the query's own types: row numbers become the instants of their rows."""
         if batch is None or not self.counts_rows:
             return batch
-        offset = self.tree.members[query.name].cadence.offset
+        offset = self._member(query.name).cadence.offset
         starts = wrapped(self._time_of(np.maximum(integers(batch.column(0)), 0)))
         ends = wrapped(self._time_of(integers(batch.column(1)) - offset - 1))
         columns = [starts.view(TIME), ends.view(TIME), *batch.columns[2:]]
@@ -150,6 +244,10 @@ class TreeConsumer:
     def last_report(self, name: str) -> pa.RecordBatch | None:
         """The last report, taken from the last results only when somebody asks."""
         last = self._last_pieces[name]
+        if name not in self._apart:
+            member = self._member(name)
+            found = self._ledgers[member.shape].last(member.window)
+            last = found if found is not None else last
         if isinstance(last, EmptyReports):
             builder = self.queries[name].empty_batch
             last = builder(np.array([last.first + last.slide * (last.count - 1)])) if builder is not None else None
@@ -161,7 +259,7 @@ class TreeConsumer:
 
     def lookup(self, name: str, at: int | None) -> pa.Table:
         """The last report, or the one that was the last at an instant."""
-        query, member = self.queries[name], self.tree.members[name]
+        query, member = self.queries[name], self._member(name)
         cadence = member.cadence
         if self.counts_rows:
             if at is not None:
@@ -183,7 +281,7 @@ class TreeConsumer:
             if held is not None and held.column(1)[0].value != report:
                 held = None
             return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
-        batch = self._final(query, self.tree.report_at(name, report))
+        batch = self._final(query, self.tree.report_at(member.name, report))
         return pa.Table.from_batches([batch] if batch is not None else [], schema=query.arrow)
 
     @property
@@ -195,19 +293,41 @@ class TreeConsumer:
             "tree": self.tree.snapshot(),
             "finishes": {name: finish.snapshot() for name, finish in self.finishes.items()},
             "last_reports": {name: self.last_report(name) for name in self.queries},
+            "member_of": dict(self.member_of),
             "taken": self._taken,
             "times": self._times,
             "times_from": self._times_from,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        for name in [name for name in self.queries if name not in snapshot["tree"]["members"]]:
+        for name in [name for name in self.queries if name not in snapshot["member_of"]]:
             self.remove(name)  # it had failed
+        self._regroup(snapshot["member_of"])
         self.tree.restore(snapshot["tree"])
         for name, saved in snapshot["finishes"].items():
             self.finishes[name].restore(saved)
         self._last_pieces = dict(snapshot["last_reports"])
         self._taken, self._times, self._times_from = snapshot["taken"], snapshot["times"], snapshot["times_from"]
+
+    def _regroup(self, member_of: dict[str, str]) -> None:
+        """Before any row: queries that came together here, and at different moments there, are the members of there."""
+        if self.member_of == member_of:
+            return
+        meant = {name: (self._member(name).aggregation, self._member(name).cadence) for name in self.queries}
+        sharing = [name for name in self.queries if name not in self._apart]
+        for name in sharing:
+            self.queries[name].stand_apart()
+        for member in list(self.tree.members):
+            self.tree.remove(member)
+        self.member_of, self._followers, self._ledgers, self._alike = {}, {}, {}, {}
+        for name, member in member_of.items():
+            if member not in self.tree.members:
+                self.tree.add(member, *meant[member], self.channel.cut)
+            self.member_of[name] = member
+            self._followers.setdefault(member, set()).add(name)
+        for name in sharing:
+            del self._apart[name]
+            self._share(self.queries[name], name)
 
 
 class OperatorConsumer:
@@ -276,4 +396,5 @@ def _ends_of(query: HostedQuery, reports: EmptyReports) -> Ints:
     return np.concatenate(batches) if batches else np.empty(0, np.int64)
 
 
-TreeKey = tuple[bool, Expression | None, tuple[Expression, ...], str | None]
+# Row windows or not, selection, grouping, the technique asked for, and the query where it shares with nobody.
+TreeKey = tuple[bool, Expression | None, tuple[Expression, ...], str | None, str]

@@ -30,6 +30,7 @@ from panewise.errors import (
 )
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
+from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.build import build
 from panewise.plan.explain import Explanation
 from panewise.plan.supported import check_supported
@@ -41,7 +42,9 @@ from panewise.runtime.explaining import explain_all, explain_query
 from panewise.runtime.hosted_query import HostedQuery, Subscriber
 from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.one_group import of_key
+from panewise.runtime.sharing import sharing_report
 from panewise.runtime.stream import Stream
+from panewise.runtime.weaver import MODES
 from panewise.schema import DOUBLE, DataType
 from panewise.state.snapshot_format import dumped, loaded
 from panewise.temporal import INSTANT_MAX, instant_us
@@ -58,10 +61,13 @@ class Engine:
     [1, 3]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, sharing: str = "weave") -> None:
+        """`sharing`: 'weave' (by cost), 'full' (one tree for all that may share) or 'none', for experiments."""
+        if sharing not in MODES:
+            raise PlanError(f"there is no sharing '{sharing}'", hint=f"it is {', '.join(MODES[:-1])} or {MODES[-1]}")
         self.catalog = Catalog()
         self.streams: dict[str, Stream] = {}  # by lower-case name, as in `hosting`
-        self.hosting = Hosting(self._channel)
+        self.hosting = Hosting(self._channel, sharing)
         self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
         self._listened: dict[str, HostedQuery] = {}  # queries that somebody has subscribed to
         self._lock = threading.RLock()
@@ -134,12 +140,8 @@ class Engine:
     def _limit_streams(self) -> None:
         """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
         for stream in self.streams.values():
-            slides = [
-                member.cadence.slide
-                for tree in self.hosting.trees
-                if self._root(tree.channel) is stream and not tree.counts_rows
-                for member in tree.tree.members.values()
-            ]
+            trees = [t for t in self.hosting.trees if self._root(t.channel) is stream and not t.counts_rows]
+            slides = [shortest for tree in trees if (shortest := tree.tree.shortest_slide) is not None]
             stream.set_slide(min(slides, default=None))
 
     def _root(self, channel: Channel) -> Channel:
@@ -220,6 +222,12 @@ class Engine:
             hosted = self._query(query)
             return explain_query(hosted.plan, self.hosting.consumers[hosted.name])
 
+    def sharing_report(self) -> SharingReport:
+        """What queries share, in which trees and at what estimated cost; `.to_dict()` is data."""
+        with self._lock:
+            self._flush_all()
+            return sharing_report(self.hosting)
+
     # -- rows and answers ----------------------------------------------------------------------------------------
 
     def push(self, stream: str, data: Any) -> None:
@@ -256,7 +264,7 @@ class Engine:
         with self._lock:
             self._flush_all()
             hosted = self._query(query)
-            hosted.subscribers.append(callback)
+            hosted.listen(callback)
             self._listened[hosted.name] = hosted
 
         def unsubscribe() -> None:
@@ -413,4 +421,8 @@ class Engine:
 
     def _channel(self, name: str) -> Channel:
         key = name.lower()
-        return self.streams[key] if key in self.streams else self.hosting.queries[key]
+        if key in self.streams:
+            return self.streams[key]
+        query = self.hosting.queries[key]
+        query.stand_apart()  # somebody wants its results as they come
+        return query

@@ -10,12 +10,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers
-from panewise.operators.dense_reports import Piece
 from panewise.operators.due_reports import EmptyReports
+from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit
-from panewise.runtime.channel import Channel
+from panewise.runtime.channel import Channel, Consumer
+from panewise.runtime.ledger import Ledger, Reader, row_count
 
 Ints = NDArray[np.int64]
 Subscriber = Callable[[pa.RecordBatch], None]
@@ -24,45 +25,107 @@ CHUNK = 1 << 16
 
 
 class HostedQuery(Channel):
-    """The results of one query. As a channel it is what queries over this query read."""
+    """The results of one query. As a channel it is what queries over this query read.
+
+    As long as nobody wants each result as it comes, it reads a ledger that it shares with others; then it stands apart,
+    and results are handed to it.
+    """
 
     def __init__(self, name: str, plan: Emit, block: Block) -> None:
         super().__init__(name, plan.schema, plan.timestamp)
         self.plan = plan
         self.block = block
         self.arrow = plan.schema.to_arrow()
-        self.status = "RUNNING"
+        self._status = "RUNNING"
         self.reason = ""
         self.subscribers: list[Subscriber] = []
-        self.rows_out = 0
-        self.rows_dropped = 0
+        self._rows_out = 0
+        self._rows_dropped = 0
         self.unread_max: int | None = UNREAD_ROWS_MAX
         self.empty_batch: Callable[[Ints], pa.RecordBatch | None] | None = None
         self._unread: list[Piece] = []
         self._unread_rows = 0
         self._undelivered: list[pa.RecordBatch] = []
+        self._ledger: tuple[Ledger, Reader] | None = None
+        self._source: Channel | None = None  # how far it has come, while it reads a ledger
+        self._apart: Callable[[], None] | None = None
+
+    # -- the ledger ----------------------------------------------------------------------------------------------
+
+    def share(self, ledger: Ledger, number: int, source: Channel, apart: Callable[[], None]) -> None:
+        """Results are read from a ledger from now on; `apart` is called when that ends."""
+        reader = ledger.join(number)
+        self._rows_out -= reader.taken
+        self._ledger, self._source, self._apart = (ledger, reader), source, apart
+
+    def stand_apart(self) -> None:
+        """Results are handed to it from now on; those that it has not read stay unread."""
+        if self._ledger is None:
+            return
+        ledger, reader = self._ledger
+        self._unread = self._all_unread()
+        self._unread_rows = sum(map(row_count, self._unread))
+        self._rows_out += ledger.rows_of(reader)
+        self._rows_dropped += ledger.lost(reader)
+        assert self._source is not None and self._apart is not None
+        self.watermark, self.rows_seen = self._source.watermark, self._rows_out
+        ledger.leave(reader)
+        self._ledger = None
+        self._apart()
+
+    @property
+    def status(self) -> str:
+        return self._status
+
+    @status.setter
+    def status(self, status: str) -> None:
+        if status != "RUNNING":
+            self.stand_apart()
+        self._status = status
+
+    @property
+    def rows_out(self) -> int:
+        return self._rows_out + (0 if self._ledger is None else self._ledger[0].rows_of(self._ledger[1]))
+
+    @property
+    def rows_dropped(self) -> int:
+        return self._rows_dropped + (0 if self._ledger is None else self._ledger[0].lost(self._ledger[1]))
+
+    def attach(self, consumer: Consumer) -> None:
+        self.stand_apart()
+        super().attach(consumer)
+
+    def retain(self, duration: int) -> None:
+        self.stand_apart()
+        super().retain(duration)
+
+    def listen(self, subscriber: Subscriber) -> None:
+        """Batches of results go to a subscriber from now on."""
+        self.stand_apart()
+        self.subscribers.append(subscriber)
+
+    # -- results as they come ------------------------------------------------------------------------------------
 
     def receive(self, pieces: list[Piece], watermark: int) -> None:
         """New results, in order of time, and how far the query has come with them."""
         if self.status != "RUNNING":
             pieces = []
         for piece in pieces:
-            count = piece.count if isinstance(piece, EmptyReports) else piece.num_rows
-            self.rows_out += count
+            count = row_count(piece)
+            self._rows_out += count
             self._unread.append(piece)
             self._unread_rows += count
             if self.subscribers:
                 self._undelivered.extend(self.batches(piece))
         while self.unread_max is not None and self._unread_rows > self.unread_max and len(self._unread) > 1:
-            oldest = self._unread.pop(0)
-            count = oldest.count if isinstance(oldest, EmptyReports) else oldest.num_rows
+            count = row_count(self._unread.pop(0))
             self._unread_rows -= count
-            self.rows_dropped += count
+            self._rows_dropped += count
         if self.consumers or self.retain_us:
             self._flow_on(pieces, watermark)
         else:
             self.watermark = max(self.watermark, watermark)
-            self.rows_seen += sum(p.count if isinstance(p, EmptyReports) else p.num_rows for p in pieces)
+            self.rows_seen += sum(map(row_count, pieces))
 
     @property
     def held_from(self) -> int | None:
@@ -97,8 +160,19 @@ class HostedQuery(Channel):
 
     def read(self) -> pa.Table:
         """What is new since the last call."""
+        if self._ledger is not None:
+            ledger, reader = self._ledger
+            self._rows_dropped += ledger.lost(reader)
+            table = ledger.read(reader, self.batches)
+            return pa.concat_tables([self._read_own(), table]) if self._unread else table
+        return self._read_own()
+
+    def _read_own(self) -> pa.Table:
         pieces, self._unread, self._unread_rows = self._unread, [], 0
         return pa.Table.from_batches([b for piece in pieces for b in self.batches(piece)], schema=self.arrow)
+
+    def _all_unread(self) -> list[Piece]:
+        return self._unread if self._ledger is None else self._unread + self._ledger[0].unread(self._ledger[1])
 
     def deliver(self) -> list[Exception]:
         """Calls the subscribers with what has come for them; returns what they raised."""
@@ -114,20 +188,29 @@ class HostedQuery(Channel):
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "channel": super().snapshot(),
+            "channel": super().snapshot() | self._progress(),
             "status": self.status,
             "reason": self.reason,
             "rows_out": self.rows_out,
             "rows_dropped": self.rows_dropped,
             "unread": [
                 {"first": p.first, "count": p.count, "slide": p.slide} if isinstance(p, EmptyReports) else p
-                for p in self._unread
+                for p in self._all_unread()
             ],
         }
 
+    def _progress(self) -> dict[str, int]:
+        """How far it has come; while it reads a ledger, that is how far the ledger's writer has."""
+        if self._source is None or self._ledger is None:
+            return {"watermark": self.watermark, "rows_seen": self.rows_seen}
+        return {"watermark": self._source.watermark, "rows_seen": self.rows_out}
+
     def restore(self, snapshot: dict[str, Any]) -> None:
+        """A fresh query becomes the one of the snapshot, also where it has just begun to read a ledger."""
         super().restore(snapshot["channel"])
-        for name in ("status", "reason", "rows_out", "rows_dropped"):
-            setattr(self, name, snapshot[name])
+        self.status, self.reason = snapshot["status"], snapshot["reason"]
+        self._rows_out, self._rows_dropped = snapshot["rows_out"], snapshot["rows_dropped"]
+        if self._ledger is not None:
+            self._rows_out -= self._ledger[0].rows_of(self._ledger[1])
         self._unread = [EmptyReports(**p) if isinstance(p, dict) else p for p in snapshot["unread"]]
-        self._unread_rows = sum(p.count if isinstance(p, EmptyReports) else p.num_rows for p in self._unread)
+        self._unread_rows = sum(map(row_count, self._unread))

@@ -46,8 +46,9 @@ def shown_name(name: str) -> str:
 class Hosting:
     """Queries by name, with the consumers that feed them."""
 
-    def __init__(self, channel_of: Callable[[str], Channel]) -> None:
+    def __init__(self, channel_of: Callable[[str], Channel], sharing: str = "weave") -> None:
         self._channel_of = channel_of
+        self.sharing = sharing  # one of weaver.MODES
         self.queries: dict[str, HostedQuery] = {}
         self.consumers: dict[str, TreeConsumer | OperatorConsumer] = {}  # by query
         self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
@@ -93,14 +94,15 @@ class Hosting:
         assert block.aggregate is not None and block.window is not None
         aggregation = aggregation_of(block)
         counts_rows = isinstance(block.window, RowsWindow)
-        key = (id(channel), (counts_rows, block.where, aggregation.keys, technique))
+        alone = query.name if self.sharing == "none" else ""
+        key = (id(channel), (counts_rows, block.where, aggregation.keys, technique, alone))
         consumer = self._trees.get(key)
         fresh = consumer is None
         if consumer is None:
             held_from = channel.held_from
             shape = aggregation.keys, block.where, held_from
             tree = PeriodicTree(*shape, timed=not counts_rows, folds_only=channel.folds_only, technique=technique)
-            consumer = TreeConsumer(channel, tree, counts_rows)
+            consumer = TreeConsumer(channel, tree, counts_rows, self.sharing)
             self._trees[key] = consumer
         if fresh and counts_rows:
             self._count_rows(consumer, channel)

@@ -36,6 +36,8 @@ FIGURES: dict[str, PaperFigure] = {
         "papers_000", "shared aggregates and substream filters: Arasu and Widom 2004, figures 9 to 12"
     ),
     "papers-001-6": PaperFigure("frequent_items", "frequent items: Golab 2006, figure 6.3 (a) to (f)"),
+    "papers-002": PaperFigure("papers_002", "subsumed windows: Patroumpas and Sellis 2011, figures 10 to 12"),
+    "papers-004": PaperFigure("papers_004", "weaving many queries: Shein and Chrysanthis 2020, experiments 1 to 7"),
 }
 
 

@@ -90,12 +90,21 @@ def explain(
     file: CqlFile,
     query: Annotated[str | None, typer.Option(help="Only this query; otherwise everything registered.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OUT.svg|OUT.dot|-", help="Draw what is shared: an SVG, or Graphviz text, with - to the screen."
+        ),
+    ] = None,
 ) -> None:
     """Show how the queries of a file would be answered."""
     with _errors_shown():
-        from panewise.serve.explain import explain_file
+        from panewise.serve.explain import explain_file, graph_file
 
-        typer.echo(explain_file(file, query=query, as_json=as_json))
+        if graph is not None:
+            typer.echo(graph_file(file, graph, query=query, as_json=as_json), nl=False)
+        else:
+            typer.echo(explain_file(file, query=query, as_json=as_json))
 
 
 @app.command()

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.slicing.pairs import Cadence, edge_classes
 from panewise.slicing.slot_loops import (
     assign_dense,
     assign_known,
@@ -30,6 +29,7 @@ from panewise.slicing.slot_loops import (
     release_room,
     take_out,
 )
+from panewise.slicing.window_set import WindowSet
 
 Ints = NDArray[np.int64]
 INT64_MIN = -(2**63)
@@ -70,9 +70,9 @@ class OpenSlices:
 
     # -- edges ---------------------------------------------------------------------------------------------------
 
-    def cut_from(self, point: int, cadences: list[Cadence]) -> None:
+    def cut_from(self, point: int, windows: WindowSet) -> None:
         """These windows' edges hold from `point` on; no row may have reached it."""
-        slides, phases = edge_classes(cadences)
+        slides, phases = windows.edges
         kept = self._epochs < point
         count = int(kept.sum())
         used = int(self._firsts[count])

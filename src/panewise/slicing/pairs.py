@@ -50,13 +50,13 @@ def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:
     >>> [part.tolist() for part in edge_classes([Cadence(5, 2), Cadence(8, 4)])]
     [[2, 2], [0, 1]]
     """
-    classes: set[tuple[int, int]] = set()
-    for cadence in cadences:
-        end = cadence.align - cadence.offset
-        classes.add((cadence.slide, end % cadence.slide))
-        if cadence.range is not None:
-            classes.add((cadence.slide, (end - cadence.range) % cadence.slide))
-    return without_covered(classes)
+    return without_covered({found for cadence in cadences for found in classes_of(cadence)})
+
+
+def classes_of(cadence: Cadence) -> set[tuple[int, int]]:
+    """The residue classes of one window's edges: its ends, and its starts if it has some."""
+    slide, end = cadence.slide, cadence.align - cadence.offset
+    return {(slide, end % slide)} | ({(slide, (end - cadence.range) % slide)} if cadence.range is not None else set())
 
 
 def without_covered(classes: Iterable[tuple[int, int]]) -> tuple[Ints, Ints]:

@@ -169,7 +169,8 @@ class RunningSynopsis:
 
     def snapshot(self) -> dict[str, Any]:
         ints, _ = partials(self, np.empty(0, np.int64))
-        return {"first": self.first, "after": self.after, "width": self.width, "ints": ints.reshape(-1)}
+        held = {"first": self.first, "after": self.after, "width": self.width}
+        return held | {"ints": ints.reshape(-1), "floats": np.empty(0)}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.width = snapshot["width"]

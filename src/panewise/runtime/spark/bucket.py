@@ -25,6 +25,7 @@ from panewise.runtime.spark.packing import Packet
 from panewise.runtime.spark.program import Fragment, PlannedQuery, Program, Version
 from panewise.runtime.watermark import Watermark
 from panewise.slicing.open_slices import INT64_MAX
+from panewise.slicing.window_set import WindowSet
 
 
 class BucketChannel(Channel):
@@ -33,6 +34,12 @@ class BucketChannel(Channel):
     def __init__(self, stream: StreamDefinition) -> None:
         super().__init__(stream.name, stream.schema, stream.timestamp)
         self.begun_at: int | None = None
+        self.version = -1  # the one whose queries are being hosted
+
+    @property
+    def moment(self) -> object:
+        """Queries of one version come together, also in a bucket that is made anew later on."""
+        return self.version
 
     @property
     def held_from(self) -> int | None:
@@ -59,8 +66,11 @@ class Bucket:
         self.merged: list[tuple[pa.RecordBatch, int]] = []  # the partials of this micro-batch, with arrival bases
 
     def _channel_of(self, name: str) -> Channel:
-        key = name.lower()
-        return self.hosting.queries.get(key, self.channel)
+        query = self.hosting.queries.get(name.lower())
+        if query is None:
+            return self.channel
+        query.stand_apart()  # somebody wants its results as they come
+        return query
 
     @property
     def tree(self) -> PeriodicTree | None:
@@ -82,6 +92,7 @@ class Bucket:
         leaving = [name for name in reversed(list(hosted)) if _is_registered(name) and self._changed(name, wanted)]
         coming = [query for name, query in wanted.items() if name not in hosted or name in leaving]
         if leaving or coming:
+            self.channel.version = version.number
             self._set_points(*marks.at(version.number, self.fragment.stream), fresh=not hosted)
             for name in leaving:
                 if name in self.hosting.consumers:
@@ -94,8 +105,8 @@ class Bucket:
                 # Edges follow from the version alone, not from which queries have failed here meanwhile.
                 assert self.channel.cut is not None
                 windows = [query.block.window for query in wanted.values()]
-                cadences = [cadence_of(window) for window in windows if window is not None]
-                self.tree.store.cut_from(self.channel.cut, cadences)
+                cadences = (cadence_of(window) for window in windows if window is not None)
+                self.tree.store.cut_from(self.channel.cut, WindowSet(cadences))
         for name, query in wanted.items():
             if name in hosted and hosted[name].status != "FAILED":
                 hosted[name].status = "SUSPENDED" if query.suspended else "RUNNING"

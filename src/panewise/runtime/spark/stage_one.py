@@ -246,8 +246,7 @@ class StreamTask:
     def _tree_packets(self, fragment: Fragment, bucket: Bucket) -> Iterator[tuple[int, Packet]]:
         tree = bucket.tree
         assert tree is not None
-        failed = dict(tree.failures)
-        tree.failures.clear()
+        failed = bucket.hosting.trees[0].take_failures()
         notes = tree.take_notes() if not fragment.keys else None
         partials = tree.take_partials()
         parts: list[pa.RecordBatch | None] = [partials] * fragment.buckets

@@ -1,0 +1,88 @@
+"""What a tree has to say at once: the reports of many members, most of them written together.
+
+Members that select alike are written as one batch, whatever their windows: a batch for each would cost more than all
+answers. Whoever wants one member's reports gets a slice, made when it is asked for.
+
+    batch    | report | report | report | report | report |
+    cuts     0        2                 4        5        the rows 0 to 2 are of member numbers[0], and so on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.aggregates.columns import integers
+from panewise.operators.due_reports import EmptyReports
+
+Ints = NDArray[np.int64]
+Piece: TypeAlias = pa.RecordBatch | EmptyReports
+
+
+@dataclass
+class Together:
+    """Reports of several members of one shape; `numbers` are the members' windows, each once."""
+
+    shape: int
+    batch: pa.RecordBatch
+    numbers: Ints
+    cuts: Ints
+
+    @cached_property
+    def places(self) -> Ints:
+        """By number, which of the cuts is a member's; -1 for none."""
+        places = np.full(int(self.numbers.max()) + 1, -1, np.int64)
+        places[self.numbers] = np.arange(len(self.numbers))
+        return places
+
+    def of(self, number: int) -> pa.RecordBatch | None:
+        """A member's reports."""
+        place = int(self.places[number]) if number < len(self.places) else -1
+        if place < 0:
+            return None
+        begin, end = int(self.cuts[place]), int(self.cuts[place + 1])
+        return self.batch.slice(begin, end - begin)
+
+
+@dataclass
+class Reports(Mapping[str, list[Piece]]):
+    """By member, in order of time. `apart` are those that were not written together; both may hold some of a member."""
+
+    names: dict[int, str]  # of the members' windows
+    together: list[Together] = field(default_factory=list)
+    apart: dict[str, list[Piece]] = field(default_factory=dict)
+
+    @cached_property
+    def _pieces(self) -> dict[str, list[Piece]]:
+        pieces = {name: list(found) for name, found in self.apart.items() if found}
+        for shared in self.together:
+            for number in shared.numbers.tolist():
+                batch = shared.of(number)
+                assert batch is not None
+                pieces.setdefault(self.names[number], []).append(batch)
+        for found in pieces.values():
+            if len(found) > 1:
+                found.sort(key=first_end)
+        return pieces
+
+    def __getitem__(self, name: str) -> list[Piece]:
+        return self._pieces[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pieces)
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+
+def first_end(piece: Piece) -> int:
+    """The first report of a piece, by which pieces of a member are put in order."""
+    if isinstance(piece, EmptyReports):
+        return piece.first
+    return int(integers(piece.column(1).slice(0, 1))[0])

@@ -1,0 +1,65 @@
+"""Windows in the order in which synopses like to be asked, each once, in time linear in their number.
+
+Thousands of members ask for thousands of windows at every flush, many of them the same: one of 60 s that slides by 2 s
+asks for half of what one of 60 s that slides by 1 s asks for. They are wanted by their ends and, of equal ends,
+shortest first, so that one can be built on the one before it. Starts and ends are small numbers, so that is a counting
+sort.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.loops import compiled_loop
+
+Ints = NDArray[np.int64]
+ROOMY = 16  # so many times more slices than windows, and a sort by comparison costs less
+
+
+@compiled_loop
+def _counted(keys: Ints, order: Ints, counts: Ints, result: Ints) -> None:
+    """The numbers of `order`, sorted by their keys; equal ones stay in order."""
+    for i in range(order.shape[0]):
+        counts[keys[order[i]] + 1] += 1
+    for k in range(1, counts.shape[0]):
+        counts[k] += counts[k - 1]
+    for i in range(order.shape[0]):
+        key = keys[order[i]]
+        result[counts[key]] = order[i]
+        counts[key] += 1
+
+
+@compiled_loop
+def _numbered(starts: Ints, ends: Ints, order: Ints, firsts: Ints, places: Ints) -> int:
+    """In the order given, the first of each run of equal windows, and the number of every window's run."""
+    found = 0
+    for i in range(order.shape[0]):
+        w = order[i]
+        if found == 0 or starts[w] != starts[firsts[found - 1]] or ends[w] != ends[firsts[found - 1]]:
+            firsts[found] = w
+            found += 1
+        places[w] = found - 1
+    return found
+
+
+def distinct_windows(starts: Ints, ends: Ints, slices: int) -> tuple[Ints, Ints]:
+    """Which windows to ask for, in order, and by which of them each is answered.
+
+    Ends are from 0 to the number of slices, starts from -1 on.
+
+    >>> firsts, places = distinct_windows(np.array([0, 2, 1, 2]), np.array([4, 4, 3, 4]), 4)
+    >>> firsts.tolist(), places.tolist()
+    ([2, 1, 0], [2, 1, 0, 1])
+    """
+    count = len(starts)
+    if slices > ROOMY * count:
+        keys = ends * (slices + 2) - starts
+        _, firsts, places = np.unique(keys, return_index=True, return_inverse=True)
+        return firsts, places
+    by_start, by_end = np.empty(count, np.int64), np.empty(count, np.int64)
+    _counted(slices - starts, np.arange(count), np.zeros(slices + 3, np.int64), by_start)
+    _counted(ends, by_start, np.zeros(slices + 2, np.int64), by_end)
+    firsts, places = np.empty(count, np.int64), np.empty(count, np.int64)
+    found = _numbered(starts, ends, by_end, firsts, places)
+    return firsts[:found], places

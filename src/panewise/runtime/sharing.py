@@ -1,0 +1,130 @@
+"""What is shared and what it costs, as data: for EXPLAIN PLAN, for the picture of a weave, and for programs."""
+
+from __future__ import annotations
+
+import math
+
+from panewise.aggregates.holistic import HeldKind
+from panewise.language.sql_text import to_sql
+from panewise.operators.aggregation import StateKey
+from panewise.operators.closed_values import STRUCTURES
+from panewise.operators.dense_slices import DenseSlices
+from panewise.operators.members import Member
+from panewise.operators.periodic import PeriodicTree
+from panewise.optimize.sharing.edges import edge_rate
+from panewise.optimize.sharing.report import FamilyReport, SharingReport, TreeReport
+from panewise.optimize.sharing.rules import Query, Situation, Synopsis, applicable, synopsis_type
+from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.hosting import Hosting, shown_name
+from panewise.runtime.weaver import (
+    ASSUMED_ROWS_PER_SECOND,
+    SECOND,
+    classes_in,
+    load_of,
+    model_of,
+    planned,
+    technique_of,
+    tree_cost,
+)
+
+
+def sharing_report(hosting: Hosting) -> SharingReport:
+    """Of all trees that there are."""
+    return SharingReport(tuple(map(family_report, hosting.trees)), hosting.sharing)
+
+
+def family_report(consumer: TreeConsumer) -> FamilyReport:
+    """Of one tree: its rows are folded once, and the trees of its weave answer its queries.
+
+    Costs are nanoseconds of a core per second of the stream; windows of rows are taken to slide as fast as rows are
+    assumed to come.
+    """
+    tree = consumer.tree
+    members = [member for member in tree.schedule.members if member.can_move]
+    keys, model = model_of(consumer, members)
+    unit = ASSUMED_ROWS_PER_SECOND if consumer.counts_rows else SECOND  # units of the axis in a second
+    rate = None if consumer.counts_rows else consumer.rows_per_unit
+    trees = tuple(_tree_report(consumer, number, unit, keys) for number in sorted(tree.trees))
+    plan = planned(consumer, "full", price_alone=True)
+    fold = model.fold(load_of(consumer).rate) * unit
+    cost = fold + sum(found.cost_ns_per_second for found in trees)
+    return FamilyReport(
+        stream=shown_name(consumer.channel.name),
+        grouping=", ".join(map(to_sql, tree.keys)),
+        selections=() if tree.where is None else (to_sql(tree.where),),
+        states=tuple(state_name(key) for key in tree.state_held_from),
+        rows_per_second=None if rate is None else rate * SECOND,
+        groups=len(tree.table) if tree.keys else 1,
+        composite_edges_per_second=_edges(tree, 0) * unit,
+        trees=trees,
+        cost=cost,
+        cost_alone=cost if plan is None else _alone(plan.weave.cost_alone * unit, consumer),
+        cost_full=cost if plan is None else plan.weave.cost_full * unit,
+        rules=_rules(tree, members),
+        rows_per_second_assumed=ASSUMED_ROWS_PER_SECOND if rate is None else None,
+    )
+
+
+def _alone(cost: float, consumer: TreeConsumer) -> float:
+    """Queries that are alike are one member; alone, each would cost as much."""
+    return cost * len(consumer.queries) / max(1, len(consumer.tree.members))
+
+
+def _edges(tree: PeriodicTree, number: int) -> float:
+    """Per unit of the axis."""
+    windows = tree.windows
+    if number and isinstance(tree.store, DenseSlices):
+        windows = tree.store.trees[number].windows
+    return edge_rate(classes_in(windows)).per_unit
+
+
+def _tree_report(consumer: TreeConsumer, number: int, unit: float, keys: list[StateKey]) -> TreeReport:
+    tree = consumer.tree
+    members = tree.trees[number]
+    model = model_of(consumer, [member for member in tree.schedule.members if member.can_move])[1]
+    slices = tree.store.trees[number].starts if number and isinstance(tree.store, DenseSlices) else tree.store.starts
+    queries = tuple(
+        (shown_name(name), str(consumer.queries[name].block.window))
+        for member in members
+        for name in sorted(consumer.queries_of(member.name))
+    )
+    return TreeReport(
+        name=f"tree {number + 1}",
+        technique={state_name(key): _technique(tree, number, key) for key in _states(members)},
+        members=queries,
+        edges_per_second=_edges(tree, number) * unit,
+        slices_held=len(slices),
+        cost_ns_per_second=tree_cost(tree, number, keys, model) * unit,
+    )
+
+
+def _states(members: list[Member]) -> list[StateKey]:
+    return list(dict.fromkeys(key for member in members for key in member.aggregation.states))
+
+
+def state_name(key: StateKey) -> str:
+    return f"{key.kind.name}({', '.join(map(to_sql, key.arguments)) or '*'})"
+
+
+def _technique(tree: PeriodicTree, number: int, key: StateKey) -> str:
+    if isinstance(key.kind, HeldKind):
+        return STRUCTURES[key.kind.structure]
+    return technique_of(tree, number, key) if isinstance(tree.store, DenseSlices) else "sparse_two_stacks"
+
+
+def _rules(tree: PeriodicTree, members: list[Member]) -> tuple[str, ...]:
+    """The sharing rules by which the longest and the shortest window of each tree share."""
+    found: dict[str, None] = {}
+    for number, held in tree.trees.items():
+        spans = sorted({member.cadence.range or 0 for member in held if member in members})
+        if len(held) < 2 or not spans:
+            continue
+        interval = math.gcd(*spans, *(member.cadence.slide for member in held))
+        for key in _states(held):
+            states = frozenset([key])
+            synopsis = Synopsis(
+                tree.where, states, synopsis_type(_technique(tree, number, key)), interval, spans[-1] // interval
+            )
+            pair = tuple(Query(tree.where, states, (span,)) for span in (spans[-1], spans[0]))
+            found.update(dict.fromkeys(rule.name for rule in applicable(Situation(pair, (synopsis,)))))
+    return tuple(sorted(found))

@@ -1,0 +1,213 @@
+"""The weaver: how the queries of a tree are divided into trees of the weave, and by which techniques, by cost.
+
+It looks at a tree between two flushes, when queries have come or gone, when rows come much faster or more slowly than
+it was told, or when there are many more groups. Then it asks the optimizer (`optimize.sharing`) and, where that
+promises a saving worth the change, has the tree woven anew. One query that comes in between is put where it adds no
+edges: into a tree that has them all, or with the store's own slices, which have them anyway.
+
+    sharing = 'weave'   trees and techniques by cost (the default)
+              'full'    one tree for all, by the default techniques
+              'none'    each query folds and answers for itself; for experiments
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from panewise.operators.aggregation import StateKey
+from panewise.operators.dense_slices import DenseSlices
+from panewise.operators.members import Member
+from panewise.operators.periodic import PeriodicTree
+from panewise.optimize.sharing.calibration import load, shipped
+from panewise.optimize.sharing.costs import (
+    EACH_ITS_BEST,
+    BestModel,
+    CalibratedModel,
+    WindowSums,
+    state_of,
+    window_sums,
+)
+from panewise.optimize.sharing.edges import edge_rate
+from panewise.optimize.sharing.joining import fits
+from panewise.optimize.sharing.weaving import Weave, weave
+from panewise.slicing.window_set import WindowSet
+from panewise.synopses.techniques import TECHNIQUES
+
+if TYPE_CHECKING:
+    from panewise.runtime.consumers import TreeConsumer
+
+MODES = ("weave", "full", "none")
+SECOND = 1_000_000
+ASSUMED_ROWS_PER_SECOND = 1000.0
+DRIFT = 2.0  # the measured rate, groups or number of windows against those of the last weave
+WORTH = 0.9  # of the present cost: a weave that costs more than this is not worth the change
+FEW = 8  # windows, of which it is not worth looking for more than one tree
+# Techniques that are not measured, because the weaver never chooses them, and one that costs about as much.
+PRICED_AS = {
+    "recompute": "panes", "materialize_none": "panes", "materialize_all": "two_stacks", "stairs": "two_stacks",
+    "psoup": "flat_fat",
+}  # fmt: skip
+CANDIDATES = ("r_int", "b_int", "slick_deque", "two_stacks", "flat_fit", "panes")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a weave was made for: rows per unit of the axis, groups, distinct windows."""
+
+    rate: float
+    groups: int
+    windows: int
+
+    def near(self, other: Load) -> bool:
+        pairs = zip((self.rate, self.groups, self.windows), (other.rate, other.groups, other.windows), strict=True)
+        return all(a <= DRIFT * b and b <= DRIFT * a for a, b in pairs)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A weave of a tree's members; `techniques[i]` says by what each state of its i-th tree is kept."""
+
+    members: list[Member]
+    weave: Weave
+    techniques: list[dict[StateKey, str]]
+    load: Load
+
+
+class Weaver:
+    """Weaves one consumer's tree."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        self._woven_for: Load | None = None
+        self._changes = 0  # of the tree's members, as far as they have been looked at
+        self._known: set[str] = set()  # members that have their place
+
+    def look(self, consumer: TreeConsumer) -> None:
+        """Between two flushes: weaves where it is due and worth it."""
+        tree = consumer.tree
+        if self.mode != "weave" or tree.folds_only or tree.technique or not isinstance(tree.store, DenseSlices):
+            return
+        load = load_of(consumer)
+        near = self._woven_for is not None and self._woven_for.near(load)
+        if near and tree.changes == self._changes:
+            return
+        if not near and load.windows >= FEW:
+            self._woven_for = load
+            plan = planned(consumer)
+            if plan is not None and plan.weave.cost < WORTH * present_cost(consumer):
+                _apply(tree, plan)
+        elif tree.store.trees:
+            _place([member for name, member in tree.members.items() if name not in self._known], tree)
+        self._changes, self._known = tree.changes, set(tree.members)
+
+
+def _apply(tree: PeriodicTree, plan: Plan) -> None:
+    """The tree of the finest edges keeps the store's own slices, which are no coarser."""
+    trees = plan.weave.trees
+    finest = max(range(len(trees)), key=lambda i: trees[i].edge_rate)
+    names = [[plan.members[number].name for number in woven.members] for woven in trees]
+    coarse = [(plan.techniques[i], names[i]) for i in range(len(trees)) if i != finest]
+    tree.weave(coarse, plan.techniques[finest])
+
+
+def _place(members: list[Member], tree: PeriodicTree) -> None:
+    """Each into a tree that has all its edges already; where none has, it stays with the store's own slices."""
+    assert isinstance(tree.store, DenseSlices)
+    edges = {number: classes_in(coarse.windows) for number, coarse in tree.store.trees.items()}
+    for member in members:
+        fitting = [number for number, classes in edges.items() if fits(classes, member.cadence)]
+        if fitting and member.can_move and not member.tree:
+            tree.join_tree(member, fitting[0])
+
+
+def classes_in(windows: WindowSet) -> tuple[tuple[int, int], ...]:
+    slides, phases = windows.edges
+    return tuple(zip(slides.tolist(), phases.tolist(), strict=True))
+
+
+def load_of(consumer: TreeConsumer) -> Load:
+    rate, tree = consumer.rows_per_unit, consumer.tree
+    assumed = 1.0 if consumer.counts_rows else ASSUMED_ROWS_PER_SECOND / SECOND
+    return Load(assumed if rate is None else rate, max(1, len(tree.table)), len(tree.windows))
+
+
+@cache
+def machine() -> CalibratedModel:
+    """The figures of this machine where it has been calibrated, else those that panewise ships."""
+    return load() or shipped()
+
+
+def planned(consumer: TreeConsumer, optimizer: str = "tri_weave", price_alone: bool = False) -> Plan | None:
+    """The best division of those members that may be anywhere; None where there are none."""
+    members = [member for member in consumer.tree.schedule.members if member.can_move]
+    if not members:
+        return None
+    keys, model = model_of(consumer, members)
+    load = load_of(consumer)
+    cadences = [member.cadence for member in members]
+    woven = weave(cadences, load.rate, model, (EACH_ITS_BEST,), optimizer, price_alone=price_alone)
+    techniques = [
+        {key: name for key, (_, name) in zip(keys, model.best(tree.edge_rate, sums), strict=True)}
+        for tree, sums in ((tree, sums_of(members[number] for number in tree.members)) for tree in woven.trees)
+    ]
+    return Plan(members, woven, techniques, load)
+
+
+def model_of(consumer: TreeConsumer, members: list[Member]) -> tuple[list[StateKey], BestModel]:
+    """The states of some members, and what they cost on this machine with the groups that there are."""
+    keys = list(dict.fromkeys(key for member in members for key in member.aggregation.states))
+    offsets = any(member.cadence.offset for member in members)
+    admitted = tuple((state_of(key.kind), _admitted(key, offsets)) for key in keys)
+    groups = max(1, len(consumer.tree.table))
+    return keys, BestModel(machine().with_load(states=[state for state, _ in admitted], groups=groups), admitted)
+
+
+def _admitted(key: StateKey, offsets: bool) -> tuple[str, ...]:
+    found = [name for name in CANDIDATES if TECHNIQUES[name].refusal(key.kind, int(offsets)) is None]
+    return ("r_int",) if "r_int" in found else tuple(found)
+
+
+def sums_of(members: Iterable[Member]) -> WindowSums:
+    cadences = {member.cadence for member in members}
+    ranges = [cadence.range or cadence.slide for cadence in cadences]
+    return window_sums(ranges, [cadence.slide for cadence in cadences], [1] * len(cadences))
+
+
+def present_cost(consumer: TreeConsumer) -> float:
+    """What the tree costs per unit of the axis as it is woven now."""
+    tree = consumer.tree
+    members = [member for member in tree.schedule.members if member.can_move]
+    keys, model = model_of(consumer, members)
+    cost = model.fold(load_of(consumer).rate)
+    for number in tree.trees:
+        cost += tree_cost(tree, number, keys, model)
+    return cost
+
+
+def tree_cost(tree: PeriodicTree, number: int, keys: list[StateKey], model: BestModel) -> float:
+    """What one tree of the weave costs per unit of the axis, with what it takes in."""
+    store = tree.store
+    sums = sums_of(member for member in tree.trees[number] if member.can_move)
+    own = isinstance(store, DenseSlices) and number
+    windows = store.trees[number].windows if isinstance(store, DenseSlices) and own else tree.windows
+    rate = edge_rate(classes_in(windows)).per_unit
+    cost = model.model.delivery(sums)
+    for key, (state, _) in zip(keys, model.admitted, strict=True):
+        name = technique_of(tree, number, key)
+        cost += model.model.kept_by(PRICED_AS.get(name, name), state, rate, sums)
+    return cost + (model.intake(edge_rate(classes_in(tree.windows)).per_unit) if own else 0.0)
+
+
+def technique_of(tree: PeriodicTree, number: int, key: StateKey) -> str:
+    """By what a tree of the weave keeps a state."""
+    store = tree.store
+    asked = None
+    if isinstance(store, DenseSlices):
+        asked = store.trees[number].technique if number else store.technique
+    name = asked.get(key) if isinstance(asked, Mapping) else asked
+    if name is not None and TECHNIQUES[name].refusal(key.kind) is None:
+        return name
+    return "r_int" if TECHNIQUES["r_int"].refusal(key.kind) is None else "b_int"

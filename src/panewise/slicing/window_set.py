@@ -1,0 +1,104 @@
+"""The windows of a tree, as a multiset: its edges are at hand, and one window more or less costs little.
+
+A window whose edges others have already changes nothing, which is what most windows of ten thousand do. Adding one
+costs O(classes) steps of NumPy; taking one away costs nothing unless it was the last with one of its edges, and then
+the classes are worked out anew when they are next asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.slicing.pairs import Cadence, classes_of, without_covered
+
+Ints = NDArray[np.int64]
+
+
+class WindowSet:
+    """Iterating gives each distinct window once.
+
+    >>> windows = WindowSet([Cadence(5, 2)])
+    >>> windows.add(Cadence(8, 4)), windows.add(Cadence(9, 9))
+    (False, True)
+    >>> [part.tolist() for part in windows.edges]
+    [[2, 2, 9], [0, 1, 0]]
+    """
+
+    def __init__(self, cadences: Iterable[Cadence] = ()) -> None:
+        self._counts: dict[Cadence, int] = {}
+        self._classes: dict[tuple[int, int], int] = {}  # residue classes of edges, and how many windows have each
+        self._edges: tuple[Ints, Ints] | None = without_covered([])
+        self._endless = 0
+        for cadence in cadences:
+            self.add(cadence)
+
+    def __iter__(self) -> Iterator[Cadence]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    @property
+    def endless(self) -> bool:
+        """Whether some window has no beginning."""
+        return self._endless > 0
+
+    @property
+    def shortest_slide(self) -> int | None:
+        """A slide is one of the classes, and no class is finer than the shortest."""
+        slides = self.edges[0]
+        return int(slides[0]) if len(slides) else None
+
+    @property
+    def edges(self) -> tuple[Ints, Ints]:
+        """Slides and phases of the residue classes, ascending, none covered by another."""
+        if self._edges is None:
+            self._edges = without_covered(self._classes)
+        return self._edges
+
+    def add(self, cadence: Cadence) -> bool:
+        """One more window; says whether it brings edges that were not there."""
+        held = self._counts.get(cadence, 0)
+        self._counts[cadence] = held + 1
+        if held:
+            return False
+        self._endless += cadence.range is None
+        fresh = False
+        self._edges = self.edges  # as they are without it
+        for slide, phase in classes_of(cadence):
+            count = self._classes.get((slide, phase), 0)
+            self._classes[slide, phase] = count + 1
+            if not count and not self._covers(slide, phase):
+                fresh = True
+                self._insert(slide, phase)
+        return fresh
+
+    def _covers(self, slide: int, phase: int) -> bool:
+        slides, phases = self.edges
+        return bool(((slide % slides == 0) & (phase % slides == phases)).any())
+
+    def _insert(self, slide: int, phase: int) -> None:
+        """A class that no other covers; those that it covers go."""
+        slides, phases = self.edges
+        left = (slides % slide != 0) | (phases % slide != phase)
+        slides, phases = np.append(slides[left], slide), np.append(phases[left], phase)
+        order = np.lexsort((phases, slides))
+        self._edges = slides[order], phases[order]
+
+    def remove(self, cadence: Cadence) -> bool:
+        """One window less; says whether it was the last of its kind."""
+        held = self._counts[cadence] - 1
+        self._counts[cadence] = held
+        if held:
+            return False
+        del self._counts[cadence]
+        self._endless -= cadence.range is None
+        for found in classes_of(cadence):
+            self._classes[found] -= 1
+            if not self._classes[found]:
+                del self._classes[found]
+                self._edges = None
+        return True

@@ -1,0 +1,20 @@
+"""Windows come by ends, then shortest first, each once, whichever way they were sorted."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from panewise.operators.window_order import distinct_windows
+
+windows = st.lists(st.tuples(st.integers(-1, 9), st.integers(0, 9)), min_size=1, max_size=40)
+
+
+@given(windows, st.sampled_from([9, 2000]))
+def test_order_and_places(drawn: list[tuple[int, int]], slices: int) -> None:
+    starts, ends = np.array([start for start, _ in drawn]), np.array([end for _, end in drawn])
+    firsts, places = distinct_windows(starts, ends, slices)
+    asked = [drawn[i] for i in firsts]
+    assert asked == sorted(set(drawn), key=lambda window: (window[1], -window[0]))
+    assert [asked[place] for place in places] == drawn

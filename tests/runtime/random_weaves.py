@@ -1,0 +1,349 @@
+"""Random scripts of many queries that share trees, and a weaver that weaves them at random.
+
+A script is played twice: on an engine whose weaver is forced to divide and to join trees at random, and on one that
+shares nothing, where all queries are there from the beginning. A query that comes in mid-stream begins with its first
+whole window, which may be earlier or later than in an engine of its own; from there on both must say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from random import Random
+from typing import Any
+
+import pytest
+
+from panewise.operators import periodic, tree_forgetting
+from panewise.operators.members import Member
+from panewise.operators.periodic import PeriodicTree
+from panewise.optimize.sharing.joining import fits
+from panewise.optimize.sharing.weaving import Weave, WovenTree
+from panewise.runtime import engine as _engine  # noqa: F401 - what it imports of the weaver must be the real thing
+from panewise.runtime import weaver
+from panewise.runtime.consumers import TreeConsumer
+from panewise.synopses.techniques import TECHNIQUES
+
+MILLISECOND = 1_000
+SECOND = 1_000_000
+BEGINNING = 1_700_000_000 * SECOND
+DELAY = 3 * SECOND
+SLIDE_MAX = 12 * SECOND
+STREAM = (
+    "CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE, w STRING, "
+    f"WATERMARK FOR ts AS ts - INTERVAL {DELAY // SECOND} SECONDS)"
+)
+EXACT = ("COUNT(*)", "COUNT(v)", "SUM(v)", "MIN(v)", "MAX(x)", "MIN(w)", "AVG(v)", "FIRST(v)", "LAST(w)", "MAX(v)")
+ROUNDED = ("SUM(x)", "AVG(x)", "VAR_POP(x)", "STDDEV_SAMP(v)")
+HELD = ("MEDIAN(x)", "COUNT(DISTINCT v)")
+FORCED = {"two_stacks": ("MAX(x)", "SUM(v)", "AVG(x)"), "flat_fat": ("MIN(v)", "SUM(x)"), "r_int": ("SUM(v)",)}
+# What a tree is kept by in short runs: the rest is compiled, at length, where techniques themselves are tested.
+TREES_BY = ("b_int", "two_stacks", "panes", "r_int")
+
+Row = dict[str, Any]
+
+
+# -- queries -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Window:
+    """`rows` for windows of rows, whose lengths are numbers of rows; otherwise microseconds."""
+
+    length: int
+    slide: int
+    offset: int = 0
+    rows: bool = False
+    align: str = ""
+
+    def __str__(self) -> str:
+        if self.rows:
+            return f"[ROWS {self.length} SLIDE {self.slide}{f' OFFSET {self.offset}' if self.offset else ''}]"
+        parts = [f"RANGE {self.length // MILLISECOND} MS", f"SLIDE {self.slide // MILLISECOND} MS"]
+        parts += [f"OFFSET {self.offset // MILLISECOND} MS"] if self.offset else []
+        return f"[{' '.join(parts)}{self.align}]"
+
+
+@dataclass(frozen=True)
+class Query:
+    """`over`: the query whose results it reads. `unsettled`: how long its reports differ after it has come."""
+
+    text: str
+    window: Window
+    grouped: bool
+    over: int | None = None
+    options: str = ""
+    unsettled: int = 0
+    from_the_start: bool = False  # it cannot come in mid-stream, or not so that it could be compared
+    readable: bool = False  # it has a column `n`, and reports no windows of the past
+
+
+def random_window(chance: Random) -> Window:
+    if chance.random() < 0.12:
+        return Window(chance.randint(1, 40), chance.randint(1, 15), chance.choice((0, 0, 0, 5)), rows=True)
+    if chance.random() < 0.5:  # windows whose edges meet often
+        slide = chance.choice((1, 2, 3, 4, 6, 12)) * SECOND
+        return Window(slide * chance.randint(1, 6), slide)
+    length, slide = chance.randint(1, 250) * 100, chance.randint(5, SLIDE_MAX // MILLISECOND // 100) * 100
+    offset = chance.choice((0, 0, 0, 400, 7_000))
+    align = chance.choice(("", "", "", " ALIGN '1970-01-01 00:00:00.7'"))
+    return Window(length * MILLISECOND, slide * MILLISECOND, offset * MILLISECOND, align=align)
+
+
+def random_query(chance: Random, start: bool, sources: list[int]) -> Query:
+    """`sources`: queries that may be read, which have a column `n`."""
+    window = random_window(chance)
+    kind = chance.random()
+    if kind < 0.08 and sources and not window.rows:
+        return _over(chance, window, chance.choice(sources))
+    if kind < 0.12 and not window.rows:
+        return _nested(chance, window)
+    if kind < 0.22:
+        return _difference(chance, window, start)
+    if kind < 0.28 and not window.offset:
+        technique = chance.choice(list(FORCED))
+        return _aggregate(chance, window, FORCED[technique], f" WITH (technique = '{technique}')")
+    held = HELD if chance.random() < 0.25 and not window.rows else ()
+    return _aggregate(chance, window, (*EXACT, *ROUNDED, *held))
+
+
+def _aggregate(chance: Random, window: Window, choices: tuple[str, ...], options: str = "", word: str = "") -> Query:
+    """Most are of two families, so that many share."""
+    group = chance.choice(("", "", "", *["k"] * 5, "w, k"))
+    where = chance.choice(("",) * 9 + (" WHERE v > 0",))
+    having = chance.choice(("",) * 4 + (" HAVING COUNT(*) > 1",)) if not options else ""
+    items = chance.sample(choices, min(len(choices), chance.choice((1, 1, 2, 3))))
+    listed = [*(group.split(", ") if group else ()), *(f"{item} AS a{at}" for at, item in enumerate(items))]
+    listed += [] if options else ["COUNT(*) AS n"]
+    by = f" GROUP BY {group}" if group else ""
+    text = f"SELECT {word}{', '.join(listed)} FROM t {window}{where}{by}{having}"
+    return Query(text, window, bool(group), None, options, readable=not options and not window.offset)
+
+
+def _difference(chance: Random, window: Window, start: bool) -> Query:
+    """ISTREAM and DSTREAM compare values, which are exact therefore."""
+    found = _aggregate(chance, window, EXACT, word=chance.choice(("ISTREAM ", "DSTREAM ")))
+    held_back = not found.grouped or window.rows
+    if held_back and not start:
+        return _difference(chance, random_window(chance), start)
+    unsettled = 2 * SLIDE_MAX + window.length + window.offset + 2 * window.slide
+    return Query(found.text, window, found.grouped, unsettled=unsettled, from_the_start=held_back)
+
+
+def _over(chance: Random, window: Window, source: int) -> Query:
+    item = chance.choice(("SUM(n)", "MAX(n)", "COUNT(*)", "LAST(n)"))
+    return Query(f"SELECT {item} AS a FROM {{source}} {window}", window, False, over=source)
+
+
+def _nested(chance: Random, window: Window) -> Query:
+    inner = Window(chance.randint(1, 5) * SECOND, chance.randint(1, 3) * SECOND)
+    text = f"SELECT SUM(n) AS a FROM (SELECT k, COUNT(*) AS n FROM t {inner} GROUP BY k) {window}"
+    return Query(text, window, False, unsettled=2 * SLIDE_MAX + inner.length + inner.slide)
+
+
+# -- scripts -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Script:
+    """Steps are a verb and what it needs; queries are known by their numbers."""
+
+    queries: dict[int, Query] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    steps: list[tuple[Any, ...]] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)  # the queries that are there from the start
+
+    @cached_property
+    def times(self) -> list[int]:
+        """When the rows were that did not come late."""
+        watermark, found = -(2**63), []
+        for verb, *parts in self.steps:
+            if verb == "advance":
+                watermark = max(watermark, parts[0])
+            for row in parts[0] if verb == "push" else ():
+                if row["ts"] >= watermark:
+                    found.append(row["ts"])
+                    watermark = max(watermark, row["ts"] - DELAY)
+        return found
+
+    @property
+    def late(self) -> int:
+        return sum(len(parts[0]) for verb, *parts in self.steps if verb == "push") - len(self.times)
+
+
+class ScriptWriter:
+    """Random, but the same for the same source of chance. `late`: whether rows come after the watermark now and then."""
+
+    def __init__(self, chance: Random, turns: int, late: bool = True, engine_verbs: bool = True) -> None:
+        self.chance = chance
+        self.script = Script()
+        self.late = late
+        self.engine_verbs = engine_verbs
+        self._here: list[int] = []
+        self._heard: set[int] = set()
+        self._quiet: set[int] = set()  # queries that nobody fetches before the end
+        self._now = BEGINNING
+        for _ in range(chance.randint(4, 16)):
+            self._create(start=True)
+        for _ in range(turns):
+            self._turn()
+        self.script.steps.append(("advance", self._now + 60 * SECOND))
+        self.script.steps.extend(("fetch", number) for number in self._here)
+
+    def _turn(self) -> None:
+        chance, steps = self.chance, self.script.steps
+        steps.append(("push", [self._row() for _ in range(chance.choice((1, 3, 10, 30)))]))
+        if chance.random() < 0.1:
+            steps.append(("advance", self._now - DELAY + chance.choice((0, SECOND))))
+        for _ in range(chance.choice((0, 0, 1, 2, 4))):
+            self._change()
+        for number in self._here:
+            if number not in self._quiet and chance.random() < 0.3:
+                steps.append(("fetch", number))
+        if self.engine_verbs and self._here:
+            if chance.random() < 0.3:
+                back = chance.choice((None, None, 0, 2, 9))
+                at = None if back is None else self._now - DELAY - back * SECOND
+                steps.append(("lookup", chance.choice(self._here), at))
+            if chance.random() < 0.1:
+                steps.append(("restore",))
+            if chance.random() < 0.1:
+                steps.append(("report",))
+
+    def _row(self) -> Row:
+        chance = self.chance
+        self._now += chance.choice((0, 0, 100, 100, 333, 500, 900)) * MILLISECOND
+        if chance.random() < 0.015:
+            self._now += chance.choice((7, 30)) * SECOND
+        behind = chance.choice((0, 0, 0, 250, 900, 2_500)) * MILLISECOND
+        if self.late and chance.random() < 0.02:
+            behind = 8 * SECOND
+        return {
+            "ts": self._now - behind,
+            "k": chance.choice(("a", "b", "c", "dd", None)),
+            "v": chance.choice((None, *range(-4, 10))),
+            "x": None if chance.random() < 0.1 else chance.uniform(-10, 10),
+            "w": chance.choice(("", "p", "q", "ü", None)),
+        }
+
+    def _change(self) -> None:
+        chance, script = self.chance, self.script
+        kind = chance.random()
+        if kind < 0.45 or not self._here:
+            self._create(start=False)
+        elif kind < 0.7:
+            self._drop()
+        elif kind < 0.85 or not self.engine_verbs:
+            script.steps.append((chance.choice(("suspend", "resume", "resume")), chance.choice(self._here)))
+        else:
+            number = chance.choice(self._here)
+            script.steps.append(("unsubscribe" if number in self._heard else "subscribe", number))
+            self._heard ^= {number}
+
+    def _create(self, start: bool) -> None:
+        chance, script = self.chance, self.script
+        number = len(script.queries)
+        readable = [n for n in script.first if n in self._here and script.queries[n].readable]
+        alike = [q for q in script.queries.values() if q.over is None and (start or not q.from_the_start)]
+        if alike and chance.random() < 0.25:
+            query = chance.choice(alike)
+        else:
+            query = random_query(chance, start, readable)
+        # A name may come back after its query has gone.
+        free = [f"q{n}" for n in range(number + 1) if f"q{n}" not in {script.names[here] for here in self._here}]
+        script.queries[number], script.names[number] = query, chance.choice((free[0], free[-1]))
+        self._here.append(number)
+        if start:
+            script.first.append(number)
+        if chance.random() < 0.3:
+            self._quiet.add(number)
+        script.steps.append(("create", number))
+
+    def _drop(self) -> None:
+        queries = self.script.queries
+        read = {queries[number].over for number in self._here}
+        number = self.chance.choice(self._here)
+        if number in read:
+            return
+        if self.chance.random() < 0.7:
+            self.script.steps.append(("fetch", number))
+        self.script.steps.append(("drop", number))
+        self._here.remove(number)
+        self._heard.discard(number)
+
+
+# -- weaving at random ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Woven:
+    """What the weaver was made to do."""
+
+    weaves: int = 0
+    trees_most: int = 0
+    joins: int = 0
+    members_of_trees: int = 0
+
+
+@contextmanager
+def woven_at_random(
+    chance: Random, techniques: tuple[str, ...] = TREES_BY, dense_groups: int = 4096, often: float = 0.3
+) -> Iterator[Woven]:
+    """The weaver weaves as chance will have it: whenever it looks, with a probability of `often`."""
+    found = Woven()
+
+    def planned(consumer: TreeConsumer, *_: Any, **__: Any) -> weaver.Plan | None:
+        members = [member for member in consumer.tree.schedule.members if member.can_move]
+        if not members:
+            return None
+        count = chance.randint(1, 5)
+        parts: dict[int, list[int]] = {}
+        for number in range(len(members)):
+            parts.setdefault(chance.randrange(count), []).append(number)
+        trees = tuple(WovenTree(tuple(part), "", chance.random(), 0.0) for part in parts.values())
+        kept_by = [_random_techniques(chance, [members[n] for n in tree.members], techniques) for tree in trees]
+        return weaver.Plan(members, Weave(trees, 0.0, 0.0, 0.0), kept_by, weaver.load_of(consumer))
+
+    weave, join_tree = PeriodicTree.weave, PeriodicTree.join_tree
+    weaving = []
+
+    def weave_and_count(tree: PeriodicTree, *arguments: Any) -> None:
+        weaving.append(tree)
+        weave(tree, *arguments)
+        weaving.pop()
+        found.weaves += 1
+        found.trees_most = max(found.trees_most, len(tree.trees))
+
+    def join_and_count(tree: PeriodicTree, member: Member, number: int) -> None:
+        join_tree(tree, member, number)
+        if weaving:
+            found.members_of_trees += 1
+        else:
+            found.joins += 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weaver, "FEW", 1)
+        patch.setattr(weaver, "WORTH", 1e30)
+        patch.setattr(weaver, "planned", planned)
+        patch.setattr(weaver, "fits", lambda classes, cadence: fits(classes, cadence) or chance.random() < 0.6)
+        patch.setattr(weaver.Load, "near", lambda load, other: chance.random() >= often)
+        patch.setattr(PeriodicTree, "weave", weave_and_count)
+        patch.setattr(PeriodicTree, "join_tree", join_and_count)
+        patch.setattr(periodic, "DENSE_GROUPS", dense_groups)
+        patch.setattr(periodic, "SHORT_WAY_FROM", 1)
+        patch.setattr(tree_forgetting, "FORGET_FROM", -1000)  # idle groups are looked for at every step
+        yield found
+
+
+def _random_techniques(chance: Random, members: list[Member], techniques: tuple[str, ...]) -> dict[Any, str]:
+    """For each state one that admits it; now and then none, which means the default."""
+    keys = dict.fromkeys(key for member in members for key in member.aggregation.states)
+    offsets = int(any(member.cadence.offset for member in members))
+    found = {}
+    for key in keys:
+        admitted = [name for name in techniques if TECHNIQUES[name].refusal(key.kind, offsets) is None]
+        if admitted and chance.random() < 0.8:
+            found[key] = chance.choice(admitted)
+    return found
