@@ -7,7 +7,7 @@ whole window, which may be earlier or later than in an engine of its own; from t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -133,7 +133,7 @@ def _difference(chance: Random, window: Window, start: bool) -> Query:
 
 
 def _over(chance: Random, window: Window, source: int) -> Query:
-    item = chance.choice(("SUM(n)", "MAX(n)", "COUNT(*)", "LAST(n)"))
+    item = chance.choice(("SUM(n)", "MAX(n)", "COUNT(*)"))  # the rows of a report are in no order
     return Query(f"SELECT {item} AS a FROM {{source}} {window}", window, False, over=source)
 
 
@@ -174,10 +174,15 @@ class Script:
 
 
 class ScriptWriter:
-    """Random, but the same for the same source of chance. `late`: whether rows come after the watermark now and then."""
+    """Random, but the same for the same seeds: one for each query at the start, and one for each turn.
 
-    def __init__(self, chance: Random, turns: int, late: bool = True, engine_verbs: bool = True) -> None:
-        self.chance = chance
+    `late`: whether rows come after the watermark now and then.
+    """
+
+    def __init__(
+        self, queries: Sequence[int], turns: Sequence[int], late: bool = True, engine_verbs: bool = True
+    ) -> None:
+        self.chance = Random(0)
         self.script = Script()
         self.late = late
         self.engine_verbs = engine_verbs
@@ -185,9 +190,11 @@ class ScriptWriter:
         self._heard: set[int] = set()
         self._quiet: set[int] = set()  # queries that nobody fetches before the end
         self._now = BEGINNING
-        for _ in range(chance.randint(4, 16)):
+        for seed in queries:
+            self.chance = Random(seed)
             self._create(start=True)
-        for _ in range(turns):
+        for seed in turns:
+            self.chance = Random(seed)
             self._turn()
         self.script.steps.append(("advance", self._now + 60 * SECOND))
         self.script.steps.extend(("fetch", number) for number in self._here)
@@ -272,6 +279,13 @@ class ScriptWriter:
         self.script.steps.append(("drop", number))
         self._here.remove(number)
         self._heard.discard(number)
+
+
+def long_script(chance: Random, turns: int, late: bool = True, engine_verbs: bool = True) -> Script:
+    def seeds(count: int) -> list[int]:
+        return [chance.getrandbits(32) for _ in range(count)]
+
+    return ScriptWriter(seeds(chance.randint(4, 16)), seeds(turns), late, engine_verbs).script
 
 
 # -- weaving at random ---------------------------------------------------------------------------------------------------

@@ -1,241 +1,122 @@
-"""The woven plan gives exactly the answers of each query run alone, through whatever happens in mid-stream."""
+"""The woven plan gives exactly the answers of each query run alone, through whatever happens in mid-stream.
+
+The weaver is made to weave at random, again and again, so that trees come, go and are joined between any two flushes;
+and once it is left alone, with queries that are worth weaving.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from itertools import groupby
-from random import Random
-from typing import Any
+from random import Random, SystemRandom
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import panewise as pw
-from panewise.errors import NotHeldError
+from panewise.optimize.sharing.calibration import shipped
+from panewise.runtime import weaver
 from panewise.synopses.techniques import TECHNIQUES
-from tests.runtime.random_weaves import (
-    SLIDE_MAX,
-    STREAM,
-    TREES_BY,
-    Query,
-    Row,
-    Script,
-    ScriptWriter,
-    Woven,
-    woven_at_random,
-)
+from tests.runtime.random_weaves import TREES_BY, Script, ScriptWriter, Woven, long_script, woven_at_random
+from tests.runtime.small_engine import SECOND
+from tests.runtime.weave_players import Player, compare, same, values
 
-INT64_MIN = -(2**63)
-Values = tuple[Any, ...]
+SEEDS = range(14)
+seeds = st.integers(0, 2**32 - 1)
 
 
-def values(table: pa.Table) -> list[Values]:
-    """Rows as tuples, instants as microseconds, the two of the window first."""
-    columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns]
-    return list(zip(*(column.to_pylist() for column in columns), strict=True))
-
-
-class Player:
-    """A script on an engine, and what its queries have said. `unique`: every query has a name of its own."""
-
-    def __init__(self, script: Script, sharing: str, together: bool) -> None:
-        self.script = script
-        self.sharing = sharing
-        self.engine = pw.Engine(sharing=sharing)
-        self.engine.execute(STREAM)
-        self.together = together  # all queries come at the start
-        self.fetched: dict[int, list[Values]] = {number: [] for number in script.queries}
-        self.heard: dict[int, list[Values]] = {number: [] for number in script.queries}
-        self.counts: dict[int, int] = {}
-        self.looked: list[tuple[int, list[Values] | None]] = []
-        self.came: dict[int, int] = {}  # how far the stream had come when a query came
-        self._ends: dict[int, Callable[[], None]] = {}
-        self._reached = INT64_MIN
-
-    def play(self) -> Player:
-        if self.together:
-            for number in self.script.queries:
-                self._register(number)
-        for verb, *parts in self.script.steps:
-            getattr(self, verb)(*parts)
-        return self
-
-    def name(self, number: int) -> str:
-        return f"own{number}" if self.together else self.script.names[number]
-
-    def create(self, number: int) -> None:
-        self.came[number] = self._reached
-        if not self.together:
-            self._register(number)
-
-    def _register(self, number: int) -> None:
-        query = self.script.queries[number]
-        text = query.text.format(source="" if query.over is None else self.name(query.over))
-        self.engine.execute(f"CREATE QUERY {self.name(number)}{query.options} AS {text}")
-
-    def drop(self, number: int) -> None:
-        if number in self._ends:
-            self.unsubscribe(number)
-        self._count(number)
-        self.engine.execute(f"DROP QUERY {self.name(number)}")
-
-    def _count(self, number: int) -> None:
-        self.counts[number] = self.engine.stats()["queries"][self.name(number)]["results"]
-
-    def suspend(self, number: int) -> None:
-        self.engine.execute(f"SUSPEND QUERY {self.name(number)}")
-
-    def resume(self, number: int) -> None:
-        self.engine.execute(f"RESUME QUERY {self.name(number)}")
-
-    def push(self, rows: list[Row]) -> None:
-        self._reached = max(self._reached, *(row["ts"] for row in rows))
-        self.engine.push("t", rows)
-
-    def advance(self, until: int) -> None:
-        self._reached = max(self._reached, until)
-        self.engine.advance("t", until)
-
-    def fetch(self, number: int) -> None:
-        self.fetched[number] += values(self.engine.results(self.name(number)))
-        self._count(number)
-
-    def subscribe(self, number: int) -> None:
-        heard = self.heard[number]
-        self._ends[number] = self.engine.subscribe(
-            self.name(number), lambda batch: heard.extend(values(pa.Table.from_batches([batch])))
-        )
-
-    def unsubscribe(self, number: int) -> None:
-        self._ends.pop(number)()
-
-    def lookup(self, number: int, at: int | None) -> None:
-        try:
-            found = values(self.engine.lookup(self.name(number), at=at))
-        except NotHeldError:
-            self.looked.append((number, None))
-        else:
-            self.looked.append((number, found))
-
-    def restore(self) -> None:
-        self.engine = pw.Engine.restore(self.engine.snapshot(), pw.Engine(sharing=self.sharing))
-        for number in self._ends:
-            self.subscribe(number)
-
-    def report(self) -> None:
-        self.engine.sharing_report()
-        self.engine.explain()
-
-
-# -- what should have come out -------------------------------------------------------------------------------------------
-
-
-def close(found: Values, expected: Values) -> bool:
-    """Integers, texts and instants exactly, doubles within 1e-12 of them or of the stream's values squared."""
-    return len(found) == len(expected) and all(
-        math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-10) if isinstance(a, float) and isinstance(b, float) else a == b
-        for a, b in zip(found, expected, strict=True)
-    )
-
-
-def exact_first(row: Values) -> str:
-    return repr([(type(v).__name__, v) for v in row if not isinstance(v, float)])
-
-
-def same(found: list[Values], expected: list[Values]) -> bool:
-    """The same reports in the same order; the rows of one report in any."""
-    if [row[1] for row in found] != [row[1] for row in expected]:
-        return False
-    for (_, ours), (_, theirs) in zip(groupby(found, end_of), groupby(expected, end_of), strict=True):
-        left = list(theirs)
-        for row in ours:
-            partner = next((at for at, other in enumerate(left) if close(row, other)), None)
-            if partner is None:
-                return False
-            left.pop(partner)
-    return True
-
-
-def end_of(row: Values) -> int:
-    return int(row[1])
-
-
-def compare(script: Script, woven: Player, alone: Player) -> None:
-    for number, query in script.queries.items():
-        at_start = number in script.first
-        for said, truth in ((woven.fetched, alone.fetched), (woven.heard, alone.heard)):
-            found, expected = said[number], truth[number]
-            if not at_start:
-                everything = woven.fetched[number] + woven.heard[number]
-                found, expected = comparable(script, query, woven.came[number], everything, found, expected)
-            assert [row[1] for row in found] == sorted(row[1] for row in found)
-            assert same(found, expected), describe(number, query, found, expected)
-        if at_start:
-            # Whoever comes later may have begun earlier or later.
-            assert woven.counts[number] == alone.counts[number], (number, query.text)
-    compare_lookups(script, woven, alone)
-    for player in (woven, alone):
-        assert player.engine.stats()["streams"]["t"]["late_rows"] == script.late
-
-
-def comparable(
-    script: Script, query: Query, came: int, everything: list[Values], found: list[Values], expected: list[Values]
-) -> tuple[list[Values], list[Values]]:
-    """Of a query that came in mid-stream: what it says from its first whole window on, which is soon enough."""
-    first = min((row[1] for row in everything), default=2**62)
-    if query.unsettled:
-        settled = came + query.unsettled
-        first = max(first, settled) if not query.grouped else settled
-        return [row for row in found if row[0] >= settled and row[1] > first], [
-            row for row in expected if row[0] >= settled and row[1] > first
-        ]
-    # Slices that were there before may reach a slide beyond the newest row. Without groups, reports begin with the
-    # first window that holds a row; and how far rows reach is not looked into for windows of rows.
-    certain = 2**62
-    if query.over is None and not query.window.rows:
-        held = [r[1] for r in expected if r[0] > came + SLIDE_MAX and (query.grouped or holds_a_row(script, r, query))]
-        certain = min(held, default=certain)
-    kept = [row for row in expected if row[1] > first or row[1] >= certain]
-    # Several windows of rows may end at one instant, of which the first is not whole.
-    at_first = [row for row in found if row[1] == first and row[1] < certain]
-    assert all(any(close(row, other) for other in expected) for row in at_first), (query.text, at_first)
-    return [row for row in found if row[1] > first or row[1] >= certain], kept
-
-
-def holds_a_row(script: Script, report: Values, query: Query) -> bool:
-    return any(report[0] <= time < report[1] - query.window.offset for time in script.times)
-
-
-def compare_lookups(script: Script, woven: Player, alone: Player) -> None:
-    for (number, found), (_, expected) in zip(woven.looked, alone.looked, strict=True):
-        query = script.queries[number]
-        if number in script.first and expected:
-            assert found is not None and same(found, expected), (query.text, found, expected)
-        elif found and expected and not query.unsettled and query.over is None:
-            assert same(found, expected), (query.text, found, expected)
-
-
-def describe(number: int, query: Query, found: list[Values], expected: list[Values]) -> str:
-    at = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if not close(a, b)), -1)
-    return f"q{number}{query.options} {query.text}: {len(found)} for {len(expected)}, from {at}: " + (
-        f"{found[max(at, 0):][:3]} for {expected[max(at, 0):][:3]}"
-    )
-
-
-def check(chance: Random, turns: int, techniques: tuple[str, ...] = TREES_BY) -> tuple[Script, Woven]:
-    script = ScriptWriter(chance, turns).script
+def check(script: Script, chance: Random, techniques: tuple[str, ...] = TREES_BY) -> tuple[Script, Player, Woven]:
+    """Plays a script woven, and with each query alone; now and then also unwoven, as one tree or as many."""
     dense_groups = chance.choice((4096, 4096, 4096, 4))
     with woven_at_random(chance, techniques, dense_groups, often=chance.choice((0.1, 0.5))) as done:
         woven = Player(script, "weave", together=False).play()
     alone = Player(script, "none", together=True).play()
     compare(script, woven, alone)
-    return script, done
+    if chance.random() < 0.2:
+        compare(script, Player(script, chance.choice(("none", "full")), together=False).play(), alone)
+    return script, woven, done
 
 
-@settings(max_examples=settings.default.max_examples // 2)
-@given(st.randoms(use_true_random=False))
-def test_woven_as_alone(chance: Random) -> None:
-    check(chance, turns=6)
+def check_seed(seed: int, turns: int, techniques: tuple[str, ...] = TREES_BY) -> tuple[Script, Player, Woven]:
+    chance = Random(seed)
+    return check(long_script(chance, turns), chance, techniques)
+
+
+@settings(max_examples=settings.default.max_examples // 4)
+@given(st.lists(seeds, min_size=1, max_size=8), st.lists(seeds, min_size=1, max_size=6), seeds)
+def test_woven_as_alone(queries: list[int], turns: list[int], weaving: int) -> None:
+    check(ScriptWriter(queries, turns).script, Random(weaving))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_long_scripts(seed: int) -> None:
+    check_seed(seed, turns=12)
+
+
+@pytest.mark.soak
+def test_very_many_scripts(figure: Callable[[str, object], None]) -> None:
+    """By all techniques, from a seed that is another one each time."""
+    first = SystemRandom().randrange(1_000, 1_000_000_000)
+    for seed in range(first, first + 1_500):
+        try:
+            check_seed(seed, turns=14, techniques=tuple(TECHNIQUES))
+        except Exception as problem:
+            problem.add_note(f"seed {seed}")
+            raise
+    figure("woven scripts, 1500 from", first)
+
+
+def test_scripts_are_worth_playing() -> None:
+    """What is compared must not be empty: trees are woven, joined and left, and most queries have much to say."""
+    played = [check_seed(seed, turns=12) for seed in range(100, 106)]
+    assert sum(done.weaves for _, _, done in played) > 60
+    assert sum(done.trees_most > 2 for _, _, done in played) > 2
+    assert sum(done.members_of_trees for _, _, done in played) > 60
+    assert sum(done.joins for _, _, done in played) > 3
+    queries = [(script, woven, number) for script, woven, _ in played for number in script.queries]
+    later = [(woven, number) for script, woven, number in queries if number not in script.first]
+    assert sum(bool(woven.fetched[number]) for _, woven, number in queries) > 0.6 * len(queries)
+    assert sum(bool(woven.fetched[number]) for woven, number in later) > 0.4 * len(later) > 10
+    assert any(woven.heard[number] for _, woven, number in queries)
+    assert any(found for _, woven, _ in played for _, found in woven.looked)
+    assert sum(script.late for script, _, _ in played) > 10
+
+
+# -- the real weaver -----------------------------------------------------------------------------------------------------
+
+WORTH_WEAVING = [
+    f"SELECT k, MAX(x) AS m, SUM(v) AS s FROM t [RANGE {length} MS SLIDE {slide} MS] GROUP BY k"
+    for slide, lengths in ((7_000, range(7, 400, 9)), (50, range(1, 40, 7)), (60_000, (60, 600)))
+    for length in (slide * n // (1 if slide < 60_000 else 60) for n in lengths)
+]
+
+
+def test_the_weaver_weaves_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the costs that panewise ships; one query more goes into a tree that has its edges."""
+    monkeypatch.setattr(weaver, "machine", shipped)
+    engines = [pw.Engine(sharing=mode) for mode in ("weave", "full", "none")]
+    rows = [{"ts": n * SECOND // 4, "k": "abc"[n % 3], "v": n % 17, "x": n * 37 % 101 / 8} for n in range(2_400)]
+    answers = []
+    for engine in engines:
+        engine.execute("CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE)")
+        for number, text in enumerate(WORTH_WEAVING):
+            engine.execute(f"CREATE QUERY q{number} AS {text}")
+        engine.push("t", rows[:1_200])
+        engine.execute(f"CREATE QUERY late AS {WORTH_WEAVING[3]}")
+        engine.push("t", rows[1_200:])
+        engine.flush()
+        names = [*(f"q{number}" for number in range(len(WORTH_WEAVING))), "late"]
+        answers.append([values(engine.results(name)) for name in names])
+    woven, full, none = (engine.sharing_report() for engine in engines)
+    assert (full.tree_count, none.tree_count) == (1, len(WORTH_WEAVING) + 1)
+    assert 1 < woven.tree_count < 12
+    trees = [[name for name, _ in tree.members] for tree in woven.families[0].trees]
+    assert any("late" in members and "q3" in members for members in trees)
+    assert woven.cost < full.cost
+    for number in range(len(WORTH_WEAVING)):
+        assert len(answers[0][number]) > 3
+        assert same(answers[0][number], answers[2][number])
+        assert same(answers[1][number], answers[2][number])
+    first = answers[2][-1][0][1]
+    for late in (answers[0][-1], answers[1][-1]):
+        assert same([row for row in late if row[1] >= first], answers[2][-1])

@@ -43,9 +43,36 @@ LOW_MASK = 0xFFFFFFFF
 
 
 @compiled_loop
+def _run_end(slots: Ints, begin: int) -> int:
+    """Where the slot of a row is followed by another one."""
+    end = begin + 1
+    while end < slots.shape[0] and slots[end] == slots[begin]:
+        end += 1
+    return end
+
+
+@compiled_loop
+def _come_in_runs(slots: Ints) -> bool:
+    """Whether many neighbours share a slot, by the first few: then it is worth looking for the ends of runs.
+
+    A slot that is read right after it was written makes the processor wait; within a run its state is kept at hand.
+    """
+    first, found = slots[: min(64, slots.shape[0])], 0
+    for i in range(1, first.shape[0]):
+        found += first[i] != first[i - 1]
+    return first.shape[0] == 64 and found <= 4
+
+
+@compiled_loop
 def fold_count(slots: Ints, valid: Bytes, ints: Ints) -> None:
     """COUNT of rows, or of the valid ones."""
-    if valid.shape[0] == 0:
+    if valid.shape[0] == 0 and _come_in_runs(slots):
+        i = 0
+        while i < slots.shape[0]:
+            end = _run_end(slots, i)
+            ints[0, slots[i]] += end - i
+            i = end
+    elif valid.shape[0] == 0:
         for i in range(slots.shape[0]):
             ints[0, slots[i]] += 1
     else:
@@ -101,7 +128,20 @@ def fold_extreme_float(operation: int, slots: Ints, values: Floats, valid: Bytes
     Always stored, never branched on: whether a row is a new extreme is what no branch predictor can guess.
     """
     checked = valid.shape[0] > 0
-    if operation == MIN_FLOAT:
+    if not checked and _come_in_runs(slots):
+        i = 0
+        while i < slots.shape[0]:
+            slot, old = slots[i], floats[0, slots[i]]
+            end = _run_end(slots, i)
+            if operation == MIN_FLOAT:
+                for value in values[i:end]:
+                    old = value if value < old or old != old else old
+            else:
+                for value in values[i:end]:
+                    old = value if value > old or value != value else old
+            floats[0, slot] = old
+            i = end
+    elif operation == MIN_FLOAT:
         for i in range(slots.shape[0]):
             if not checked or valid[i] != 0:
                 old, value = floats[0, slots[i]], values[i]

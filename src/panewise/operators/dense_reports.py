@@ -117,6 +117,8 @@ def _easily_due(tree: PeriodicTree) -> tuple[Asked | None, list[Member]]:
     slide = schedule.column("slide")
     first = schedule.next_reports(np.where(easy, schedule.column("reported"), 0))
     counts = np.where(easy, np.maximum((tree.watermark - first) // slide + 1, 0), 0)
+    if not tree.keys:
+        _leave_out_empty(tree, first, counts)
     odd = ~easy | (counts > (FEW if tree.keys else MANY))
     counts[odd] = 0
     total = int(counts.sum())
@@ -132,6 +134,18 @@ def _easily_due(tree: PeriodicTree) -> tuple[Asked | None, list[Member]]:
     columns = (schedule.column(name)[rows] for name in ("offset", "range", "number", "shape", "tree"))
     members = [schedule.members[row] for row in rows]
     return Asked(members, owners, first[owners] + slide[owners] * steps, *columns), closer
+
+
+def _leave_out_empty(tree: PeriodicTree, first: Ints, counts: Ints) -> None:
+    """Windows that begin behind the last slice are empty: no report of those whose HAVING says so."""
+    schedule, ends = tree.schedule, tree.store.ends
+    shapes = schedule.column("shape")
+    silent = [shape for shape in np.unique(shapes).tolist() if tree.is_silent_when_empty(shape)]
+    if not silent or not len(ends):
+        return
+    reach = int(ends[-1]) - 1 + schedule.column("range") + schedule.column("offset")  # the last report to hold a row
+    held = np.maximum((np.minimum(reach, tree.watermark) - first) // schedule.column("slide") + 1, 0)
+    counts[:] = np.where(np.isin(shapes, silent), np.minimum(counts, held), counts)
 
 
 def pass_over(tree: PeriodicTree) -> None:

@@ -92,6 +92,7 @@ class PeriodicTree:
         self.held_from = held_from
         self._shapes: dict[Aggregation, int] = {}
         self._asked: dict[int, tuple[StateKey, ...]] = {}
+        self._silent: dict[int, bool] = {}  # by shape
         self.windows = WindowSet()  # of all members
         self._waiting: dict[str, Member] = {}  # of an ungrouped tree: members whose reports have not begun
         self.strings_kept: dict[Expression, int] = {}  # by pool, at the last look for idle strings
@@ -169,6 +170,20 @@ class PeriodicTree:
         shape = self._shapes.setdefault(aggregation, len(self._shapes))
         self._asked[shape] = aggregation.asked
         return shape
+
+    def is_silent_when_empty(self, shape: int) -> bool:
+        """Whether HAVING drops the report of an empty window, for members of a shape of an ungrouped tree."""
+        if shape not in self._silent:
+            aggregation = next(aggregation for aggregation, number in self._shapes.items() if number == shape)
+            silent = False
+            if aggregation.having is not None and not aggregation.holistic:
+                fields = {key: empty_fields(key, 1) for key in aggregation.asked}
+                try:
+                    silent = not passing_of(self, aggregation, [], fields)[0].num_rows
+                except QueryFailed:
+                    silent = False
+            self._silent[shape] = silent
+        return self._silent[shape]
 
     def asked_by(self, shape: int) -> tuple[StateKey, ...]:
         """What members of a shape ask of an answer."""
@@ -284,13 +299,17 @@ class PeriodicTree:
     def begin_reports(self) -> None:
         """Members of an ungrouped tree whose first report has come due are easy from there on: all that follow are due.
 
-        Those that know of no first report yet are looked at more closely elsewhere.
+        Those that know of no first report yet, or that have joined and find older rows in the slices held, are looked
+        at more closely elsewhere.
         """
+        oldest = int(self.store.starts[0]) if self._waiting and len(self.store.starts) else INT64_MAX
         for name, member in list(self._waiting.items()):
             first, cadence = member.first_report, member.cadence
             if member.begun:
                 del self._waiting[name]
-            elif first is not None and first <= self.watermark and cadence.range is not None and not member.suspended:
+            elif first is None or first > self.watermark or cadence.range is None or member.suspended:
+                continue
+            elif oldest >= first - cadence.slide - cadence.offset:
                 member.reported = max(first, cadence.next_report(member.reported)) - cadence.slide
                 member.begun = True
                 self.schedule.set_easy(member.row, member.is_easy(grouped=False))

@@ -107,10 +107,17 @@ class TreeConsumer:
             ledger = self._ledgers[member.shape] = Ledger(query.arrow)
 
         def apart() -> None:
-            self._last_pieces[name] = ledger.last(self._member(name).window)
+            last = ledger.last(self._member(name).window)
+            if last is not None:  # else it may be known from a snapshot, which is older than the ledger
+                self._last_pieces[name] = last
             self._apart[name] = query
 
         query.share(ledger, member.window, self.channel, apart)
+
+    @property
+    def read_queries(self) -> list[HostedQuery]:
+        """The queries that other queries read; they stand apart."""
+        return [query for query in self._apart.values() if query.consumers]
 
     def queries_of(self, member: str) -> set[str]:
         """The queries that get a member's reports."""
@@ -334,6 +341,10 @@ class OperatorConsumer:
     """An operator of one query, fed in event-time order."""
 
     ordered = True
+
+    @property
+    def read_queries(self) -> list[HostedQuery]:
+        return [self.query] if self.query.consumers else []
 
     def __init__(self, channel: Channel, query: HostedQuery, operator: Any) -> None:
         self.channel = channel

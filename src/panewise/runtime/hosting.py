@@ -194,20 +194,14 @@ class Hosting:
     def last_end(self, channel: Channel, newest: int) -> int:
         """When the last window that holds a row of this time, or a result of such a window, has closed."""
         last = max(newest + 1, channel.watermark)
-        for name, consumer in self.consumers.items():
-            if consumer.channel is not channel:
-                continue
-            query = self.queries[name]
-            window = query.block.window
-            end = newest + 1
-            if isinstance(window, TimeWindow) and window.slide_us is not None:
-                end = newest + window.offset_us + (window.range_us or window.slide_us)
-                end -= (end - window.align_us) % window.slide_us
-                if end <= newest + window.offset_us:
-                    end += window.slide_us
-            elif isinstance(window, TimeWindow) and window.range_us is not None:
-                end = newest + window.range_us + window.offset_us + 1
-            last = max(last, end, self.last_end(query, end) if query.consumers else end)
+        for consumer in {id(found): found for found in self.consumers.values() if found.channel is channel}.values():
+            if isinstance(consumer, OperatorConsumer):
+                ends = [_last_window(consumer.query.block.window, newest)]
+            else:
+                ends = [] if consumer.counts_rows else [_end_of(window, newest) for window in consumer.tree.windows]
+            last = max([last, *ends])
+            for query in consumer.read_queries:
+                last = max(last, self.last_end(query, _last_window(query.block.window, newest)))
         return last
 
     def snapshot(self) -> dict[str, Any]:
@@ -257,6 +251,22 @@ def cadence_of(window: Window) -> Cadence:
         return Cadence(window.range_us, window.slide_us, window.offset_us, window.align_us)
     assert window.slide is not None
     return Cadence(window.rows, window.slide, window.offset)
+
+
+def _end_of(cadence: Cadence, newest: int) -> int:
+    """The last report that holds a row of this time; of a window without a beginning, the first."""
+    end = newest + cadence.offset + (cadence.range or cadence.slide)
+    end -= (end - cadence.align) % cadence.slide
+    return end if end > newest + cadence.offset else end + cadence.slide
+
+
+def _last_window(window: Window | None, newest: int) -> int:
+    """The same for any window: a continuous one lets a row go when its range has passed."""
+    if isinstance(window, TimeWindow) and window.slide_us is not None:
+        return _end_of(cadence_of(window), newest)
+    if isinstance(window, TimeWindow) and window.range_us is not None:
+        return newest + window.range_us + window.offset_us + 1
+    return newest + 1
 
 
 def _partitioned(window: Window | None) -> bool:

@@ -7,6 +7,7 @@ push all the same. Late rows change nothing but a count.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
 from panewise.runtime.watermark import Watermark
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
 
-FLUSH_ROWS = 32_768
+FLUSH_ROWS = 262_144  # that wait, so many, are processed even if nobody asks
+BATCH_ROWS = 32_768  # smaller batches are put together before they are processed
 SET_ASIDE_MAX = 100_000  # late or bad rows kept for the caller to fetch; the oldest leave first
 
 
@@ -137,12 +139,25 @@ class Stream(Channel):
         self._next_due = None
         self._seal_plain()
         pending, self._pending, self._pending_count = self._pending, [], 0
-        if not pending:
-            return
-        batch = pending[0]
-        if len(pending) > 1:
-            table = pa.Table.from_batches([_plain_strings(part, self.intake.arrow) for part in pending])
-            batch = table.combine_chunks().to_batches()[0]
+        parts = list(self._put_together(pending))
+        for part in parts:
+            # Rows are taken in part by part; what they complete is answered once, after the last.
+            self._process(part, last=part is parts[-1])
+
+    def _put_together(self, pending: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of a fair size, in order."""
+        waiting: list[pa.RecordBatch] = []
+        for i, batch in enumerate(pending):
+            waiting.append(batch)
+            if sum(part.num_rows for part in waiting) < BATCH_ROWS and i + 1 < len(pending):
+                continue
+            if len(waiting) > 1:
+                table = pa.Table.from_batches([_plain_strings(part, self.intake.arrow) for part in waiting])
+                batch = table.combine_chunks().to_batches()[0]
+            waiting = []
+            yield batch
+
+    def _process(self, batch: pa.RecordBatch, last: bool) -> None:
         times = self.intake.times(batch)
         rows = Rows(batch, times, self._arrived)
         self._arrived += batch.num_rows
@@ -154,7 +169,7 @@ class Stream(Channel):
                 while sum(part.num_rows for part in self._late) > SET_ASIDE_MAX and len(self._late) > 1:
                     self._late.popleft()
             rows = rows.take(~late)
-        self.flow(rows, self.progress.value)
+        self.flow(rows, self.progress.value if last else self.watermark)
 
     _arrived = 0
     _next_due: int | None = None  # the watermark at which a consumer has something to say; None: to be asked
