@@ -285,7 +285,7 @@ def long_script(chance: Random, turns: int, late: bool = True, engine_verbs: boo
     def seeds(count: int) -> list[int]:
         return [chance.getrandbits(32) for _ in range(count)]
 
-    return ScriptWriter(seeds(chance.randint(4, 16)), seeds(turns), late, engine_verbs).script
+    return ScriptWriter(seeds(chance.randint(6, 18)), seeds(turns), late, engine_verbs).script
 
 
 # -- weaving at random ---------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ seeds = st.integers(0, 2**32 - 1)
 def check(script: Script, chance: Random, techniques: tuple[str, ...] = TREES_BY) -> tuple[Script, Player, Woven]:
     """Plays a script woven, and with each query alone; now and then also unwoven, as one tree or as many."""
     dense_groups = chance.choice((4096, 4096, 4096, 4))
-    with woven_at_random(chance, techniques, dense_groups, often=chance.choice((0.1, 0.5))) as done:
+    with woven_at_random(chance, techniques, dense_groups, often=chance.choice((0.2, 0.6))) as done:
         woven = Player(script, "weave", together=False).play()
     alone = Player(script, "none", together=True).play()
     compare(script, woven, alone)
@@ -84,37 +84,37 @@ def test_scripts_are_worth_playing() -> None:
 
 # -- the real weaver -----------------------------------------------------------------------------------------------------
 
+# Windows of the past, because techniques for those that end now make one tree the cheapest for most sets of queries.
 WORTH_WEAVING = [
-    f"SELECT k, MAX(x) AS m, SUM(v) AS s FROM t [RANGE {length} MS SLIDE {slide} MS] GROUP BY k"
-    for slide, lengths in ((7_000, range(7, 400, 9)), (50, range(1, 40, 7)), (60_000, (60, 600)))
-    for length in (slide * n // (1 if slide < 60_000 else 60) for n in lengths)
+    f"SELECT MAX(x) AS m FROM t [RANGE {length} MS SLIDE {slide} MS OFFSET 1 SECOND]"
+    for slide, lengths in ((10, (20, 35)), (1_000, range(1_000, 41_000, 1_000)))
+    for length in lengths
 ]
 
 
 def test_the_weaver_weaves_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the costs that panewise ships; one query more goes into a tree that has its edges."""
+    """By the costs that panewise ships; one query more goes into the tree that has its edges."""
     monkeypatch.setattr(weaver, "machine", shipped)
     engines = [pw.Engine(sharing=mode) for mode in ("weave", "full", "none")]
-    rows = [{"ts": n * SECOND // 4, "k": "abc"[n % 3], "v": n % 17, "x": n * 37 % 101 / 8} for n in range(2_400)]
+    rows = [{"ts": n * SECOND // 10, "x": n * 37 % 101 / 8} for n in range(1_200)]
     answers = []
     for engine in engines:
-        engine.execute("CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE)")
+        engine.execute("CREATE STREAM t (ts TIMESTAMP, x DOUBLE)")
         for number, text in enumerate(WORTH_WEAVING):
             engine.execute(f"CREATE QUERY q{number} AS {text}")
-        engine.push("t", rows[:1_200])
-        engine.execute(f"CREATE QUERY late AS {WORTH_WEAVING[3]}")
-        engine.push("t", rows[1_200:])
+        engine.push("t", rows[:600])
+        engine.execute("CREATE QUERY late AS SELECT MAX(x) AS m FROM t [RANGE 7 SECONDS SLIDE 2 SECONDS]")
+        engine.push("t", rows[600:])
         engine.flush()
         names = [*(f"q{number}" for number in range(len(WORTH_WEAVING))), "late"]
         answers.append([values(engine.results(name)) for name in names])
     woven, full, none = (engine.sharing_report() for engine in engines)
     assert (full.tree_count, none.tree_count) == (1, len(WORTH_WEAVING) + 1)
-    assert 1 < woven.tree_count < 12
     trees = [[name for name, _ in tree.members] for tree in woven.families[0].trees]
-    assert any("late" in members and "q3" in members for members in trees)
-    assert woven.cost < full.cost
+    assert trees == [["q0", "q1"], [*(f"q{number}" for number in range(2, len(WORTH_WEAVING))), "late"]]
+    assert woven.cost < woven.cost_full
     for number in range(len(WORTH_WEAVING)):
-        assert len(answers[0][number]) > 3
+        assert len(answers[0][number]) > 80
         assert same(answers[0][number], answers[2][number])
         assert same(answers[1][number], answers[2][number])
     first = answers[2][-1][0][1]

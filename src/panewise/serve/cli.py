@@ -134,6 +134,20 @@ def demo(
 
 
 @app.command()
+def calibrate() -> None:
+    """Measure what operations cost on this machine, for the choice of trees and techniques."""
+    with _errors_shown():
+        from panewise.optimize.sharing.calibration import calibrated, calibration_path
+
+        typer.echo("measuring for some seconds; longer where loops have to be compiled first ...")
+        figures = calibrated(refresh=True).figures
+        folds = ", ".join(f"{state} {ns:.2f} ns" for state, ns in figures.fold_ns.items())
+        typer.echo(f"a row enters a state: {folds}")
+        kept = calibration_path()
+        typer.echo(f"kept in {kept}" if kept.is_file() else "its folder cannot be written, so nothing is kept")
+
+
+@app.command()
 def bench(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Only this benchmark, or a figure of a paper: papers-001-6.")

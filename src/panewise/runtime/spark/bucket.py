@@ -61,7 +61,7 @@ class Bucket:
         self.channel = BucketChannel(stream)
         self.channel.folds_only = folds_only
         self.progress = Watermark(stream.delay_us)
-        self.hosting = Hosting(self._channel_of)
+        self.hosting = Hosting(self._channel_of, program.sharing)
         self.arrived = 0  # rows so far, counted over all tasks
         self.merged: list[tuple[pa.RecordBatch, int]] = []  # the partials of this micro-batch, with arrival bases
 

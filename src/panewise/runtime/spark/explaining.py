@@ -10,7 +10,7 @@ from panewise.runtime.spark.program import Change, Fragment, Program
 
 def spark_lines(books: Engine, query: str | None, partitions: int | None) -> list[str]:
     """A line or two per fragment of the query, or of all queries."""
-    program = Program(partitions or 1, books.user_aggregates)
+    program = Program(partitions or 1, books.user_aggregates, books.hosting.sharing)
     program.apply(Change(0, 0, tuple(statement_of(d) for d in books.catalog if d.kind != "sink")))
     version = program.versions[0]
     lines = ["on Spark:"]

@@ -52,7 +52,10 @@ class Handle(Reader):
         folder.make(*FOLDERS)
         self._identity = _identity_of(pipeline, folder)
         pipeline.partitions = self._identity["partitions"]
-        program = read_program(folder, self._identity["partitions"], pipeline.books.user_aggregates)
+        pipeline.books.hosting.sharing = self._identity["sharing"]
+        program = read_program(
+            folder, self._identity["partitions"], pipeline.books.user_aggregates, self._identity["sharing"]
+        )
         super().__init__(folder, pipeline.books.catalog, program)
         self._pipeline = pipeline
         self._inbox = Inbox(folder)
@@ -150,6 +153,7 @@ class Handle(Reader):
             self._identity["partitions"],
             len(self._program.versions),
             dict(pipeline.books.user_aggregates),
+            self._identity["sharing"],
         )
         wanted = STATE_SETTINGS | {
             "spark.sql.shuffle.partitions": str(self._identity["partitions"]),
@@ -394,9 +398,14 @@ def _identity_of(pipeline: SparkPipeline, folder: Folder) -> dict[str, Any]:
     identity: dict[str, Any] | None = folder.read_json("pipeline.json")
     if identity is None:
         partitions = pipeline.partitions or default_partitions(pipeline.spark)
-        identity = {"id": uuid.uuid4().hex, "partitions": partitions, "named": not pipeline.frames}
+        identity = {
+            "id": uuid.uuid4().hex,
+            "partitions": partitions,
+            "named": not pipeline.frames,
+            "sharing": pipeline.books.hosting.sharing,
+        }
         folder.write_json("pipeline.json", identity)
-    return identity
+    return {"sharing": "weave"} | identity
 
 
 def _print_plainly(title: str, table: pa.Table, rows: int) -> None:

@@ -39,7 +39,8 @@ class SparkPipeline:
 
     `spark` is any session, classic or Spark Connect; a local one is made where none is given. `checkpoint` is the
     pipeline's folder, which outlives it. `partitions`, fixed with the first start, is how far the work can spread: as
-    many as Spark runs tasks at once unless told otherwise. `retention` is how long results stay in the log.
+    many as Spark runs tasks at once unless told otherwise. `retention` is how long results stay in the log. `sharing`,
+    fixed with the first start too, is 'weave' (by cost), 'full' or 'none', for experiments.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class SparkPipeline:
         name: str = "panewise",
         partitions: int | None = None,
         retention: str = "1 day",
+        sharing: str = "weave",
     ) -> None:
         self.spark = spark if spark is not None else own_session()
         check_version(self.spark)
@@ -58,7 +60,7 @@ class SparkPipeline:
         self.retention_us = duration_us(retention)
         self.print_table: PrintTable | None = None
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
-        self.books = Engine()
+        self.books = Engine(sharing=sharing)
         self.frames: dict[str, DataFrame] = {}  # the user's own, by lower-case name of the stream
         self._handle: Handle | None = None
         self._lock = threading.RLock()

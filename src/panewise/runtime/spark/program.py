@@ -97,6 +97,7 @@ class Fragment:
     keys: tuple[Expression, ...] = ()
     technique: str | None = None
     shard: int = 0
+    alone: str = ""  # the only query of a fragment, where queries share nothing
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ class Program:
 
     partitions: int
     aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict)
+    sharing: str = "weave"
     versions: list[Version] = field(default_factory=list)
     fragments: dict[int, Fragment] = field(default_factory=dict)
     catalog: Catalog = field(default_factory=Catalog)
@@ -215,7 +217,8 @@ class Program:
             keys = block.aggregate.keys
             buckets = self.partitions if keys else 1
             technique = chosen_technique(query.options)
-            return self._numbered(Fragment(0, stream, True, buckets, block.where, keys, technique))
+            alone = query.name.lower() if self.sharing == "none" else ""
+            return self._numbered(Fragment(0, stream, True, buckets, block.where, keys, technique, alone=alone))
         for scan in plan.walk():
             if isinstance(scan, Scan) and scan.name.lower() in queries:
                 source = self.fragments[queries[scan.name.lower()].fragment]
@@ -309,9 +312,11 @@ def read_changes(folder: Folder) -> list[Change]:
     return found
 
 
-def read_program(folder: Folder, partitions: int, aggregates: Mapping[str, AggregateFunction]) -> Program:
+def read_program(
+    folder: Folder, partitions: int, aggregates: Mapping[str, AggregateFunction], sharing: str = "weave"
+) -> Program:
     """The program of all changes so far."""
-    program = Program(partitions, aggregates)
+    program = Program(partitions, aggregates, sharing)
     for change in read_changes(folder):
         program.apply(change)
     return program

@@ -21,3 +21,4 @@ class Reference:
     partitions: int
     changes: int  # how many changes the program had when the query was started
     aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict, compare=False)
+    sharing: str = "weave"

@@ -58,7 +58,8 @@ def task_at(reference: Reference, batch: int, partition: int) -> Task:
 def program_of(reference: Reference) -> Program:
     """The program with all changes that the reference counts; one that is kept learns those that are new."""
     key = reference.pipeline, reference.partitions
-    program: Program = _recent(_programs, key, lambda: Program(reference.partitions, reference.aggregates))
+    made = reference.partitions, reference.aggregates, reference.sharing
+    program: Program = _recent(_programs, key, lambda: Program(*made))
     if len(program.versions) < reference.changes:
         program.aggregates = reference.aggregates
         for change in read_changes(reference.folder)[len(program.versions) : reference.changes]:
