@@ -23,6 +23,7 @@ import panewise as pw
 from panewise.operators import periodic, tree_forgetting
 from panewise.operators.due_reports import EmptyReports, due_reports
 from panewise.operators.periodic import PeriodicTree
+from panewise.operators.tree_weave import join_tree, weave_tree
 from panewise.slicing.pairs import Cadence
 from panewise.state.snapshot_format import dumped, loaded
 from tests.operators.timelines import POSITIVE, K, Query, Row, Values, multiset, passes, rows_of
@@ -131,13 +132,14 @@ class Checked:
         trees: dict[int, list[str]] = {}
         for place, name in enumerate(self.tree.members):
             trees.setdefault(numbers[place % len(numbers)], []).append(name)
-        self.tree.weave([(TECHNIQUES[number], names) for number, names in trees.items() if number < len(TECHNIQUES)])
+        woven = [(TECHNIQUES[number], names) for number, names in trees.items() if number < len(TECHNIQUES)]
+        weave_tree(self.tree, woven)
 
     def join_tree(self, choice: int) -> None:
         """One member joins the first tree, if there is one."""
         free = [member for member in self.tree.members.values() if not member.tree and member.can_move]
         if free and getattr(self.tree.store, "trees", None):
-            self.tree.join_tree(free[choice % len(free)], 1)
+            join_tree(self.tree, free[choice % len(free)], 1)
 
     def suspend(self, choice: int) -> None:
         names = list(self.tree.members)

@@ -19,6 +19,7 @@ import pytest
 from panewise.operators import periodic, tree_forgetting
 from panewise.operators.members import Member
 from panewise.operators.periodic import PeriodicTree
+from panewise.operators.tree_weave import members_by_tree
 from panewise.optimize.sharing.joining import fits
 from panewise.optimize.sharing.weaving import Weave, WovenTree
 from panewise.runtime import engine as _engine  # noqa: F401 - what it imports of the weaver must be the real thing
@@ -45,7 +46,7 @@ TREES_BY = ("b_int", "two_stacks", "panes", "r_int")
 Row = dict[str, Any]
 
 
-# -- queries -----------------------------------------------------------------------------------------------------------
+# -- queries ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _nested(chance: Random, window: Window) -> Query:
     return Query(text, window, False, unsettled=2 * SLIDE_MAX + inner.length + inner.slide)
 
 
-# -- scripts -----------------------------------------------------------------------------------------------------------
+# -- scripts ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -176,16 +177,15 @@ class Script:
 class ScriptWriter:
     """Random, but the same for the same seeds: one for each query at the start, and one for each turn.
 
-    `late`: whether rows come after the watermark now and then.
+    `late`: whether rows come after the watermark now and then. `embedded`: for the engine, with verbs that a pipeline
+    does not have; there, what a query over a query reads begins with it, so it is there from the start.
     """
 
-    def __init__(
-        self, queries: Sequence[int], turns: Sequence[int], late: bool = True, engine_verbs: bool = True
-    ) -> None:
+    def __init__(self, queries: Sequence[int], turns: Sequence[int], late: bool = True, embedded: bool = True) -> None:
         self.chance = Random(0)
         self.script = Script()
         self.late = late
-        self.engine_verbs = engine_verbs
+        self.embedded = embedded
         self._here: list[int] = []
         self._heard: set[int] = set()
         self._quiet: set[int] = set()  # queries that nobody fetches before the end
@@ -203,13 +203,13 @@ class ScriptWriter:
         chance, steps = self.chance, self.script.steps
         steps.append(("push", [self._row() for _ in range(chance.choice((1, 3, 10, 30)))]))
         if chance.random() < 0.1:
-            steps.append(("advance", self._now - DELAY + chance.choice((0, SECOND))))
+            steps.append(("advance", self._now - DELAY + (chance.choice((0, SECOND)) if self.late else 0)))
         for _ in range(chance.choice((0, 0, 1, 2, 4))):
             self._change()
         for number in self._here:
             if number not in self._quiet and chance.random() < 0.3:
                 steps.append(("fetch", number))
-        if self.engine_verbs and self._here:
+        if self.embedded and self._here:
             if chance.random() < 0.3:
                 back = chance.choice((None, None, 0, 2, 9))
                 at = None if back is None else self._now - DELAY - back * SECOND
@@ -242,7 +242,7 @@ class ScriptWriter:
             self._create(start=False)
         elif kind < 0.7:
             self._drop()
-        elif kind < 0.85 or not self.engine_verbs:
+        elif kind < 0.85 or not self.embedded:
             script.steps.append((chance.choice(("suspend", "resume", "resume")), chance.choice(self._here)))
         else:
             number = chance.choice(self._here)
@@ -253,6 +253,7 @@ class ScriptWriter:
         chance, script = self.chance, self.script
         number = len(script.queries)
         readable = [n for n in script.first if n in self._here and script.queries[n].readable]
+        readable = readable if start or self.embedded else []
         alike = [q for q in script.queries.values() if q.over is None and (start or not q.from_the_start)]
         if alike and chance.random() < 0.25:
             query = chance.choice(alike)
@@ -281,14 +282,14 @@ class ScriptWriter:
         self._heard.discard(number)
 
 
-def long_script(chance: Random, turns: int, late: bool = True, engine_verbs: bool = True) -> Script:
+def long_script(chance: Random, turns: int, late: bool = True, embedded: bool = True) -> Script:
     def seeds(count: int) -> list[int]:
         return [chance.getrandbits(32) for _ in range(count)]
 
-    return ScriptWriter(seeds(chance.randint(6, 18)), seeds(turns), late, engine_verbs).script
+    return ScriptWriter(seeds(chance.randint(6, 18)), seeds(turns), late, embedded).script
 
 
-# -- weaving at random ---------------------------------------------------------------------------------------------------
+# -- weaving at random -----------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -320,22 +321,18 @@ def woven_at_random(
         kept_by = [_random_techniques(chance, [members[n] for n in tree.members], techniques) for tree in trees]
         return weaver.Plan(members, Weave(trees, 0.0, 0.0, 0.0), kept_by, weaver.load_of(consumer))
 
-    weave, join_tree = PeriodicTree.weave, PeriodicTree.join_tree
-    weaving = []
+    weave_tree, join_tree = weaver.weave_tree, weaver.join_tree
 
     def weave_and_count(tree: PeriodicTree, *arguments: Any) -> None:
-        weaving.append(tree)
-        weave(tree, *arguments)
-        weaving.pop()
+        weave_tree(tree, *arguments)
+        trees = members_by_tree(tree)
         found.weaves += 1
-        found.trees_most = max(found.trees_most, len(tree.trees))
+        found.trees_most = max(found.trees_most, len(trees))
+        found.members_of_trees += sum(len(members) for number, members in trees.items() if number)
 
     def join_and_count(tree: PeriodicTree, member: Member, number: int) -> None:
         join_tree(tree, member, number)
-        if weaving:
-            found.members_of_trees += 1
-        else:
-            found.joins += 1
+        found.joins += 1
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(weaver, "FEW", 1)
@@ -343,8 +340,8 @@ def woven_at_random(
         patch.setattr(weaver, "planned", planned)
         patch.setattr(weaver, "fits", lambda classes, cadence: fits(classes, cadence) or chance.random() < 0.6)
         patch.setattr(weaver.Load, "near", lambda load, other: chance.random() >= often)
-        patch.setattr(PeriodicTree, "weave", weave_and_count)
-        patch.setattr(PeriodicTree, "join_tree", join_and_count)
+        patch.setattr(weaver, "weave_tree", weave_and_count)
+        patch.setattr(weaver, "join_tree", join_and_count)
         patch.setattr(periodic, "DENSE_GROUPS", dense_groups)
         patch.setattr(periodic, "SHORT_WAY_FROM", 1)
         patch.setattr(tree_forgetting, "FORGET_FROM", -1000)  # idle groups are looked for at every step

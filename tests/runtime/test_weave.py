@@ -82,7 +82,7 @@ def test_scripts_are_worth_playing() -> None:
     assert sum(script.late for script, _, _ in played) > 10
 
 
-# -- the real weaver -----------------------------------------------------------------------------------------------------
+# -- the real weaver -------------------------------------------------------------------------------------------------
 
 # Windows of the past, because techniques for those that end now make one tree the cheapest for most sets of queries.
 WORTH_WEAVING = [

@@ -28,14 +28,15 @@ def values(table: pa.Table) -> list[Values]:
 
 
 class Player:
-    """A script on an engine, and what its queries have said. `unique`: every query has a name of its own."""
+    """A script on an engine, and what its queries have said. `together`: all queries come at the start."""
 
-    def __init__(self, script: Script, sharing: str, together: bool) -> None:
+    def __init__(self, script: Script, sharing: str, together: bool, fetch_before_drop: bool = False) -> None:
         self.script = script
+        self._fetch_before_drop = fetch_before_drop
         self.sharing = sharing
         self.engine = pw.Engine(sharing=sharing)
         self.engine.execute(STREAM)
-        self.together = together  # all queries come at the start
+        self.together = together
         self.fetched: dict[int, list[Values]] = {number: [] for number in script.queries}
         self.heard: dict[int, list[Values]] = {number: [] for number in script.queries}
         self.counts: dict[int, int] = {}
@@ -69,6 +70,8 @@ class Player:
         if number in self._ends:
             self.unsubscribe(number)
         self._count(number)
+        if self._fetch_before_drop:
+            self.fetch(number)
         self.engine.execute(f"DROP QUERY {self.name(number)}")
 
     def _count(self, number: int) -> None:
@@ -119,7 +122,7 @@ class Player:
         self.engine.explain()
 
 
-# -- what should have come out -------------------------------------------------------------------------------------------
+# -- what should have come out ---------------------------------------------------------------------------------------
 
 
 def close(found: Values, expected: Values) -> bool:
@@ -149,21 +152,32 @@ def end_of(row: Values) -> int:
 
 
 def compare(script: Script, woven: Player, alone: Player) -> None:
-    for number, query in script.queries.items():
-        at_start = number in script.first
-        for said, truth in ((woven.fetched, alone.fetched), (woven.heard, alone.heard)):
-            found, expected = said[number], truth[number]
-            if not at_start:
-                everything = woven.fetched[number] + woven.heard[number]
-                found, expected = comparable(script, query, woven.came[number], everything, found, expected)
-            assert [row[1] for row in found] == sorted(row[1] for row in found)
-            assert same(found, expected), describe(number, query, found, expected)
-        if at_start:
-            # Whoever comes later may have begun earlier or later.
-            assert woven.counts[number] == alone.counts[number], (number, query.text)
+    compare_results(script, woven.came, woven.fetched, alone.fetched)
+    everything = {number: woven.fetched[number] + woven.heard[number] for number in script.queries}
+    compare_results(script, woven.came, woven.heard, alone.heard, everything)
+    for number in script.first:
+        # Of the others one may have begun earlier than the other.
+        assert woven.counts[number] == alone.counts[number], script.queries[number].text
     compare_lookups(script, woven, alone)
     for player in (woven, alone):
         assert player.engine.stats()["streams"]["t"]["late_rows"] == script.late
+
+
+def compare_results(
+    script: Script,
+    came: dict[int, int],
+    woven: dict[int, list[Values]],
+    alone: dict[int, list[Values]],
+    everything: dict[int, list[Values]] | None = None,
+) -> None:
+    """`everything`: what a query has said in any way, which tells where it began."""
+    for number, query in script.queries.items():
+        found, expected = woven[number], alone[number]
+        if number not in script.first:
+            known = (everything or woven)[number]
+            found, expected = comparable(script, query, came[number], known, found, expected)
+        assert [row[1] for row in found] == sorted(row[1] for row in found)
+        assert same(found, expected), describe(number, query, found, expected)
 
 
 def comparable(
@@ -205,6 +219,8 @@ def compare_lookups(script: Script, woven: Player, alone: Player) -> None:
 
 def describe(number: int, query: Query, found: list[Values], expected: list[Values]) -> str:
     at = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if not close(a, b)), -1)
-    return f"q{number}{query.options} {query.text}: {len(found)} for {len(expected)}, from {at}: " + (
-        f"{found[max(at, 0):][:3]} for {expected[max(at, 0):][:3]}"
+    begin = max(at, 0)
+    return (
+        f"q{number}{query.options} {query.text}: {len(found)} for {len(expected)}, from {at}: "
+        f"{found[begin : begin + 3]} for {expected[begin : begin + 3]}"
     )

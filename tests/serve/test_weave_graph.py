@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from panewise.optimize.sharing.report import FamilyReport, SharingReport, TreeReport
-from panewise.runtime.engine import Engine
 from panewise.serve.cli import app
 from panewise.serve.weave_graph import NOTE_SIZE, TITLE_SIZE, boxes_of, dot, svg, window_text
 from panewise.serve.weave_layout import TEXT_SIZE, Box, Placed, fitted, placed, printable, text_width
@@ -247,13 +246,17 @@ def test_a_box_with_few_children_is_not_squeezed() -> None:
     assert second.y > first.y + first.height
 
 
-CQL = "CREATE STREAM s (ts TIMESTAMP, v BIGINT); CREATE QUERY q AS SELECT MAX(v) FROM s [RANGE 9 S SLIDE 1 S];"
+CQL = """
+CREATE STREAM s (ts TIMESTAMP, k STRING, v BIGINT);
+CREATE QUERY q AS SELECT MAX(v) FROM s [RANGE 9 S SLIDE 1 S];
+CREATE QUERY longer AS SELECT MAX(v), COUNT(*) FROM s [RANGE 1 MINUTE SLIDE 5 S];
+CREATE QUERY again AS SELECT MAX(v) FROM s [RANGE 9 S SLIDE 1 S];
+CREATE QUERY grouped AS SELECT k, SUM(v) FROM s [ROWS 10 SLIDE 5] WHERE v > 3 GROUP BY k;
+"""
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    report = a_report(a_tree(1, ["[RANGE 1 MINUTE SLIDE 1 SECOND]"] * 3, 3e6))
-    monkeypatch.setattr(Engine, "sharing_report", lambda engine: report, raising=False)
+def file(tmp_path: Path) -> str:
     (tmp_path / "file.cql").write_text(CQL)
     return str(tmp_path / "file.cql")
 
@@ -266,12 +269,28 @@ def explain(*arguments: str) -> tuple[int, str]:
 def test_the_suffix_decides_what_is_drawn(tmp_path: Path, file: str) -> None:
     for name, beginning in (("out.svg", "<svg "), ("out.DOT", "digraph "), ("out.gv", "digraph ")):
         code, output = explain(file, "--graph", str(tmp_path / name))
-        assert (code, output) == (0, f"3 queries in 1 tree, drawn in {tmp_path / name}\n")
+        assert (code, output) == (0, f"4 queries in 2 trees, drawn in {tmp_path / name}\n")
         assert (tmp_path / name).read_text().startswith(beginning)
     code, output = explain(file, "--graph", "-")
     assert code == 0
     assert output.startswith("digraph weave {")
     assert output.endswith("}\n")
+
+
+def test_a_file_is_drawn_as_it_is_shared(tmp_path: Path, file: str) -> None:
+    assert explain(file, "--graph", str(tmp_path / "out.svg"))[0] == 0
+    picture = ET.fromstring((tmp_path / "out.svg").read_bytes())
+    boxes = [[text.text for text in box.findall(f"{SVG}text")] for box in picture.findall(f"{SVG}svg")]
+    names = [str(lines[0]) for lines in boxes]
+    assert names[0] == "s"
+    assert names[1].startswith("one group")
+    assert names[2:6] == ["tree 1", "again", "q", "longer"]
+    assert names[6].startswith("by k")
+    assert names[7:] == ["tree 1", "grouped"]
+    drawn = {name: lines[1:] for name, lines in zip(names, boxes, strict=True)}
+    assert drawn["q"] == drawn["again"] == ["range 9 s slide 1 s"]
+    assert drawn["longer"] == ["range 1 min slide 5 s"]
+    assert drawn["grouped"] == ["rows 10 slide 5"]
 
 
 def test_what_cannot_be_drawn_is_refused_in_words(tmp_path: Path, file: str) -> None:

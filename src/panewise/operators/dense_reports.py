@@ -140,7 +140,7 @@ def _leave_out_empty(tree: PeriodicTree, first: Ints, counts: Ints) -> None:
     """Windows that begin behind the last slice are empty: no report of those whose HAVING says so."""
     schedule, ends = tree.schedule, tree.store.ends
     shapes = schedule.column("shape")
-    silent = [shape for shape in np.unique(shapes).tolist() if tree.is_silent_when_empty(shape)]
+    silent = [shape for shape in np.unique(shapes).tolist() if tree.shapes.is_silent_when_empty(shape, tree.pools)]
     if not silent or not len(ends):
         return
     reach = int(ends[-1]) - 1 + schedule.column("range") + schedule.column("offset")  # the last report to hold a row
@@ -238,7 +238,7 @@ def _write_tree(tree: PeriodicTree, slices: DenseSlices | CoarseSlices, asked: A
     if endless.any():
         starts[endless[owners]] = -1
     firsts, places = distinct_windows(starts, ends, len(slices.starts))
-    keys = list(dict.fromkeys(key for shape in np.unique(asked.shape).tolist() for key in tree.asked_by(shape)))
+    keys = list(dict.fromkeys(key for shape in np.unique(asked.shape).tolist() for key in tree.shapes.asked_by(shape)))
     begins = np.where(starts[firsts] < 0, -1, slices.first + starts[firsts])
     wanted = begins, slices.first + ends[firsts], len(tree.table)
     numbers = asked.number[owners[firsts]]

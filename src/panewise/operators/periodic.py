@@ -20,7 +20,6 @@ was fed (`tree_outline.py`):
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,19 +30,20 @@ from panewise.aggregates.columns import flags
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation, ArgumentPlan, Arguments, Pools, StateKey, empty_fields
-from panewise.operators.coarse_slices import CoarseSlices
 from panewise.operators.dense_reports import answered, dense_reports, passing_of, stamped
-from panewise.operators.dense_slices import DenseSlices, Technique
+from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member, first_answerable, is_whole, note_rows
 from panewise.operators.partials import merge_partials, taken_partials
 from panewise.operators.reports import Reports
 from panewise.operators.rows import Rows
 from panewise.operators.schedule import Schedule
+from panewise.operators.shapes import Shapes
 from panewise.operators.sparse_reports import sparse_reports
 from panewise.operators.sparse_slices import SparseSlices
 from panewise.operators.tree_forgetting import forget_groups, forget_strings
 from panewise.operators.tree_outline import adopt_outline, outline_of, rebuild_tree, skip_reports
 from panewise.operators.tree_snapshot import restore_tree, snapshot_of
+from panewise.operators.tree_weave import leave_tree
 from panewise.plan.evaluate import compiled
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
@@ -90,9 +90,7 @@ class PeriodicTree:
         self.needed_from = INT64_MIN  # slices that begin before this point are needed by no report to come
         self.evicted_to: int | None = None  # slices before this point may have gone
         self.held_from = held_from
-        self._shapes: dict[Aggregation, int] = {}
-        self._asked: dict[int, tuple[StateKey, ...]] = {}
-        self._silent: dict[int, bool] = {}  # by shape
+        self.shapes = Shapes()
         self.windows = WindowSet()  # of all members
         self._waiting: dict[str, Member] = {}  # of an ungrouped tree: members whose reports have not begun
         self.strings_kept: dict[Expression, int] = {}  # by pool, at the last look for idle strings
@@ -134,7 +132,7 @@ class PeriodicTree:
         member = self.members[name] = Member(aggregation, cadence, INT64_MIN, held_from, self.timed, name)
         # All others have numbers from 1 on without a gap, but for the free ones.
         member.window = self._free_windows.pop() if self._free_windows else len(self.members)
-        member.shape = self._shape_of(aggregation)
+        member.shape = self.shapes.number(aggregation)
         self.schedule.add(member)
         self.names[member.window] = name
         fresh_edges = self.windows.add(cadence)
@@ -166,75 +164,6 @@ class PeriodicTree:
         self.cut = cut
         self.store.cut_from(cut, self.windows)
 
-    def _shape_of(self, aggregation: Aggregation) -> int:
-        shape = self._shapes.setdefault(aggregation, len(self._shapes))
-        self._asked[shape] = aggregation.asked
-        return shape
-
-    def is_silent_when_empty(self, shape: int) -> bool:
-        """Whether HAVING drops the report of an empty window, for members of a shape of an ungrouped tree."""
-        if shape not in self._silent:
-            aggregation = next(aggregation for aggregation, number in self._shapes.items() if number == shape)
-            silent = False
-            if aggregation.having is not None and not aggregation.holistic:
-                fields = {key: empty_fields(key, 1) for key in aggregation.asked}
-                try:
-                    silent = not passing_of(self, aggregation, [], fields)[0].num_rows
-                except QueryFailed:
-                    silent = False
-            self._silent[shape] = silent
-        return self._silent[shape]
-
-    def asked_by(self, shape: int) -> tuple[StateKey, ...]:
-        """What members of a shape ask of an answer."""
-        return self._asked[shape]
-
-    # -- the weave -----------------------------------------------------------------------------------------------
-
-    def weave(self, trees: Sequence[tuple[Technique, Collection[str]]], own: Technique = None) -> None:
-        """Divides the members into trees, each kept by a technique; the rest keep the store's own slices, by `own`.
-
-        Members whose states or windows need the store's slices stay there whatever is asked for. Nothing that has been
-        or will be reported depends on it.
-        """
-        if not isinstance(self.store, DenseSlices) or self.folds_only:
-            return
-        for member in self.schedule.members:
-            self._leave_tree(member)
-            member.tree = 0
-        self.store.trees = {}
-        self.store.keep_by(own)
-        for technique, names in trees:
-            members = [self.members[name] for name in names if self.members[name].can_move]
-            if not members:
-                continue
-            number = len(self.store.trees) + 1
-            self.store.trees[number] = CoarseSlices(self.store, technique)
-            for member in members:
-                self.join_tree(member, number)
-
-    def join_tree(self, member: Member, number: int) -> None:
-        """A member of the store's own tree goes to another one."""
-        assert isinstance(self.store, DenseSlices) and member.tree == 0 and member.can_move
-        member.tree = number
-        self.store.trees[number].add(member.cadence)
-
-    def _leave_tree(self, member: Member) -> None:
-        if not isinstance(self.store, DenseSlices):
-            return
-        if member.tree:
-            self.store.trees[member.tree].remove(member.cadence, member.window)
-        else:
-            self.store.drop_window(member.window)
-
-    @property
-    def trees(self) -> dict[int, list[Member]]:
-        """The members by tree of the weave."""
-        found: dict[int, list[Member]] = {}
-        for member, number in zip(self.schedule.members, self.schedule.column("tree").tolist(), strict=True):
-            found.setdefault(number, []).append(member)
-        return found
-
     def rename(self, name: str, to: str) -> None:
         """A member goes on under another name."""
         member = self.members[to] = self.members.pop(name)
@@ -251,7 +180,7 @@ class PeriodicTree:
         """
         member = self.members.pop(name)
         self._waiting.pop(name, None)
-        self._leave_tree(member)
+        leave_tree(self, member)
         self.schedule.remove(member)
         del self.names[member.window]
         self._free_windows.append(member.window)
@@ -470,7 +399,7 @@ class PeriodicTree:
         if not is_whole(self, cadence, report, None if held_from == INT64_MIN else held_from):
             return None
         member = Member(aggregation, cadence, report, timed=self.timed)
-        member.shape = self._shape_of(aggregation)
+        member.shape = self.shapes.number(aggregation)
         found = answered(self, member, report)
         if member.name in self.failures:
             raise QueryFailed(self.failures.pop(member.name))

@@ -373,6 +373,7 @@ class Engine:
             self._flush_all()
             return dumped(
                 {
+                    "sharing": self.hosting.sharing,
                     "statements": self._statements(),
                     "streams": {name: stream.snapshot() for name, stream in self.streams.items()},
                     **self.hosting.snapshot(),
@@ -386,9 +387,15 @@ class Engine:
     def restore(cls, snapshot: bytes, engine: Engine | None = None) -> Engine:
         """The engine of a snapshot. Give a fresh `engine` that has its aggregates registered where queries use some."""
         tree = loaded(snapshot)
-        result = engine if engine is not None else cls()
+        sharing = tree.get("sharing", MODES[0])
+        result = engine if engine is not None else cls(sharing=sharing)
         if list(result.catalog):
             raise SnapshotError("a snapshot is restored into a fresh engine; this one has definitions already")
+        if (result.hosting.sharing == "none") != (sharing == "none"):
+            raise SnapshotError(
+                f"the snapshot is of an engine with sharing '{sharing}', this one has '{result.hosting.sharing}'",
+                hint=f"restore it into Engine(sharing='{sharing}')",
+            )
         for text in tree["statements"]:
             result.execute(text)
         result.hosting.restore(tree)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from panewise.operators.collective import CollectiveLookup
+from panewise.operators.tree_weave import members_by_tree
 from panewise.optimize.sharing.report import family_explanation
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.nodes import Emit
@@ -43,7 +44,7 @@ def explain_all(streams: dict[str, Stream], hosting: Hosting) -> Explanation:
     """Everything: streams, the trees on each, and the queries in each tree."""
     parts = [_channel(stream.name, "STREAM", stream, hosting) for stream in streams.values()]
     parts.extend(_channel(shown_name(q.name), "QUERY", q, hosting) for q in hosting.queries.values() if q.consumers)
-    trees = sum(len(consumer.tree.trees) for consumer in hosting.trees)
+    trees = sum(len(members_by_tree(consumer.tree)) for consumer in hosting.trees)
     counts = {"sharing": hosting.sharing, "queries": len(hosting.queries), "trees": trees}
     return Explanation("PLAN", counts, tuple(parts))
 

@@ -11,6 +11,7 @@ from panewise.operators.closed_values import STRUCTURES
 from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member
 from panewise.operators.periodic import PeriodicTree
+from panewise.operators.tree_weave import members_by_tree
 from panewise.optimize.sharing.edges import edge_rate
 from panewise.optimize.sharing.report import FamilyReport, SharingReport, TreeReport
 from panewise.optimize.sharing.rules import Query, Situation, Synopsis, applicable, synopsis_type
@@ -44,7 +45,7 @@ def family_report(consumer: TreeConsumer) -> FamilyReport:
     keys, model = model_of(consumer, members)
     unit = ASSUMED_ROWS_PER_SECOND if consumer.counts_rows else SECOND  # units of the axis in a second
     rate = None if consumer.counts_rows else consumer.rows_per_unit
-    trees = tuple(_tree_report(consumer, number, unit, keys) for number in sorted(tree.trees))
+    trees = tuple(_tree_report(consumer, number, unit, keys) for number in sorted(members_by_tree(tree)))
     plan = planned(consumer, "full", price_alone=True)
     fold = model.fold(load_of(consumer).rate) * unit
     cost = fold + sum(found.cost_ns_per_second for found in trees)
@@ -80,7 +81,7 @@ def _edges(tree: PeriodicTree, number: int) -> float:
 
 def _tree_report(consumer: TreeConsumer, number: int, unit: float, keys: list[StateKey]) -> TreeReport:
     tree = consumer.tree
-    members = tree.trees[number]
+    members = members_by_tree(tree)[number]
     model = model_of(consumer, [member for member in tree.schedule.members if member.can_move])[1]
     slices = tree.store.trees[number].starts if number and isinstance(tree.store, DenseSlices) else tree.store.starts
     queries = tuple(
@@ -115,7 +116,7 @@ def _technique(tree: PeriodicTree, number: int, key: StateKey) -> str:
 def _rules(tree: PeriodicTree, members: list[Member]) -> tuple[str, ...]:
     """The sharing rules by which the longest and the shortest window of each tree share."""
     found: dict[str, None] = {}
-    for number, held in tree.trees.items():
+    for number, held in members_by_tree(tree).items():
         spans = sorted({member.cadence.range or 0 for member in held if member in members})
         if len(held) < 2 or not spans:
             continue

@@ -21,6 +21,7 @@ from panewise.operators.aggregation import StateKey
 from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member
 from panewise.operators.periodic import PeriodicTree
+from panewise.operators.tree_weave import join_tree, members_by_tree, weave_tree
 from panewise.optimize.sharing.calibration import load, shipped
 from panewise.optimize.sharing.costs import (
     EACH_ITS_BEST,
@@ -110,7 +111,7 @@ def _apply(tree: PeriodicTree, plan: Plan) -> None:
     finest = max(range(len(trees)), key=lambda i: trees[i].edge_rate)
     names = [[plan.members[number].name for number in woven.members] for woven in trees]
     coarse = [(plan.techniques[i], names[i]) for i in range(len(trees)) if i != finest]
-    tree.weave(coarse, plan.techniques[finest])
+    weave_tree(tree, coarse, plan.techniques[finest])
 
 
 def _place(members: list[Member], tree: PeriodicTree) -> None:
@@ -120,7 +121,7 @@ def _place(members: list[Member], tree: PeriodicTree) -> None:
     for member in members:
         fitting = [number for number, classes in edges.items() if fits(classes, member.cadence)]
         if fitting and member.can_move and not member.tree:
-            tree.join_tree(member, fitting[0])
+            join_tree(tree, member, fitting[0])
 
 
 def classes_in(windows: WindowSet) -> tuple[tuple[int, int], ...]:
@@ -182,7 +183,7 @@ def present_cost(consumer: TreeConsumer) -> float:
     members = [member for member in tree.schedule.members if member.can_move]
     keys, model = model_of(consumer, members)
     cost = model.fold(load_of(consumer).rate)
-    for number in tree.trees:
+    for number in members_by_tree(tree):
         cost += tree_cost(tree, number, keys, model)
     return cost
 
@@ -190,7 +191,7 @@ def present_cost(consumer: TreeConsumer) -> float:
 def tree_cost(tree: PeriodicTree, number: int, keys: list[StateKey], model: BestModel) -> float:
     """What one tree of the weave costs per unit of the axis, with what it takes in."""
     store = tree.store
-    sums = sums_of(member for member in tree.trees[number] if member.can_move)
+    sums = sums_of(member for member in members_by_tree(tree)[number] if member.can_move)
     own = isinstance(store, DenseSlices) and number
     windows = store.trees[number].windows if isinstance(store, DenseSlices) and own else tree.windows
     rate = edge_rate(classes_in(windows)).per_unit

@@ -1,0 +1,42 @@
+"""Shapes: members that select and aggregate alike have one number, and what follows from it is worked out once."""
+
+from __future__ import annotations
+
+from panewise.errors import QueryFailed
+from panewise.operators.aggregation import Aggregation, Pools, StateKey, empty_fields
+
+
+class Shapes:
+    """Numbers of aggregations, from 0 on."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Aggregation, int] = {}
+        self._aggregations: list[Aggregation] = []
+        self._silent: dict[int, bool] = {}
+
+    def number(self, aggregation: Aggregation) -> int:
+        number = self._numbers.setdefault(aggregation, len(self._numbers))
+        if number == len(self._aggregations):
+            self._aggregations.append(aggregation)
+        return number
+
+    def asked_by(self, shape: int) -> tuple[StateKey, ...]:
+        """What members of a shape ask of an answer."""
+        return self._aggregations[shape].asked
+
+    def is_silent_when_empty(self, shape: int, pools: Pools) -> bool:
+        """Whether HAVING drops the report of an empty window, for members without groups."""
+        if shape not in self._silent:
+            self._silent[shape] = _drops_empty(self._aggregations[shape], pools)
+        return self._silent[shape]
+
+
+def _drops_empty(aggregation: Aggregation, pools: Pools) -> bool:
+    if aggregation.having is None or aggregation.holistic:
+        return False
+    try:
+        empty = aggregation.answer_batch([], {key: empty_fields(key, 1) for key in aggregation.asked}, pools)
+        passing = aggregation.passing(empty)
+    except QueryFailed:
+        return False
+    return passing is not None and not passing.any()

@@ -1,0 +1,64 @@
+"""How the members of a family are divided into trees: each its own slices, made of the store's, and techniques.
+
+Nothing that has been or will be reported depends on it; see `coarse_slices.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from panewise.operators.coarse_slices import CoarseSlices
+from panewise.operators.dense_slices import DenseSlices, Technique
+from panewise.operators.members import Member
+
+if TYPE_CHECKING:
+    from panewise.operators.periodic import PeriodicTree
+
+
+def weave_tree(tree: PeriodicTree, trees: Sequence[tuple[Technique, Collection[str]]], own: Technique = None) -> None:
+    """Divides the members into trees, each kept by a technique; the rest keep the store's own slices, by `own`.
+
+    Members whose states or windows need the store's slices stay there whatever is asked for.
+    """
+    store = tree.store
+    if not isinstance(store, DenseSlices) or tree.folds_only:
+        return
+    for member in tree.schedule.members:
+        leave_tree(tree, member)
+        member.tree = 0
+    store.trees = {}
+    store.keep_by(own)
+    for technique, names in trees:
+        members = [tree.members[name] for name in names if tree.members[name].can_move]
+        if not members:
+            continue
+        number = len(store.trees) + 1
+        store.trees[number] = CoarseSlices(store, technique)
+        for member in members:
+            join_tree(tree, member, number)
+
+
+def join_tree(tree: PeriodicTree, member: Member, number: int) -> None:
+    """A member of the store's own tree goes to another one."""
+    assert isinstance(tree.store, DenseSlices) and member.tree == 0 and member.can_move
+    member.tree = number
+    tree.store.trees[number].add(member.cadence)
+
+
+def leave_tree(tree: PeriodicTree, member: Member) -> None:
+    """A member's window will not be asked for again where it was."""
+    if not isinstance(tree.store, DenseSlices):
+        return
+    if member.tree:
+        tree.store.trees[member.tree].remove(member.cadence, member.window)
+    else:
+        tree.store.drop_window(member.window)
+
+
+def members_by_tree(tree: PeriodicTree) -> dict[int, list[Member]]:
+    """By number; 0 has the store's own slices."""
+    found: dict[int, list[Member]] = {}
+    for member, number in zip(tree.schedule.members, tree.schedule.column("tree").tolist(), strict=True):
+        found.setdefault(number, []).append(member)
+    return found

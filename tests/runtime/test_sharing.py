@@ -1,0 +1,106 @@
+"""How queries share, as the session wants it and as EXPLAIN PLAN tells it."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+import panewise as pw
+from panewise.errors import PlanError, SnapshotError
+from tests.runtime.random_weaves import woven_at_random
+from tests.runtime.small_engine import STREAM, rows, tuples
+
+QUERIES = {
+    "a": "SELECT k, SUM(v) AS s FROM t [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY k",
+    "b": "SELECT k, MAX(x) AS m FROM t [RANGE 9 SECONDS SLIDE 3 SECONDS] GROUP BY k",
+    "c": "SELECT k, SUM(v) AS s FROM t [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY k",
+    "d": "SELECT k, AVG(v) AS s FROM t [RANGE 1 MINUTE SLIDE 1 SECOND] GROUP BY k",
+}
+
+
+def engine_of(sharing: str) -> pw.Engine:
+    engine = pw.Engine(sharing=sharing)
+    engine.execute(STREAM)
+    for name, text in QUERIES.items():
+        engine.execute(f"CREATE QUERY {name} AS {text}")
+    engine.push("t", [row for second in range(20) for row in rows(second, k="ab"[second % 2])])
+    return engine
+
+
+def plan(engine: pw.Engine) -> list[str]:
+    table = engine.execute("EXPLAIN PLAN")
+    assert table is not None
+    return [str(line).strip() for line in table["plan"].to_pylist()]
+
+
+@pytest.mark.parametrize("sharing", ["", "some", "Weave", "WEAVE "])
+def test_other_words_are_refused(sharing: str) -> None:
+    with pytest.raises(PlanError, match=f"there is no sharing '{sharing}'") as refused:
+        pw.Engine(sharing=sharing)
+    assert "weave, full or none" in str(refused.value)
+
+
+def test_full_is_one_tree_and_none_as_many_as_queries() -> None:
+    engines = {sharing: engine_of(sharing) for sharing in ("weave", "full", "none")}
+    trees = {sharing: engine.sharing_report().tree_count for sharing, engine in engines.items()}
+    assert trees == {"weave": 1, "full": 1, "none": len(QUERIES)}
+    for sharing, engine in engines.items():
+        lines = plan(engine)
+        assert lines[0].startswith(f"PLAN  <sharing: {sharing}, queries: {len(QUERIES)}, trees: {trees[sharing]}")
+        assert sum(line.startswith("TREE ") for line in lines) == trees[sharing]
+        assert sum(line.startswith("FAMILY BY k") for line in lines) == (len(QUERIES) if sharing == "none" else 1)
+        assert {line.split()[1] for line in lines if line.startswith("QUERY ")} == set(QUERIES)
+    for name in QUERIES:
+        expected = sorted(tuples(engines["none"].results(name)))
+        assert len(expected) > 5
+        assert sorted(tuples(engines["full"].results(name))) == expected
+        assert sorted(tuples(engines["weave"].results(name))) == expected
+
+
+def test_costs_are_compared_with_the_best_of_other_plans() -> None:
+    """What is compared with is kept by the best techniques, what runs here by the default ones."""
+    alone, together = engine_of("none").sharing_report(), engine_of("full").sharing_report()
+    assert alone.cost_alone <= alone.cost
+    assert together.cost_full <= together.cost
+    assert 0 < together.cost_full < together.cost_alone
+
+
+def test_a_report_of_woven_trees_is_data() -> None:
+    with woven_at_random(Random(3), often=1.0) as done:
+        engine = engine_of("weave")
+        report = engine.sharing_report()
+    assert done.weaves and report.tree_count > 1
+    data: dict[str, Any] = json.loads(json.dumps(report.to_dict()))
+    assert (data["sharing"], data["queries"], data["trees"]) == ("weave", len(QUERIES), report.tree_count)
+    (family,) = data["families"]
+    members = sorted(member["query"] for tree in family["trees"] for member in tree["members"])
+    assert members == sorted(QUERIES)
+    assert (family["stream"], family["grouping"], family["groups"]) == ("t", "k", 2)
+    assert family["rows_per_second"] == pytest.approx(20 / 19)
+    assert all(tree["edges_per_second"] > 0 for tree in family["trees"])
+    assert family["trees"][0]["slices_held"] > 10
+    assert sum(line.startswith("TREE ") for line in plan(engine)) == report.tree_count
+
+
+@pytest.mark.parametrize("before", ["weave", "full", "none"])
+def test_a_snapshot_is_restored_as_it_was_shared(before: str) -> None:
+    engine = engine_of(before)
+    again = pw.Engine.restore(engine.snapshot())
+    assert again.sharing_report().sharing == before
+    assert len(again.hosting.trees) == len(engine.hosting.trees)
+    for one in (engine, again):
+        one.push("t", rows(*range(20, 30), k="b"))
+    for name in QUERIES:
+        assert sorted(tuples(again.results(name))) == sorted(tuples(engine.results(name)))
+
+
+def test_a_snapshot_goes_into_an_engine_that_shares_like_it() -> None:
+    saved = {sharing: engine_of(sharing).snapshot() for sharing in ("weave", "full", "none")}
+    for of, into in (("weave", "full"), ("full", "weave")):
+        assert len(pw.Engine.restore(saved[of], pw.Engine(sharing=into)).results("a")) > 5
+    for of, into in (("none", "weave"), ("full", "none")):
+        with pytest.raises(SnapshotError, match=f"sharing '{of}', this one has '{into}'"):
+            pw.Engine.restore(saved[of], pw.Engine(sharing=into))
