@@ -55,7 +55,7 @@ def family_report(consumer: TreeConsumer) -> FamilyReport:
         selections=() if tree.where is None else (to_sql(tree.where),),
         states=tuple(state_name(key) for key in tree.state_held_from),
         rows_per_second=None if rate is None else rate * SECOND,
-        groups=len(tree.table) if tree.keys else 1,
+        groups=(len(tree.table) or None) if tree.keys else 1,
         composite_edges_per_second=_edges(tree, 0) * unit,
         trees=trees,
         cost=cost,
