@@ -37,6 +37,7 @@ RANGES = (1, 1000)
 BATCH = 1 << 14  # answers of one call when throughput is measured
 CALLS = 1 << 14  # of which a latency each is taken
 TRY_S, SLIDE_S, TRY_BYTES = 5.0, 0.1, 4 << 30
+CALL_S = 0.5  # calls are made of fewer answers where they would take longer
 # Of a well-known C++ library, one evict, insert and answer per item, sum, million items/s at 1 Ki and 64 Ki.
 ELSEWHERE = {
     "subtract_on_evict": (361, 353), "two_stacks": (102, 101), "daba": (113, 113), "flat_fit": (74, 41),
@@ -272,7 +273,7 @@ def _measured(technique: Technique, kind: StateKind, window: int, ranges: int, b
     if slide_s > SLIDE_S:
         return figure | {"left out": f"{slide_s:.2g} s a slide"}
     agrees = feeder.agrees()
-    feeder.shape(feeder.batch)
+    feeder.shape(max(1, min(feeder.batch, int(CALL_S / slide_s))))
     figure |= throughput(feeder, budget_s)
     agrees &= feeder.agrees()
     figure |= latencies(feeder, budget_s)

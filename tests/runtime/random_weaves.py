@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from panewise.operators import periodic, tree_forgetting
+from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.tree_weave import members_by_tree
@@ -40,6 +41,8 @@ EXACT = ("COUNT(*)", "COUNT(v)", "SUM(v)", "MIN(v)", "MAX(x)", "MIN(w)", "AVG(v)
 ROUNDED = ("SUM(x)", "AVG(x)", "VAR_POP(x)", "STDDEV_SAMP(v)")
 HELD = ("MEDIAN(x)", "COUNT(DISTINCT v)")
 FORCED = {"two_stacks": ("MAX(x)", "SUM(v)", "AVG(x)"), "flat_fat": ("MIN(v)", "SUM(x)"), "r_int": ("SUM(v)",)}
+# Few are frequent, and in the long run there are more than slices have room for at first.
+KEYS = ("a", "b", "c", "dd", None) * 12 + tuple("efghijklmnopqrstuvwxyz")
 # What a tree is kept by in short runs: the rest is compiled, at length, where techniques themselves are tested.
 TREES_BY = ("b_int", "two_stacks", "panes", "r_int")
 
@@ -229,7 +232,7 @@ class ScriptWriter:
             behind = 8 * SECOND
         return {
             "ts": self._now - behind,
-            "k": chance.choice(("a", "b", "c", "dd", None)),
+            "k": chance.choice(KEYS),
             "v": chance.choice((None, *range(-4, 10))),
             "x": None if chance.random() < 0.1 else chance.uniform(-10, 10),
             "w": chance.choice(("", "p", "q", "ü", None)),
@@ -334,7 +337,19 @@ def woven_at_random(
         join_tree(tree, member, number)
         found.joins += 1
 
+    look = weaver.Weaver.look
+
+    def look_and_move(self: weaver.Weaver, consumer: TreeConsumer) -> None:
+        """Now and then a member that has been there for long goes to another tree, whatever its edges are."""
+        look(self, consumer)
+        tree = consumer.tree
+        if self.mode == "weave" and isinstance(tree.store, DenseSlices) and tree.store.trees and chance.random() < 0.2:
+            free = [member for member in members_by_tree(tree).get(0, []) if member.can_move]
+            if free:
+                join_and_count(tree, chance.choice(free), chance.choice(list(tree.store.trees)))
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weaver.Weaver, "look", look_and_move)
         patch.setattr(weaver, "FEW", 1)
         patch.setattr(weaver, "WORTH", 1e30)
         patch.setattr(weaver, "planned", planned)
