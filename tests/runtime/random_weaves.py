@@ -38,6 +38,7 @@ STREAM = (
     f"WATERMARK FOR ts AS ts - INTERVAL {DELAY // SECOND} SECONDS)"
 )
 EXACT = ("COUNT(*)", "COUNT(v)", "SUM(v)", "MIN(v)", "MAX(x)", "MIN(w)", "AVG(v)", "FIRST(v)", "LAST(w)", "MAX(v)")
+AT_FIRST = ("COUNT(*)", "COUNT(v)", "SUM(v)", "MAX(x)", "SUM(x)")
 ROUNDED = ("SUM(x)", "AVG(x)", "VAR_POP(x)", "STDDEV_SAMP(v)")
 HELD = ("MEDIAN(x)", "COUNT(DISTINCT v)")
 FORCED = {"two_stacks": ("MAX(x)", "SUM(v)", "AVG(x)"), "flat_fat": ("MIN(v)", "SUM(x)"), "r_int": ("SUM(v)",)}
@@ -90,6 +91,9 @@ def random_window(chance: Random) -> Window:
     if chance.random() < 0.5:  # windows whose edges meet often
         slide = chance.choice((1, 2, 3, 4, 6, 12)) * SECOND
         return Window(slide * chance.randint(1, 6), slide)
+    if chance.random() < 0.3:  # gaps between windows
+        slide = chance.randint(20, SLIDE_MAX // MILLISECOND // 100) * 100 * MILLISECOND
+        return Window(max(100 * MILLISECOND, slide // chance.randint(2, 20) // 100_000 * 100_000), slide)
     length, slide = chance.randint(1, 250) * 100, chance.randint(5, SLIDE_MAX // MILLISECOND // 100) * 100
     offset = chance.choice((0, 0, 0, 400, 7_000))
     align = chance.choice(("", "", "", " ALIGN '1970-01-01 00:00:00.7'"))
@@ -109,8 +113,9 @@ def random_query(chance: Random, start: bool, sources: list[int]) -> Query:
     if kind < 0.28 and not window.offset:
         technique = chance.choice(list(FORCED))
         return _aggregate(chance, window, FORCED[technique], f" WITH (technique = '{technique}')")
-    held = HELD if chance.random() < 0.25 and not window.rows else ()
-    return _aggregate(chance, window, (*EXACT, *ROUNDED, *held))
+    if start:  # so that those to come bring states that nobody has kept so far
+        return _aggregate(chance, window, chance.choice((AT_FIRST, AT_FIRST, (*AT_FIRST, *HELD))))
+    return _aggregate(chance, window, chance.choice((EXACT + ROUNDED, EXACT + ROUNDED, EXACT + ROUNDED + HELD)))
 
 
 def _aggregate(chance: Random, window: Window, choices: tuple[str, ...], options: str = "", word: str = "") -> Query:
@@ -193,11 +198,13 @@ class ScriptWriter:
         self._heard: set[int] = set()
         self._quiet: set[int] = set()  # queries that nobody fetches before the end
         self._now = BEGINNING
+        self._nulls = False  # there are none at first: until then, counts of arguments are no states of their own
         for seed in queries:
             self.chance = Random(seed)
             self._create(start=True)
-        for seed in turns:
+        for at, seed in enumerate(turns):
             self.chance = Random(seed)
+            self._nulls = at >= len(turns) // 2
             self._turn()
         self.script.steps.append(("advance", self._now + 60 * SECOND))
         self.script.steps.extend(("fetch", number) for number in self._here)
@@ -233,8 +240,8 @@ class ScriptWriter:
         return {
             "ts": self._now - behind,
             "k": chance.choice(KEYS),
-            "v": chance.choice((None, *range(-4, 10))),
-            "x": None if chance.random() < 0.1 else chance.uniform(-10, 10),
+            "v": chance.choice((None if self._nulls else 0, *range(-4, 10))),
+            "x": None if self._nulls and chance.random() < 0.1 else chance.uniform(-10, 10),
             "w": chance.choice(("", "p", "q", "ü", None)),
         }
 

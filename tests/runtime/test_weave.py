@@ -17,8 +17,19 @@ import panewise as pw
 from panewise.optimize.sharing.calibration import shipped
 from panewise.runtime import weaver
 from panewise.synopses.techniques import TECHNIQUES
-from tests.runtime.random_weaves import TREES_BY, Script, ScriptWriter, Woven, long_script, woven_at_random
-from tests.runtime.small_engine import SECOND
+from tests.runtime.random_weaves import (
+    BEGINNING,
+    SECOND,
+    STREAM,
+    TREES_BY,
+    Query,
+    Script,
+    ScriptWriter,
+    Window,
+    Woven,
+    long_script,
+    woven_at_random,
+)
 from tests.runtime.weave_players import Player, compare, same, values
 
 SEEDS = range(14)
@@ -80,6 +91,42 @@ def test_scripts_are_worth_playing() -> None:
     assert any(woven.heard[number] for _, woven, number in queries)
     assert any(found for _, woven, _ in played for _, found in woven.looked)
     assert sum(script.late for script, _, _ in played) > 10
+
+
+def test_slices_that_nobody_needs_go_before_a_tree_has_taken_them() -> None:
+    """Between the windows of all members a tree waits for its next edge, and its slices go meanwhile."""
+    queries = [
+        Query(f"SELECT MAX(v) AS a0, COUNT(*) AS n FROM t {window}", window, grouped=False)
+        for window in (Window(2 * SECOND, 10 * SECOND), Window(SECOND, 3 * SECOND))
+    ]
+    rows = [{"ts": BEGINNING + n * SECOND // 2, "k": "a", "v": n * 37 % 101, "x": 0.5, "w": "p"} for n in range(80)]
+    steps = [("create", 0), ("create", 1), *(("push", [row]) for row in rows), ("fetch", 0), ("fetch", 1)]
+    script = Script(dict(enumerate(queries)), {0: "q0", 1: "q1"}, steps, [0, 1])
+    for seed in range(4):
+        _, woven, done = check(script, Random(seed))
+        assert done.weaves
+        assert len(woven.fetched[0]) > 2
+
+
+def test_state_levels_off() -> None:
+    """Of woven trees, through queries that come and go."""
+    with woven_at_random(Random(5), often=0.02) as done:
+        engine = pw.Engine()
+        engine.execute(STREAM)
+        for number in range(12):
+            window = Window((number + 3) * SECOND, (number % 4 + 1) * SECOND)
+            engine.execute(f"CREATE QUERY q{number} AS SELECT k, MAX(x) AS m FROM t {window} GROUP BY k")
+        held = []
+        for n in range(600):
+            row = {"ts": BEGINNING + n * SECOND, "k": "abc"[n % 3], "v": n, "x": n * 37 % 101 / 8, "w": "p"}
+            engine.push("t", [row])
+            if n % 3 == 0:
+                number = n // 3 % 12
+                text = f"SELECT k, MAX(x) AS m FROM t [RANGE {number + 3} SECONDS SLIDE 1 SECOND] GROUP BY k"
+                engine.execute(f"DROP QUERY q{number}; CREATE QUERY q{number} AS {text}")
+            held.append(engine.stats()["trees"][0]["bytes"])
+    assert done.weaves > 5 and done.joins > 5
+    assert max(held[300:]) < 1.3 * max(held[50:300])
 
 
 # -- the real weaver -------------------------------------------------------------------------------------------------
