@@ -24,11 +24,10 @@ import platform
 import sys
 import tempfile
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from panewise import __version__
 from panewise.optimize.sharing.costs import WORK, CalibratedModel, Curve, Figures
 from panewise.optimize.sharing.shipped import SHIPPED
 
@@ -111,11 +110,19 @@ def _machine() -> dict[str, Any]:
     }
 
 
+def _own_version() -> str:
+    """As it was installed; a source tree that was not has none."""
+    try:
+        return version("panewise")
+    except PackageNotFoundError:
+        return "source"
+
+
 def _identity() -> dict[str, Any]:
     """What must be the same for figures to hold."""
     return {
         "format": FORMAT,
-        "panewise": __version__,
+        "panewise": _own_version(),
         "numba": version("numba"),
         "numpy": version("numpy"),
         "machine": _machine(),
