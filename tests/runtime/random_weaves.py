@@ -100,9 +100,9 @@ def random_window(chance: Random) -> Window:
     return Window(length * MILLISECOND, slide * MILLISECOND, offset * MILLISECOND, align=align)
 
 
-def random_query(chance: Random, start: bool, sources: list[int]) -> Query:
-    """`sources`: queries that may be read, which have a column `n`."""
-    window = random_window(chance)
+def random_query(chance: Random, start: bool, sources: list[int], windows: list[Window]) -> Query:
+    """`sources`: queries that may be read, which have a column `n`; `windows`: those that others have."""
+    window = chance.choice(windows) if windows and chance.random() < 0.3 else random_window(chance)
     kind = chance.random()
     if kind < 0.08 and sources and not window.rows:
         return _over(chance, window, chance.choice(sources))
@@ -211,7 +211,10 @@ class ScriptWriter:
 
     def _turn(self) -> None:
         chance, steps = self.chance, self.script.steps
-        steps.append(("push", [self._row() for _ in range(chance.choice((1, 3, 10, 30)))]))
+        for _ in range(chance.choice((1, 1, 3))):
+            steps.append(("push", [self._row() for _ in range(chance.choice((1, 3, 10, 20)))]))
+            if chance.random() < 0.7:
+                steps.append(("settle",))
         if chance.random() < 0.1:
             steps.append(("advance", self._now - DELAY + (chance.choice((0, SECOND)) if self.late else 0)))
         for _ in range(chance.choice((0, 0, 1, 2, 4))):
@@ -268,7 +271,7 @@ class ScriptWriter:
         if alike and chance.random() < 0.25:
             query = chance.choice(alike)
         else:
-            query = random_query(chance, start, readable)
+            query = random_query(chance, start, readable, [script.queries[n].window for n in self._here])
         # A name may come back after its query has gone.
         free = [f"q{n}" for n in range(number + 1) if f"q{n}" not in {script.names[here] for here in self._here}]
         script.queries[number], script.names[number] = query, chance.choice((free[0], free[-1]))

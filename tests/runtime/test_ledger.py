@@ -224,6 +224,31 @@ def test_a_member_goes_on_when_the_query_that_it_is_named_after_goes(engine: pw.
         assert tuples(one.results("other"))[-1] == (7, 3)
 
 
+def test_queries_that_are_alike_come_and_go_at_one_moment(engine: pw.Engine) -> None:
+    create(engine, other=LONGER, a=COUNTS, b=COUNTS)
+    engine.execute("DROP QUERY a")
+    create(engine, c=COUNTS)
+    assert consumer(engine).queries_of("b") == {"b", "c"}
+    engine.execute("DROP QUERY b; DROP QUERY c")
+    create(engine, d=COUNTS, e=COUNTS)
+    assert sorted(consumer(engine).tree.members) == ["d", "other"]
+    engine.push("t", rows(0, 1, 2))
+    assert tuples(engine.results("d")) == tuples(engine.results("e")) == [(1, 1), (2, 2)]
+
+
+def test_a_member_does_not_inherit_the_last_report_of_one_that_has_gone(engine: pw.Engine) -> None:
+    create(engine, gone=COUNTS, other=LONGER)
+    engine.push("t", rows(*range(9)))
+    number = consumer(engine).tree.members["gone"].window
+    engine.execute("DROP QUERY gone")
+    create(engine, fresh="SELECT COUNT(*) AS n FROM t [RANGE 20 SECONDS SLIDE 1 SECOND]")
+    assert consumer(engine).tree.members["fresh"].window == number
+    assert engine.lookup("fresh").num_rows == 0
+    engine.push("t", rows(9))
+    assert engine.lookup("fresh").num_rows == 0
+    assert tuples(engine.lookup("other")) == [(9, 3)]
+
+
 def test_unread_results_are_limited_for_each_query(engine: pw.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosted_query, "UNREAD_ROWS_MAX", 5)
     create(engine, quick=COUNTS, slow=COUNTS, apart=LONGER)
@@ -243,6 +268,21 @@ def test_unread_results_are_limited_for_each_query(engine: pw.Engine, monkeypatc
         assert engine.stats()["queries"][name]["results_unread_dropped"] == 30 - left
         assert engine.results(name).num_rows == 0
     assert engine.stats()["queries"]["slow"]["results"] == 30
+
+
+def test_what_was_dropped_stays_counted_when_a_query_stands_apart(
+    engine: pw.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted_query, "UNREAD_ROWS_MAX", 5)
+    create(engine, slow=COUNTS)
+    for second in range(21):
+        engine.push("t", rows(second))
+        engine.stats()  # rows do not wait for others
+    before = engine.stats()["queries"]["slow"]
+    assert before["results_unread_dropped"] > 10
+    engine.execute("SUSPEND QUERY slow")
+    assert engine.stats()["queries"]["slow"]["results_unread_dropped"] == before["results_unread_dropped"]
+    assert engine.results("slow").num_rows == 20 - before["results_unread_dropped"]
 
 
 def test_results_stay_unread_when_a_query_stands_apart(engine: pw.Engine) -> None:
@@ -274,3 +314,17 @@ def test_a_lookup_survives_a_snapshot_and_a_subscriber(engine: pw.Engine) -> Non
     again = pw.Engine.restore(engine.snapshot())
     again.subscribe("q", lambda batch: None)
     assert tuples(again.lookup("q")) == [(2, 2)]
+
+
+def test_a_restored_query_that_is_suspended_knows_how_far_it_has_come(engine: pw.Engine) -> None:
+    """Whoever begins to read it then has not seen what it said before."""
+    create(engine, q=COUNTS)
+    engine.push("t", rows(*range(10)))
+    engine.execute("SUSPEND QUERY q")
+    found = []
+    for one in (engine, pw.Engine.restore(engine.snapshot())):
+        create(one, reader="SELECT COUNT(*) AS m FROM q [RANGE 6 SECONDS SLIDE 1 SECOND]")
+        one.execute("RESUME QUERY q")
+        one.push("t", rows(*range(10, 20)))
+        found.append(tuples(one.results("reader")))
+    assert found[0] == found[1] == [(end, 6) for end in range(16, 20)]

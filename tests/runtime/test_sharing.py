@@ -85,6 +85,18 @@ def test_a_report_of_woven_trees_is_data() -> None:
     assert sum(line.startswith("TREE ") for line in plan(engine)) == report.tree_count
 
 
+def test_a_tree_of_too_many_groups_is_one_again() -> None:
+    with woven_at_random(Random(3), dense_groups=4, often=1.0) as done:
+        engine = engine_of("weave")
+        assert engine.sharing_report().tree_count > 1
+        engine.push("t", [row for n in range(8) for row in rows(20 + n, k=f"more{n}")])
+        (family,) = engine.sharing_report().families
+    assert done.weaves
+    assert (len(family.trees), family.groups) == (1, 10)
+    assert set(family.trees[0].technique.values()) == {"sparse_two_stacks"}
+    assert next(line for line in plan(engine) if line.startswith("TREE ")).startswith("TREE 1 ")
+
+
 @pytest.mark.parametrize("before", ["weave", "full", "none"])
 def test_a_snapshot_is_restored_as_it_was_shared(before: str) -> None:
     engine = engine_of(before)

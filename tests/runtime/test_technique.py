@@ -141,7 +141,7 @@ def test_explain_names_the_technique() -> None:
     engine = pw.Engine()
     engine.execute(STREAM)
     engine.execute(f"CREATE QUERY q WITH (technique = 'recompute') AS SELECT SUM(x) FROM t {WINDOWS[0]}")
-    assert "by recompute" in str(engine.explain())
+    assert "technique: recompute" in str(engine.explain())
 
 
 def test_queries_that_come_and_go_leave_nothing_behind() -> None:

@@ -87,6 +87,10 @@ class Player:
         self._reached = max(self._reached, *(row["ts"] for row in rows))
         self.engine.push("t", rows)
 
+    def settle(self) -> None:
+        """Rows do not wait for others."""
+        self.engine.late_rows("t")
+
     def advance(self, until: int) -> None:
         self._reached = max(self._reached, until)
         self.engine.advance("t", until)

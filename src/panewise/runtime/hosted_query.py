@@ -207,8 +207,9 @@ class HostedQuery(Channel):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """A fresh query becomes the one of the snapshot, also where it has just begun to read a ledger."""
-        super().restore(snapshot["channel"])
+        # First: one that is suspended stands apart, at a watermark to which its source has not been restored yet.
         self.status, self.reason = snapshot["status"], snapshot["reason"]
+        super().restore(snapshot["channel"])
         self._rows_out, self._rows_dropped = snapshot["rows_out"], snapshot["rows_dropped"]
         if self._ledger is not None:
             self._rows_out -= self._ledger[0].rows_of(self._ledger[1])

@@ -76,6 +76,9 @@ class SparkPlayer:
         self.run.advance("t", until)
         self._process()
 
+    def settle(self) -> None:
+        """A micro-batch has done so."""
+
     def fetch(self, number: int) -> None:
         """Everything has been fetched."""
 
