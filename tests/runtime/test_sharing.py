@@ -116,3 +116,23 @@ def test_a_snapshot_goes_into_an_engine_that_shares_like_it() -> None:
     for of, into in (("none", "weave"), ("full", "none")):
         with pytest.raises(SnapshotError, match=f"sharing '{of}', this one has '{into}'"):
             pw.Engine.restore(saved[of], pw.Engine(sharing=into))
+
+
+def test_queries_that_are_alike_and_come_in_mid_stream_have_the_same_history() -> None:
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM t (ts TIMESTAMP, v BIGINT)")
+    engine.execute("CREATE QUERY older AS SELECT COUNT(*) AS n FROM t [RANGE 4 SECONDS SLIDE 1 SECOND]")
+    engine.push("t", [{"ts": second * 1_000_000, "v": second} for second in range(11)])
+    like = "AS SELECT COUNT(*) AS n FROM t [RANGE 2 SECONDS SLIDE 1 SECOND]"
+    engine.execute(f"CREATE QUERY a {like}; CREATE QUERY b {like}")
+    first = engine.results("a").to_pylist()
+    engine.execute(f"CREATE QUERY c {like}")  # after a has read, before anything has come
+    assert len(first) == 1
+    assert engine.results("b").to_pylist() == first == engine.results("c").to_pylist()
+    engine.push("t", [{"ts": second * 1_000_000, "v": second} for second in range(11, 14)])
+    assert [engine.results(name)["n"].to_pylist() for name in "abc"] == [[2, 2, 2]] * 3
+    assert {name: query["results"] for name, query in engine.stats()["queries"].items() if name != "older"} == {
+        "a": 4,
+        "b": 4,
+        "c": 4,
+    }

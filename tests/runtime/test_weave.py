@@ -33,6 +33,8 @@ from tests.runtime.random_weaves import (
 from tests.runtime.weave_players import Player, compare, same, values
 
 SEEDS = range(9)
+# But the oracle, which no weaver chooses: its snapshots are not those of the others.
+ALL_TREES_BY = tuple(name for name in TECHNIQUES if name != "recompute")
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -70,7 +72,7 @@ def test_very_many_scripts(figure: Callable[[str, object], None]) -> None:
     first = SystemRandom().randrange(1_000, 1_000_000_000)
     for seed in range(first, first + 1_500):
         try:
-            check_seed(seed, turns=14, techniques=tuple(TECHNIQUES))
+            check_seed(seed, turns=14, techniques=ALL_TREES_BY)
         except Exception as problem:
             problem.add_note(f"seed {seed}")
             raise

@@ -162,9 +162,17 @@ def is_whole(tree: PeriodicTree, cadence: Cadence, report: int, since: int | Non
         return False
     if isinstance(tree.store, SparseSlices) and tree.store.passed(cadence, report):
         return False
-    starts = np.concatenate([tree.store.starts, tree.store.open.starts])
-    ends = np.concatenate([tree.store.ends, tree.store.open.ends])
-    if any(((starts < edge) & (edge < ends)).any() for edge in (start, end)):
+    if any(
+        _straddled(slices.starts, slices.ends, edge)
+        for slices in (tree.store, tree.store.open)
+        for edge in (start, end)
+    ):
         return False
     # Rows yet to come before the newest cut fall into slices of the edges before it.
     return all(tree.store.open.is_edge(edge) for edge in (start, end) if tree.watermark < edge < tree.cut)
+
+
+def _straddled(starts: Ints, ends: Ints, point: int) -> bool:
+    """Whether the point lies within a slice, of slices in order of time."""
+    place = int(starts.searchsorted(point)) - 1
+    return place >= 0 and bool(ends[place] > point)

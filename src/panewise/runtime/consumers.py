@@ -26,7 +26,7 @@ from panewise.operators.rows import Rows
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.finish import RestoredOperator
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.ledger import Entry, Ledger
+from panewise.runtime.ledger import Entry, Ledger, Place
 from panewise.runtime.weaver import Weaver
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import format_instant
@@ -61,6 +61,7 @@ class TreeConsumer:
         self._moment: object = None
         self._followers: dict[str, set[str]] = {}  # by member: its queries
         self._ledgers: dict[int, Ledger] = {}  # by shape
+        self._began: dict[str, Place] = {}  # where the members that came at `_moment` begin in their ledgers
         self._apart: dict[str, HostedQuery] = {}  # queries that get their results as they come
         self._last_pieces: dict[str, Piece | None] = {}  # of queries apart, and those of a snapshot
         self._taken = 0  # row numbers handed to the tree so far
@@ -80,10 +81,14 @@ class TreeConsumer:
         """A query joins. Where another one with the same meaning came at the same moment, they are one member."""
         name = query.name
         if self._moment != self.channel.moment:
-            self._moment, self._alike = self.channel.moment, {}
-        member = self._alike.setdefault((aggregation, cadence), name)
-        fresh = member == name
-        if fresh:
+            self._moment, self._alike, self._began = self.channel.moment, {}, {}
+        apart = finish is not None or self.counts_rows or self.tree.folds_only
+        member = self._alike.get((aggregation, cadence))
+        if member is not None and self.tree.watermark != INT64_MIN and (apart or not self._can_begin_with(member)):
+            member = None  # what the other one has had already, of windows that were due when it came, is gone
+        fresh = member is None
+        if member is None:
+            member = self._alike[aggregation, cadence] = name
             self.tree.add(name, aggregation, cadence, self.channel.cut)
         self.queries[name] = query
         self.member_of[name] = member
@@ -93,7 +98,7 @@ class TreeConsumer:
             self.finishes[name] = finish
         if not aggregation.keys:
             query.empty_batch = lambda ends, q=query: self._final(q, self.tree.empty_batch(self._member(q.name), ends))
-        if finish is not None or self.counts_rows or self.tree.folds_only:
+        if apart:
             self._apart[name] = query
         else:
             self._share(query, name)
@@ -112,7 +117,13 @@ class TreeConsumer:
                 self._last_pieces[name] = last
             self._apart[name] = query
 
-        query.share(ledger, member.window, self.channel, apart)
+        begin = self._began.setdefault(member.name, ledger.place(member.window))
+        query.share(ledger, member.window, begin, self.channel, apart)
+
+    def _can_begin_with(self, member: str) -> bool:
+        """Whether all that a member has reported since it came is still there to be read."""
+        ledger = self._ledgers.get(self.tree.members[member].shape)
+        return ledger is not None and member in self._began and ledger.reaches(self._began[member])
 
     @property
     def read_queries(self) -> list[HostedQuery]:
@@ -139,6 +150,7 @@ class TreeConsumer:
         elif not followers:
             del self._followers[member]
             self._alike = {key: other for key, other in self._alike.items() if other != member}
+            self._began.pop(member, None)
             gone = self.tree.members[member]
             if gone.shape in self._ledgers:
                 self._ledgers[gone.shape].forget(gone.window)
@@ -150,6 +162,8 @@ class TreeConsumer:
         followers = self._followers[heir] = self._followers.pop(member)
         self.member_of.update(dict.fromkeys(followers, heir))
         self._alike = {key: heir if other == member else other for key, other in self._alike.items()}
+        if member in self._began:
+            self._began[heir] = self._began.pop(member)
 
     @property
     def rows_taken(self) -> int:
@@ -326,7 +340,7 @@ class TreeConsumer:
             self.queries[name].stand_apart()
         for member in list(self.tree.members):
             self.tree.remove(member)
-        self.member_of, self._followers, self._ledgers, self._alike = {}, {}, {}, {}
+        self.member_of, self._followers, self._ledgers, self._alike, self._began = {}, {}, {}, {}, {}
         for name, member in member_of.items():
             if member not in self.tree.members:
                 self.tree.add(member, *meant[member], self.channel.cut)

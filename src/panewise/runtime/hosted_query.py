@@ -16,7 +16,7 @@ from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit
 from panewise.runtime.channel import Channel, Consumer
-from panewise.runtime.ledger import Ledger, Reader, row_count
+from panewise.runtime.ledger import Ledger, Place, Reader, row_count
 
 Ints = NDArray[np.int64]
 Subscriber = Callable[[pa.RecordBatch], None]
@@ -52,9 +52,9 @@ class HostedQuery(Channel):
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
-    def share(self, ledger: Ledger, number: int, source: Channel, apart: Callable[[], None]) -> None:
-        """Results are read from a ledger from now on; `apart` is called when that ends."""
-        reader = ledger.join(number)
+    def share(self, ledger: Ledger, number: int, begin: Place, source: Channel, apart: Callable[[], None]) -> None:
+        """Results are read from a ledger, from a place on; `apart` is called when that ends."""
+        reader = ledger.join(number, begin)
         self._rows_out -= reader.taken
         self._ledger, self._source, self._apart = (ledger, reader), source, apart
 

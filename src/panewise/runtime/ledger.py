@@ -27,6 +27,7 @@ from panewise.operators.due_reports import EmptyReports
 from panewise.operators.reports import Piece, Together, first_end
 
 Ints = NDArray[np.int64]
+Place = tuple[int, int]  # an entry, and how many rows of a member came before it
 LOOKED_OVER = 64  # entries after which those are let go that hold nobody's last report
 
 
@@ -121,11 +122,20 @@ class Ledger:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def join(self, number: int) -> Reader:
-        """A reader of what comes from now on."""
+    def place(self, number: int) -> Place:
+        """Where a reader of what comes of a member from now on begins."""
         self._fit(number)
-        self._readers[self._end] = self._readers.get(self._end, 0) + 1
-        return Reader(number, self._end, int(self._rows[number]))
+        return self._end, int(self._rows[number])
+
+    def reaches(self, place: Place) -> bool:
+        """Whether everything since then is still there."""
+        return place[0] >= self._base
+
+    def join(self, number: int, place: Place | None = None) -> Reader:
+        """A reader of what comes of a member from a place on, or from now on."""
+        position, taken = self.place(number) if place is None else place
+        self._readers[position] = self._readers.get(position, 0) + 1
+        return Reader(number, position, taken)
 
     def leave(self, reader: Reader) -> None:
         self._move(reader.position, None)
