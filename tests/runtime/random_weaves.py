@@ -332,7 +332,7 @@ def woven_at_random(
             parts.setdefault(chance.randrange(count), []).append(number)
         trees = tuple(WovenTree(tuple(part), "", chance.random(), 0.0) for part in parts.values())
         kept_by = [_random_techniques(chance, [members[n] for n in tree.members], techniques) for tree in trees]
-        return weaver.Plan(members, Weave(trees, 0.0, 0.0, 0.0), kept_by, weaver.load_of(consumer))
+        return weaver.Plan(members, Weave(trees, 0.0, 0.0, 0.0), kept_by)
 
     weave_tree, join_tree = weaver.weave_tree, weaver.join_tree
 

@@ -103,7 +103,7 @@ def test_deviations() -> None:
 def test_all_of_it_runs_quickly(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(papers_004, "calibrated", shipped)
     monkeypatch.setattr(papers_004, "calibrated_with_long_windows", lambda model: model)
-    monkeypatch.setattr(papers_004, "save_plot", lambda name, panels: None)
+    monkeypatch.setattr(papers_004, "show_plot", lambda console, name, panels: None)
     monkeypatch.setattr(papers_004, "EXPERIMENTS", EXPERIMENTS[4:])
     monkeypatch.setattr(papers_004, "TECHNIQUES", ("panes", "slick_deque_inv", "slick_deque"))
     assert papers_004.run(quick=True, folder=None) == 0

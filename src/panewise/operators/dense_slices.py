@@ -1,8 +1,8 @@
 """Slices in which every group has a place: the store of trees with few groups.
 
-Open slices are rooms of a state matrix; closed ones go, in time order, into one synopsis per state: the running
-synopsis where the state can be taken away exactly, the interval synopsis otherwise. One vectorised call answers all due
-windows.
+Open slices are rooms of a state matrix; closed ones go, in time order, into one synopsis per state: of the technique
+that was asked for or chosen by cost, else the running synopsis where the state can be taken away exactly and the
+interval synopsis otherwise. One vectorised call answers all due windows.
 """
 
 from __future__ import annotations

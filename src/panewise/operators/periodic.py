@@ -8,6 +8,9 @@ the end of a slice its partials enter the synopses, and all reports that have co
     closed slices -> synopses -> answers           | one call for all due windows
     answers -> lower -> HAVING -> items            | per member
 
+The rows are folded once for the whole family, as such queries are called; its members may be divided into trees of a
+weave, which have slices of their own made of these (`tree_weave.py`).
+
 The axis is integers: event times in microseconds, or row numbers for windows of rows. Rows come in any order as long as
 none falls into a slice that the watermark has closed. A tree with few groups keeps dense slices; past `DENSE_GROUPS` it
 moves to sparse ones for good.
@@ -27,12 +30,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags
-from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation, ArgumentPlan, Arguments, Pools, StateKey, empty_fields
-from panewise.operators.dense_reports import answered, dense_reports, passing_of, stamped
+from panewise.operators.dense_reports import dense_reports, passing_of, stamped
 from panewise.operators.dense_slices import DenseSlices
-from panewise.operators.members import Member, first_answerable, is_whole, note_rows
+from panewise.operators.members import Member, first_answerable, note_rows
 from panewise.operators.partials import merge_partials, taken_partials
 from panewise.operators.reports import Reports
 from panewise.operators.rows import Rows
@@ -376,38 +378,6 @@ class PeriodicTree:
     def due(self) -> Reports:
         """The reports that the watermark has reached and that are not out yet."""
         return dense_reports(self) if isinstance(self.store, DenseSlices) else sparse_reports(self)
-
-    def report_at(self, name: str, report: int) -> pa.RecordBatch | None:
-        """A report of the past, where the slices held still answer it."""
-        member = self.members[name]
-        if not isinstance(self.store, DenseSlices) or member.cadence.range is None:
-            raise NotHeldError(f"only the last report of '{name}' is held")
-        if not is_whole(self, member.cadence, report, member.held_from):
-            raise NotHeldError(f"the report of '{name}' at point {report} is no longer held")
-        found = answered(self, member, report)
-        if name in self.failures:
-            raise QueryFailed(self.failures.pop(name))
-        return found
-
-    def asked(self, aggregation: Aggregation, cadence: Cadence) -> pa.RecordBatch | None:
-        """The last report of a window that is no member's, where the slices held answer it exactly; else None."""
-        report = cadence.next_report(self.watermark) - cadence.slide
-        if not isinstance(self.store, DenseSlices) or cadence.range is None:
-            return None
-        since = [point for key in aggregation.states if (point := self.state_held_from[key]) is not None]
-        held_from = max(since, default=self.held_from if self.held_from is not None else INT64_MIN)
-        if not is_whole(self, cadence, report, None if held_from == INT64_MIN else held_from):
-            return None
-        member = Member(aggregation, cadence, report, timed=self.timed)
-        member.shape = self.shapes.number(aggregation)
-        found = answered(self, member, report)
-        if member.name in self.failures:
-            raise QueryFailed(self.failures.pop(member.name))
-        return found if found is not None else self._stamped_nothing(member)
-
-    def _stamped_nothing(self, member: Member) -> pa.RecordBatch:
-        nothing = [pa.nulls(0, field.type) for field in member.aggregation.item_schema]
-        return stamped(member, np.empty(0, np.int64), nothing)
 
     def empty_batch(self, member: Member, ends: Ints) -> pa.RecordBatch | None:
         """What an ungrouped query says of empty windows, at these reports."""

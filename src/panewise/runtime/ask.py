@@ -16,6 +16,7 @@ from panewise.errors import NotHeldError, PlanError
 from panewise.operators.aggregation import aggregation_of
 from panewise.operators.one_time import relation
 from panewise.operators.rows import Rows
+from panewise.operators.tree_asking import last_report_of
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
@@ -67,7 +68,7 @@ def _from_tree(block: Block, channel: Channel, hosting: Hosting) -> pa.Table | N
         if consumer.channel is not channel or consumer.counts_rows or not _fits(consumer, block):
             continue
         if tree.watermark != INT64_MIN and set(aggregation.states) <= set(tree.state_held_from):
-            batch = tree.asked(aggregation, cadence_of(block.window))
+            batch = last_report_of(tree, aggregation, cadence_of(block.window))
             if batch is not None:
                 return pa.Table.from_batches([batch]).select(range(2, batch.num_columns))
     return None

@@ -23,6 +23,7 @@ from panewise.operators.members import Member
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.reports import Piece, Reports
 from panewise.operators.rows import Rows
+from panewise.operators.tree_asking import past_report
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.finish import RestoredOperator
 from panewise.runtime.hosted_query import HostedQuery
@@ -302,7 +303,7 @@ class TreeConsumer:
             if held is not None and held.column(1)[0].value != report:
                 held = None
             return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
-        batch = self._final(query, self.tree.report_at(member.name, report))
+        batch = self._final(query, past_report(self.tree, member, report, name))
         return pa.Table.from_batches([batch] if batch is not None else [], schema=query.arrow)
 
     @property

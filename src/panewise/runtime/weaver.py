@@ -74,7 +74,6 @@ class Plan:
     members: list[Member]
     weave: Weave
     techniques: list[dict[StateKey, str]]
-    load: Load
 
 
 class Weaver:
@@ -147,14 +146,13 @@ def planned(consumer: TreeConsumer, optimizer: str = "tri_weave", price_alone: b
     if not members:
         return None
     keys, model = model_of(consumer, members)
-    load = load_of(consumer)
     cadences = [member.cadence for member in members]
-    woven = weave(cadences, load.rate, model, (EACH_ITS_BEST,), optimizer, price_alone=price_alone)
+    woven = weave(cadences, load_of(consumer).rate, model, (EACH_ITS_BEST,), optimizer, price_alone=price_alone)
     techniques = [
         {key: name for key, (_, name) in zip(keys, model.best(tree.edge_rate, sums), strict=True)}
         for tree, sums in ((tree, sums_of(members[number] for number in tree.members)) for tree in woven.trees)
     ]
-    return Plan(members, woven, techniques, load)
+    return Plan(members, woven, techniques)
 
 
 def model_of(consumer: TreeConsumer, members: list[Member]) -> tuple[list[StateKey], BestModel]:

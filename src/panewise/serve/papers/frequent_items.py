@@ -15,7 +15,6 @@ What is measured, as means over the windows; the exact counts of a brute-force p
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from panewise.errors import PanewiseError
-from panewise.serve.papers.plots import Panel, save_plot
+from panewise.serve.papers.plots import Panel
+from panewise.serve.papers.shown import figures_console, show_plot
 from panewise.synopses.frequent import FrequentSynopsis
 from panewise.synopses.runs import Run, run_of
 
@@ -58,8 +58,7 @@ class Outcome:
 
 
 def run(quick: bool, folder: Path | None) -> int:
-    # A table folded to 80 columns in a file or a log is hard to read.
-    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+    console = figures_console()
     items = source_addresses(_trace(folder))
     console.print(f"{len(items):,} rows, {items.max() + 1:,} source addresses")
     failed = False
@@ -67,8 +66,7 @@ def run(quick: bool, folder: Path | None) -> int:
         outcomes = list(measured(items, window, 20 if quick else STARTS))
         _show(console, window, outcomes)
         failed |= any(outcome.false for outcome in outcomes)
-        path = save_plot(f"papers-001-6_{window}", panels(outcomes))
-        console.print(f"plot: {path}" if path else "no plot: pip install 'panewise[bench]' for matplotlib")
+        show_plot(console, f"papers-001-6_{window}", panels(outcomes))
     return int(failed)
 
 

@@ -14,7 +14,6 @@ of figure 9 are compared with the sums of the rows, all of figure 12 with each o
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -23,10 +22,10 @@ from time import process_time
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 
 from panewise.aggregates.states import COUNT, MAXIMUM, Feed, StateKind
-from panewise.serve.papers.plots import Panel, save_plot
+from panewise.serve.papers.plots import Panel
+from panewise.serve.papers.shown import figures_console, show_plot, show_table
 from panewise.serve.papers.substream_filters import Outcome, Trades, measured
 from panewise.synopses.bags import BagSynopsis
 from panewise.synopses.contract import Synopsis
@@ -60,8 +59,7 @@ ALGORITHMS: dict[str, Callable[[StateKind, int], Synopsis]] = {
 
 
 def run(quick: bool, folder: Path | None) -> int:
-    # A table folded to 80 columns in a file or a log is hard to read.
-    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+    console = figures_console()
     wrong = figure_9(console, quick)
     figure_10(console, quick)
     figure_11(console, quick)
@@ -69,23 +67,9 @@ def run(quick: bool, folder: Path | None) -> int:
     return int(wrong)
 
 
-def _show(console: Console, title: str, columns: list[str], rows: list[list[str]]) -> None:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-
-
-def _save(console: Console, name: str, panels: list[Panel]) -> None:
-    path = save_plot(name, panels)
-    console.print(f"plot: {path}" if path else "no plot: pip install 'panewise[bench]' for matplotlib")
-
-
 def _rates_shown(console: Console, title: str, axis: str, points: list[str], rates: Rates) -> None:
     rows = [[name, *(f"{rate:,.0f}" for rate in line)] for name, line in rates.items()]
-    _show(console, title, [axis, *points], rows)
+    show_table(console, title, [axis, *points], rows)
 
 
 # -- figure 9 ----------------------------------------------------------------------------------------------------------
@@ -108,7 +92,7 @@ def figure_9(console: Console, quick: bool) -> bool:
         panels.append(Panel(f"figure 9: {title}", "share of updates", "inputs / s", lines, log_y=True))
     if wrong:
         console.print("some answer was wrong: the rates mean nothing", style="bold red")
-    _save(console, "papers-000_9", panels)
+    show_plot(console, "papers-000_9", panels)
     return wrong
 
 
@@ -208,7 +192,7 @@ def figure_10(console: Console, quick: bool) -> None:
         console, "figure 10: updates a second by the longest window", "rows", [f"{n:,}" for n in longest], rates
     )
     lines = {name: (longest, line) for name, line in rates.items()}
-    _save(console, "papers-000_10", [Panel("figure 10", "longest window", "updates / s", lines, True, True)])
+    show_plot(console, "papers-000_10", [Panel("figure 10", "longest window", "updates / s", lines, True, True)])
 
 
 def update_rate(kept: _Sliced | _Quantiles, longest: int, seconds: float) -> float:
@@ -242,7 +226,7 @@ def figure_11(console: Console, quick: bool) -> None:
     title = f"figure 11: lookups a second by the window, of the last {widths[-1]:,} rows, suffix and historical"
     _rates_shown(console, title, "rows", [f"{n:,}" for n in widths], rates)
     lines = {name: (widths, line) for name, line in rates.items()}
-    _save(console, "papers-000_11", [Panel("figure 11", "window", "lookups / s", lines, True, True)])
+    show_plot(console, "papers-000_11", [Panel("figure 11", "window", "lookups / s", lines, True, True)])
 
 
 def lookup_rate(kept: _Sliced | _Quantiles, longest: int, width: int, seconds: float) -> float:
@@ -284,7 +268,7 @@ def figure_12(console: Console, quick: bool) -> bool:
     assert best is not None
     title = f"figure 12: {trades.substreams:,} substreams, selectivity {SELECTIVITIES[0]}, one lookup after each update"
     columns = ["approach", "error", "inputs/s", "times naive", "asked a lookup", "pass", "MiB"]
-    _show(console, title, columns, rows)
+    show_table(console, title, columns, rows)
     chosen = {SELECTIVITIES[0]: (best, naive)}
     for selectivity in SELECTIVITIES[1:]:
         # The more selective, the less a lookup costs and the fewer levels pay for their updates.
@@ -294,7 +278,7 @@ def figure_12(console: Console, quick: bool) -> bool:
     ratios = {selectivity: a.inputs_per_s / b.inputs_per_s for selectivity, (a, b) in chosen.items()}
     cells = [[f"{s}", f"{chosen[s][0].levels}", f"{ratio:.1f}", f"{1 / s:.0f}"] for s, ratio in ratios.items()]
     title = "CI-COUNT with the best p by selectivity"
-    _show(console, title, ["selectivity", "p", "times naive", "1 / selectivity"], cells)
+    show_table(console, title, ["selectivity", "p", "times naive", "1 / selectivity"], cells)
     _aim(console, "all approaches gave the same answers", not wrong)
     if quick:
         console.print("  the aims of speed are those of the full size", style="dim")
@@ -304,7 +288,7 @@ def figure_12(console: Console, quick: bool) -> bool:
         _aim(console, f"exact lookups, times naive at {SELECTIVITIES[0]}: {said}", first >= FASTER_WANTED)
         growing = all(a < b for a, b in pairwise(ratios.values()))
         _aim(console, "the factor grows as the condition gets more selective", growing)
-    _save(console, "papers-000_12", [Panel("figure 12", "p", "inputs / s", lines, log_x=True)])
+    show_plot(console, "papers-000_12", [Panel("figure 12", "p", "inputs / s", lines, log_x=True)])
     return wrong
 
 

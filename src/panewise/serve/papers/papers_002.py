@@ -15,16 +15,15 @@ answers are compared with those from the rows alone.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
-from panewise.serve.papers.plots import Panel, save_plot
+from panewise.serve.papers.plots import Panel
+from panewise.serve.papers.shown import figures_console, show_plot, show_table
 from panewise.serve.papers.window_pools import STRUCTURES, Ints, Outcome, Pool, drawn_rows, measured
 
 CLASSES = {"smooth": 10, "medium": 20, "abrupt": 30}
@@ -52,8 +51,7 @@ QUICK = Size((1_000, 2_000), (1_000, 10_000), 20, 5, 1, 13)
 
 
 def run(quick: bool, folder: Path | None) -> int:
-    # A table folded to 80 columns in a file or a log is hard to read.
-    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+    console = figures_console()
     size = QUICK if quick else FULL
     rows = {rate: drawn_rows(rate, size.batches) for rate in size.rates}
     figure_10(console, size.counts)
@@ -61,20 +59,6 @@ def run(quick: bool, folder: Path | None) -> int:
     agrees &= figure_12(console, size, rows)
     console.print("every answer is that of the rows alone" if agrees else "[bold red]some answer was wrong[/]")
     return int(not agrees)
-
-
-def _show(console: Console, title: str, columns: list[str], rows: list[list[str]]) -> None:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-
-
-def _save(console: Console, name: str, panels: list[Panel]) -> None:
-    path = save_plot(name, panels)
-    console.print(f"plot: {path}" if path else "no plot: pip install 'panewise[bench]' for matplotlib")
 
 
 def _agreement(console: Console, paper: str, here: str, met: bool) -> None:
@@ -124,7 +108,7 @@ def figure_10(console: Console, counts: tuple[int, ...]) -> None:
         most[kind] = max(groups for _, line in lines.values() for groups in line)
         panels.append(Panel(f"figure 10: ranges {kind}", "windows", "groups", lines))
     columns = ["class", "ranges", "windows", "groups", "in the paper's order", "enclosing", "piggybacked", "ms"]
-    _show(console, "figure 10: groups of subsumed windows", columns, cells)
+    show_table(console, "figure 10: groups of subsumed windows", columns, cells)
     for kind, groups in most.items():
         _agreement(
             console,
@@ -134,7 +118,7 @@ def figure_10(console: Console, counts: tuple[int, ...]) -> None:
         )
     said = ", ".join(f"{panel.title.removeprefix('figure 10: ')}: at most {_last(panel)}" for panel in panels)
     _agreement(console, f"a handful of groups for {counts[-1]:,} windows", said, max(map(_last, panels)) <= HANDFUL)
-    _save(console, "papers-002_10", panels)
+    show_plot(console, "papers-002_10", panels)
 
 
 # -- figure 11 ---------------------------------------------------------------------------------------------------------
@@ -172,10 +156,10 @@ def figure_11(console: Console, size: Size, batches: list[Ints]) -> bool:
             Panel(f"figure 11: {name}", "windows", "bytes", {k: (counts, v) for k, v in held.items()}, log_y=True)
         )
     title = f"figure 11: bytes of state, SUM, {len(batches[0]):,} rows a timestamp"
-    _show(console, title, ["class", "windows", *names, "rows of each window"], cells)
+    show_table(console, title, ["class", "windows", *names, "rows of each window"], cells)
     said = f"{counts[-1]:,} windows take at most {max(growths):.2f} times the bytes of {counts[0]:,}"
     _agreement(console, "space is practically stable in the number of windows", said, max(growths) <= CONSTANT)
-    _save(console, "papers-002_11", panels)
+    show_plot(console, "papers-002_11", panels)
     return agrees
 
 
@@ -189,7 +173,7 @@ def figure_12(console: Console, size: Size, rows: dict[int, list[Ints]]) -> bool
     by_rate = {name: [_best(pool, batches, size) for batches in rows.values()] for name, pool in pools.items()}
     title = f"figure 12: milliseconds per timestamp, SUM by stairs, {count:,} windows, by rows a timestamp"
     cells = [[name, *(f"{found.ms:.3f}" for found in line)] for name, line in by_rate.items()]
-    _show(console, title, ["class", *(f"{rate:,}" for rate in rows)], cells)
+    show_table(console, title, ["class", *(f"{rate:,}" for rate in rows)], cells)
     fastest = max(rows)
     cells, worst, everything = [], 0.0, [found for line in by_rate.values() for found in line]
     for name, pool in pools.items():
@@ -203,14 +187,14 @@ def figure_12(console: Console, size: Size, rows: dict[int, list[Ints]]) -> bool
                     [name, aggregate, structure, f"{found.ms:,.3f}", f"{found.answers:,.0f}", f"{found.bytes_held:,}"]
                 )
     title = f"{count:,} windows, {fastest:,} rows a timestamp"
-    _show(console, title, ["class", "aggregate", "structure", "ms", "answers", "bytes"], cells)
+    show_table(console, title, ["class", "aggregate", "structure", "ms", "answers", "bytes"], cells)
     _agreement(
         console, f"all windows answered within {SECONDS_WANTED:g} s per timestamp in most cases",
         f"within {worst:.2f} ms in all, where they share", worst <= 1000 * SECONDS_WANTED,
     )  # fmt: skip
     _trends(console, by_rate, list(rows))
     lines = {name: (list(rows), [found.ms for found in line]) for name, line in by_rate.items()}
-    _save(console, "papers-002_12", [Panel("figure 12: SUM by stairs", "rows a timestamp", "ms", lines)])
+    show_plot(console, "papers-002_12", [Panel("figure 12: SUM by stairs", "rows a timestamp", "ms", lines)])
     return all(found.agrees for found in everything)
 
 

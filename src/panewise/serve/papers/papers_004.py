@@ -16,14 +16,12 @@ and after the paper's way of making the largest readings equal.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from panewise.optimize.sharing.calibration import calibrated
 from panewise.optimize.sharing.costs import CalibratedModel, OperationModel
@@ -42,7 +40,8 @@ from panewise.serve.papers.papers_004_plans import (
     experiment_costs,
     planning_seconds,
 )
-from panewise.serve.papers.plots import Panel, save_plot
+from panewise.serve.papers.plots import Panel
+from panewise.serve.papers.shown import figures_console, show_plot, show_table
 
 DEVIATION_OF_PAPER = {"weave_share": 0.31, "tri_weave": 0.14}
 DEVIATION_WANTED = 0.15
@@ -55,27 +54,12 @@ ARBITRARY_PLANNED = (10, 30, 100, 1_000, 10_000)
 
 
 def run(quick: bool, folder: Path | None) -> int:
-    # A table folded to 80 columns in a file or a log is hard to read.
-    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+    console = figures_console()
     plan_costs(console, quick)
     wrong = greedy_against_optimum(console, quick)
     wrong |= planning_time(console, quick)
     throughput(console, quick)
     return int(wrong)
-
-
-def _show(console: Console, title: str, columns: Sequence[str], rows: list[list[str]]) -> None:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-
-
-def _save(console: Console, name: str, panels: list[Panel]) -> None:
-    path = save_plot(name, panels)
-    console.print(f"plot: {path}" if path else "no plot: pip install 'panewise[bench]' for matplotlib")
 
 
 def _aim(console: Console, what: str, met: bool) -> None:
@@ -95,7 +79,7 @@ def plan_costs(console: Console, quick: bool) -> None:
         for optimizer, name in OPTIMIZERS.items():
             rows = [[t, *(f"{cost:,.4g}" for cost in found.costs[t, optimizer])] for t in TECHNIQUES]
             title = f"experiment {experiment.number}: cost of {name}'s plans in operations a unit, {seeds} runs"
-            _show(console, title, [experiment.title, *values], rows)
+            show_table(console, title, [experiment.title, *values], rows)
             best = np.minimum(found.costs["slick_deque", optimizer], found.costs["slick_deque_inv", optimizer])
             cheaper = max(cheaper, float((np.array(found.costs["panes", optimizer]) / best).max()))
         panels = [
@@ -109,14 +93,16 @@ def plan_costs(console: Console, quick: bool) -> None:
             )
             for optimizer, name in OPTIMIZERS.items()
         ]
-        _save(console, f"papers-004_{experiment.number}", panels)
+        show_plot(console, f"papers-004_{experiment.number}", panels)
         for key, counts in found.trees.items():
             trees.setdefault(key, []).extend(counts)
     rows = [
         [t, *(f"{np.mean(trees[t, optimizer]):.1f}" for optimizer in OPTIMIZERS), TREES_OF_PAPER.get(t, "4.8")]
         for t in TECHNIQUES
     ]
-    _show(console, "trees of a plan, on average of all runs", ["technique", *OPTIMIZERS.values(), "the paper"], rows)
+    show_table(
+        console, "trees of a plan, on average of all runs", ["technique", *OPTIMIZERS.values(), "the paper"], rows
+    )
     console.print(f"SlickDeque's plans are up to {cheaper:,.0f} times cheaper than Panes' (the paper: 270,000)")
 
 
@@ -133,7 +119,7 @@ def greedy_against_optimum(console: Console, quick: bool) -> bool:
         optimal = np.count_nonzero(ratios < 1 + 1e-9) / count
         rows.append([name, f"{ratios.mean():.4f}", f"{ratios.max():.4f}", f"{100 * optimal:.0f} %"])
     title = f"best pairs against the best of all partitions: {count} random sets of up to {5 if quick else 8} queries"
-    _show(console, title, ["optimizer", "mean ratio", "worst ratio", "optimal"], rows)
+    show_table(console, title, ["optimizer", "mean ratio", "worst ratio", "optimal"], rows)
     return wrong
 
 
@@ -161,13 +147,13 @@ def planning_time(console: Console, quick: bool) -> bool:
             for size, seen in timed.items():
                 trees.setdefault(size, set()).add(seen[1])
         columns = ["queries", *(f"{size:,}" for size in sizes)]
-        _show(
+        show_table(
             console, f"figure 16: seconds of planning and trees, {title} (-: the method does not apply)", columns, rows
         )
         panels.append(Panel(title, "queries", "seconds", lines, log_x=True, log_y=True))
         wrong |= any(len(counts) > 1 for counts in trees.values())
     _aim(console, "all methods that apply give as many trees", not wrong)
-    _save(console, "papers-004_16", panels)
+    show_plot(console, "papers-004_16", panels)
     return wrong
 
 
@@ -205,14 +191,14 @@ def throughput(console: Console, quick: bool) -> None:
         ]  # fmt: skip
         title = f"experiment {number}: {name}, results a second, {seeds} plans for {workload.queries} queries"
         columns = ["technique", "trees", "estimated, short windows", "estimated", "measured", "deviation"]
-        _show(console, title, columns, rows)
+        show_table(console, title, columns, rows)
         _deviations(console, optimizer, readings, quick)
         lines = {
             "estimated": (range(len(TECHNIQUES)), [r.estimated for r in readings]),
             "measured": (range(len(TECHNIQUES)), [r.measured for r in readings]),
         }
         panels.append(Panel(f"experiment {number}: {name}", ", ".join(TECHNIQUES), "results / s", lines, log_y=True))
-    _save(console, "papers-004_6", panels)
+    show_plot(console, "papers-004_6", panels)
 
 
 def _deviations(console: Console, optimizer: str, readings: list[Reading], quick: bool) -> None:
