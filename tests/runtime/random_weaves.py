@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from panewise.operators import periodic, tree_forgetting
+from panewise.operators import periodic, shared_fold, tree_forgetting
 from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member
 from panewise.operators.periodic import PeriodicTree
@@ -42,6 +42,7 @@ AT_FIRST = ("COUNT(*)", "COUNT(v)", "SUM(v)", "MAX(x)", "SUM(x)")
 ROUNDED = ("SUM(x)", "AVG(x)", "VAR_POP(x)", "STDDEV_SAMP(v)")
 HELD = ("MEDIAN(x)", "COUNT(DISTINCT v)")
 FORCED = {"two_stacks": ("MAX(x)", "SUM(v)", "AVG(x)"), "flat_fat": ("MIN(v)", "SUM(x)"), "r_int": ("SUM(v)",)}
+SELECTIONS = ("v > 0", "v <= 0", "v > 0 OR v <= 0", "k = 'a'", "k IN ('a', 'b')", "k = 'dd' AND v > 0", "x > 0.5")
 # Few are frequent, and in the long run there are more than slices have room for at first.
 KEYS = ("a", "b", "c", "dd", None) * 12 + tuple("efghijklmnopqrstuvwxyz")
 # What a tree is kept by in short runs: the rest is compiled, at length, where techniques themselves are tested.
@@ -119,9 +120,9 @@ def random_query(chance: Random, start: bool, sources: list[int], windows: list[
 
 
 def _aggregate(chance: Random, window: Window, choices: tuple[str, ...], options: str = "", word: str = "") -> Query:
-    """Most are of two families, so that many share."""
-    group = chance.choice(("", "", "", *["k"] * 5, "w, k"))
-    where = chance.choice(("",) * 9 + (" WHERE v > 0",))
+    """Most are of two families, so that many share; others are folded together with them."""
+    group = chance.choice(("", "", "", *["k"] * 5, "w, k", "k, w", "w"))
+    where = f" WHERE {chance.choice(SELECTIONS)}" if chance.random() < 0.3 else ""
     having = chance.choice(("",) * 4 + (" HAVING COUNT(*) > 1",)) if not options else ""
     items = chance.sample(choices, min(len(choices), chance.choice((1, 1, 2, 3))))
     listed = [*(group.split(", ") if group else ()), *(f"{item} AS a{at}" for at, item in enumerate(items))]
@@ -313,6 +314,7 @@ class Woven:
     trees_most: int = 0
     joins: int = 0
     members_of_trees: int = 0
+    folds_for_several: int = 0
 
 
 @contextmanager
@@ -358,7 +360,15 @@ def woven_at_random(
             if free:
                 join_and_count(tree, chance.choice(free), chance.choice(list(tree.store.trees)))
 
+    def judge(host: shared_fold.Host, rows: int, folded: int, guests: list[shared_fold.Guest]) -> None:
+        """Guests fold for themselves, or have the host fold for them, as chance will have it."""
+        found.folds_for_several += len([guest for guest in guests if guest.partials]) > 1
+        for guest in guests:
+            guest.resting = host._batch + chance.choice((0, 0, 0, 2))
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_fold, "ROWS_LEAST", chance.choice((1, 1, 4)))
+        patch.setattr(shared_fold.Host, "_judge", judge)
         patch.setattr(weaver.Weaver, "look", look_and_move)
         patch.setattr(weaver, "FEW", 1)
         patch.setattr(weaver, "WORTH", 1e30)

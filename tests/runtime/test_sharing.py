@@ -69,7 +69,7 @@ def test_costs_are_compared_with_the_best_of_other_plans() -> None:
 
 
 def test_a_report_of_woven_trees_is_data() -> None:
-    with woven_at_random(Random(3), often=1.0) as done:
+    with woven_at_random(Random(4), often=1.0) as done:
         engine = engine_of("weave")
         report = engine.sharing_report()
     assert done.weaves and report.tree_count > 1

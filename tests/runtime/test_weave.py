@@ -86,6 +86,7 @@ def test_scripts_are_worth_playing() -> None:
     assert sum(done.trees_most > 2 for _, _, done in played) > 2
     assert sum(done.members_of_trees for _, _, done in played) > 40
     assert sum(done.joins for _, _, done in played) > 10
+    assert sum(done.folds_for_several for _, _, done in played) > 60
     queries = [(script, woven, number) for script, woven, _ in played for number in script.queries]
     later = [(woven, number) for script, woven, number in queries if number not in script.first]
     assert sum(bool(woven.fetched[number]) for _, woven, number in queries) > 0.6 * len(queries)

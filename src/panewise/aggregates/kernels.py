@@ -360,6 +360,24 @@ def combine_chosen(
 
 
 @compiled_loop
+def combine_at(
+    operation: int, ints: Ints, floats: Floats, slots: Ints, ints2: Ints, floats2: Floats, ranks: Ints
+) -> None:
+    """State i of the second matrices enters slot `slots[i]`, one after the other: slots may stand there repeatedly."""
+    for i in range(slots.shape[0]):
+        combine_run(operation, ints, floats, slots[i], ints2, floats2, i, 1, ranks)
+
+
+@compiled_loop
+def combine_chosen_at(
+    operation: int, ints: Ints, floats: Floats, slots: Ints, ints2: Ints, floats2: Floats, ranks: Ints
+) -> None:
+    """The same for `combine_chosen`."""
+    for i in range(slots.shape[0]):
+        combine_chosen(operation, ints, floats, slots[i], ints2, floats2, i, 1, ranks)
+
+
+@compiled_loop
 def reset_rooms(
     ints: Ints, floats: Floats, rooms: Ints, width: int, int_identity: Ints, float_identity: Floats
 ) -> None:

@@ -78,7 +78,7 @@ CHOICES = frozenset(Operation) - {
     Operation.MOMENTS,
     Operation.USER,
 }
-CHOOSING = SimpleNamespace(combine_run=kernels.combine_chosen)
+CHOOSING = SimpleNamespace(combine_run=kernels.combine_chosen, combine_at=kernels.combine_chosen_at)
 
 
 class StateMatrix:
@@ -149,9 +149,13 @@ class StateMatrix:
             int(self.kind.operation), self.ints, self.floats, into, other.ints, other.floats, source, count, ranks
         )
 
+    def combine_at(self, slots: Ints, ints: Ints, floats: Floats, ranks: Ints) -> None:
+        """States enter slots, which may stand there repeatedly, one after the other as newer than what is there."""
+        self.kernels.combine_at(int(self.kind.operation), self.ints, self.floats, slots, ints, floats, ranks)
+
     @property
     def kernels(self) -> Any:
-        """Where `combine_run` for this kind is to be had."""
+        """Where the loops that combine states of this kind are to be had."""
         return CHOOSING if self.kind.operation in CHOICES else kernels
 
     def reset(self, slots: Any) -> None:

@@ -73,6 +73,13 @@ class Compiled:
                     ints[rows, d + j] = RAISED
 
         @njit  # type: ignore[untyped-decorator]
+        def combine_at(
+            operation: Any, ints: Any, floats: Any, slots: Any, ints2: Any, floats2: Any, ranks: Any
+        ) -> None:
+            for i in range(slots.shape[0]):
+                combine_run(operation, ints, floats, slots[i], ints2, floats2, i, 1, ranks)
+
+        @njit  # type: ignore[untyped-decorator]
         def fold_one(slots: Any, x: Any, valid: Any, ints: Any, floats: Any) -> None:
             for i in range(slots.shape[0]):
                 if valid[i] != 0:
@@ -92,7 +99,7 @@ class Compiled:
                 if ints[rows, i] > 0:
                     result[i] = lower(read(ints, floats, i))
 
-        self.combine_run = combine_run
+        self.combine_run, self.combine_at = combine_run, combine_at
         self.fold = fold_one if arity == 1 else fold_two
         self.lower_all = lower_all
 

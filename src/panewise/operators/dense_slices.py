@@ -57,21 +57,6 @@ def fold_states(
     return failed
 
 
-def absorb_states(key: StateKey, matrix: StateMatrix, slots: Ints, ints: Ints, floats: Floats, pools: Pools) -> None:
-    """Newer partials are combined into their slots, which are all distinct.
-
-    Taken out, combined as one run and put back: a call per partial would cost far more than the work.
-    """
-    held, newer = matrix_of(key.kind, 0), matrix_of(key.kind, 0)
-    held.ints, held.floats = np.take(matrix.ints, slots, axis=1), np.take(matrix.floats, slots, axis=1)
-    newer.ints, newer.floats = ints, floats
-    held.combine(0, newer, 0, len(slots), ranks_of(key, pools))
-    for field, whole in enumerate(held.ints):
-        matrix.ints[field][slots] = whole
-    for field, real in enumerate(held.floats):
-        matrix.floats[field][slots] = real
-
-
 def synopsis_of(key: StateKey, width: int, technique: Technique) -> Synopsis:
     """The technique that a state is kept by: the one asked for, or, where that does not admit the state, the default.
 
@@ -197,6 +182,15 @@ class DenseSlices:
             self._resize(matrix, self.open.slots)
         return self.open.assign_known(points, words, base, direct, matrix.ints[0])
 
+    def assign_alone(self, points: Ints, ascending: bool) -> Ints:
+        """The slots of rows where there is one group; they are counted already."""
+        matrix, done = self.matrices[ROW_COUNT], -1
+        while done < len(points):
+            if matrix.slots < self.open.slots:
+                self._resize(matrix, self.open.slots)
+            slots, done = self.open.assign_alone(points, max(done, 0), ascending, matrix.ints[0])
+        return slots
+
     def int_arrays(self, key: StateKey) -> list[Ints]:
         """The int64 fields of all arrays of a state which cannot be taken away; places not in use hold anything."""
         base = [] if self.base is None else [self.base[key].ints]
@@ -233,7 +227,7 @@ class DenseSlices:
 
     def absorb(self, key: StateKey, slots: Ints, ints: Ints, floats: Floats) -> None:
         """Newer partials of a state enter their slots, for which there is room already."""
-        absorb_states(key, self.matrices[key], slots, ints, floats, self.pools)
+        self.matrices[key].combine_at(slots, ints, floats, ranks_of(key, self.pools))
 
     def drain(self) -> Drained:
         """The partials of all open slices, which are forgotten."""

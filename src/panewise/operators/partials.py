@@ -132,18 +132,23 @@ def _dictionary(indices: NDArray[np.int32], nulls: NDArray[np.bool_] | None, val
 # -- coming in -------------------------------------------------------------------------------------------------------
 
 
-def merge_partials(tree: PeriodicTree, partials: pa.RecordBatch, arrival_base: int) -> None:
-    """The partials are combined into the tree's open slices, as newer than what is there."""
+def merge_partials(tree: PeriodicTree, partials: pa.RecordBatch, arrival_base: int, finer: bool = False) -> None:
+    """The partials are combined into the tree's open slices, as newer than what is there.
+
+    Their slices are its own, or `finer`: then each lies within one of its own, and the tree has noticed the rows.
+    """
     if not partials.num_rows:
         return
     starts = integers(partials.column(START))
-    spans = distinct_spans(starts, integers(partials.column(END)))
-    ends = tree.store.open.until_cut(*spans)
-    assert int(ends.min()) > tree.watermark, "a slice that is closed already"
     groups = _group_ids(tree, partials)
     tree.make_room()
     store = tree.store
-    store.open.open_spans(spans[0], ends)
+    if not finer:
+        spans = distinct_spans(starts, integers(partials.column(END)))
+        ends = store.open.until_cut(*spans)
+        assert int(ends.min()) > tree.watermark, "a slice that is closed already"
+        store.open.open_spans(spans[0], ends)
+        tree.greatest = max(tree.greatest, int(ends.max()) - 1)
     slots = store.assign(starts, groups)
     names = set(partials.schema.names)
     if isinstance(store, DenseSlices):
@@ -162,7 +167,6 @@ def merge_partials(tree: PeriodicTree, partials: pa.RecordBatch, arrival_base: i
             rows, values, counts = listed_pairs(partials, key, _pool_of(tree, key))
             rooms, owners = store.open.places(slots[rows])
             store.held.absorb(key, rooms, owners, values, counts)
-    tree.greatest = max(tree.greatest, int(ends.max()) - 1)
 
 
 def distinct_spans(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:

@@ -210,14 +210,22 @@ class PeriodicTree:
             self._take(rows, points)
         return self.advance(watermark)
 
-    def fold(self, rows: Rows, kept: NDArray[np.bool_] | None = None) -> None:
-        """Takes rows in and leaves the watermark where it is; `kept`: what WHERE keeps, where that is known already."""
+    def fold(self, rows: Rows, kept: NDArray[np.bool_] | Ints | None = None) -> None:
+        """Takes rows in and leaves the watermark where it is.
+
+        `kept`: what WHERE keeps, where that is known already, as a mask or as positions.
+        """
         assert self.timed
         if len(rows):
             self._take(rows, rows.times, kept)
 
-    def _take(self, rows: Rows, points: Ints, kept: NDArray[np.bool_] | None = None) -> None:
-        self.greatest = max(self.greatest, rows.latest if points is rows.times else int(points[-1]))
+    def _take(self, rows: Rows, points: Ints, kept: NDArray[np.bool_] | Ints | None = None) -> None:
+        self.notice(points, rows.latest if points is rows.times else int(points[-1]))
+        self._fold(rows, points, kept)
+
+    def notice(self, points: Ints, latest: int) -> None:
+        """Rows have come, whether WHERE keeps them or not: `latest` is the greatest of their points."""
+        self.greatest = max(self.greatest, latest)
         if self._waiting:
             least = int(points.min())
             for name, member in list(self._waiting.items()):
@@ -225,7 +233,6 @@ class PeriodicTree:
                     del self._waiting[name]
                 else:
                     note_rows(member, points, least)
-        self._fold(rows, points, kept)
 
     def begin_reports(self) -> None:
         """Members of an ungrouped tree whose first report has come due are easy from there on: all that follow are due.
@@ -321,9 +328,10 @@ class PeriodicTree:
             skip_reports(self)
             self._forget()
 
-    def _fold(self, rows: Rows, points: Ints, kept: NDArray[np.bool_] | None) -> None:
+    def _fold(self, rows: Rows, points: Ints, kept: NDArray[np.bool_] | Ints | None) -> None:
         if self._where is not None:
-            chosen = np.flatnonzero(flags(self._where(rows.batch)) if kept is None else kept)
+            chosen = flags(self._where(rows.batch)) if kept is None else kept
+            chosen = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
             if len(chosen) < len(rows):
                 if not len(chosen):
                     return
@@ -332,6 +340,10 @@ class PeriodicTree:
             self.argument_plan = ArgumentPlan(tuple(self.state_held_from), self.pools)
         arguments = self.argument_plan.read(rows.batch)
         self.store.note_nulls(arguments)
+        if not self.keys and isinstance(self.store, DenseSlices) and self.state_held_from:
+            slots = self.store.assign_alone(points, rows.ascends and points is rows.times)
+            self._fold_slots(slots, arguments, rows, counted=True)
+            return
         done = 0
         groups = np.empty(0, np.int64)
         if self.keys:

@@ -17,11 +17,12 @@ Ints = NDArray[np.int64]
 @dataclass(frozen=True)
 class Rows:
     """`times` are the event times in microseconds. `arrived` numbers the stream's rows as they came: the number of the
-    first one where they follow each other, else the number of each."""
+    first one where they follow each other, else the number of each. `ascends`: times are known to ascend."""
 
     batch: pa.RecordBatch
     times: Ints
     arrived: int | Ints
+    ascends: bool = False
 
     @cached_property
     def arrivals(self) -> Ints:
@@ -45,11 +46,12 @@ class Rows:
             arrived: Ints = self.arrived[positions]
         else:
             arrived = positions.astype(np.int64) + self.arrived
-        return Rows(self.batch.take(wrapped(positions)), self.times[positions], arrived)
+        ascends = self.ascends and chosen.dtype == np.bool_
+        return Rows(self.batch.take(wrapped(positions)), self.times[positions], arrived, ascends)
 
     def slice(self, start: int, stop: int) -> Rows:
         arrived = self.arrived[start:stop] if isinstance(self.arrived, np.ndarray) else self.arrived + start
-        return Rows(self.batch.slice(start, stop - start), self.times[start:stop], arrived)
+        return Rows(self.batch.slice(start, stop - start), self.times[start:stop], arrived, self.ascends)
 
 
 def concatenated(parts: list[Rows]) -> Rows:

@@ -24,7 +24,6 @@ from panewise.operators.dense_slices import (
     DenseSlices,
     Drained,
     Failures,
-    absorb_states,
     fold_states,
     state_matrix,
 )
@@ -247,7 +246,7 @@ class SparseSlices:
 
     def absorb(self, key: StateKey, slots: Ints, ints: Ints, floats: Floats) -> None:
         """Newer partials of a state enter their slots, for which there is room already."""
-        absorb_states(key, self.matrices[key], slots, ints, floats, self.pools)
+        self.matrices[key].combine_at(slots, ints, floats, ranks_of(key, self.pools))
 
     def drain(self) -> Drained:
         """The partials of all open slices, which are forgotten."""

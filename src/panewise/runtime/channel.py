@@ -33,6 +33,13 @@ class Consumer(Protocol):
         """Rows, in event-time order where `ordered`, and how far the channel has come. Called once per flush."""
 
 
+class Together(Protocol):
+    """Hands the same rows to several consumers that take them in any order, with what they have in common done once."""
+
+    def take(self, consumers: list[Any], rows: Rows, watermark: int, more: bool) -> None:
+        """`more`: other rows follow before the watermark moves."""
+
+
 class Channel:
     """Rows and a watermark on their way to consumers. `retain_us`: how long rows are kept for one-time queries."""
 
@@ -49,6 +56,7 @@ class Channel:
         # Where the edges of a change of queries begin to hold, if the host says so: trees find a point by themselves.
         self.cut: int | None = None
         self.folds_only = False  # its trees' partials are taken out, and nothing is answered here
+        self.together: Together | None = None
         self._reorder: ReorderBuffer | None = None
         self._recent: deque[tuple[int, Rows]] = deque()  # (greatest time, rows): what the watermark has not passed
         self._retained: deque[tuple[int, Rows]] = deque()
@@ -57,26 +65,31 @@ class Channel:
         nothing = np.empty(0, np.int64)
         return Rows(empty_batch(self.schema.to_arrow()), nothing, nothing)
 
-    def flow(self, rows: Rows, watermark: int) -> None:
-        """Rows that are not late, and the watermark after them."""
+    def flow(self, rows: Rows, watermark: int, more: bool = False) -> None:
+        """Rows that are not late, and the watermark after them; `more` where others follow at once."""
         moved = watermark > self.watermark
         if not len(rows) and not moved:
+            if self.together is not None:
+                self.together.take([], rows, watermark, more)
             return
         self.watermark = max(self.watermark, watermark)
         self.rows_seen += len(rows)
         self._remember(rows)
         if self._reorder is not None:
             self._reorder.insert(rows)
-        in_order: Rows | None = None
-        for consumer in list(self.consumers):
-            if not consumer.ordered:
+        ordered = [consumer for consumer in self.consumers if consumer.ordered]
+        others = [consumer for consumer in self.consumers if not consumer.ordered]
+        if self.together is not None:
+            self.together.take(others, rows, self.watermark, more)
+        else:
+            for consumer in others:
                 consumer.take(rows, self.watermark)
-                continue
-            if in_order is None:
-                assert self._reorder is not None
-                in_order = self._reorder.release(self.watermark)
-                self.released += len(in_order)
-            consumer.take(in_order, self.watermark)
+        if ordered:
+            assert self._reorder is not None
+            in_order = self._reorder.release(self.watermark)
+            self.released += len(in_order)
+            for consumer in ordered:
+                consumer.take(in_order, self.watermark)
 
     def _remember(self, rows: Rows) -> None:
         if len(rows):

@@ -23,6 +23,7 @@ from panewise.operators.members import Member
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.reports import Piece, Reports
 from panewise.operators.rows import Rows
+from panewise.operators.shared_fold import SharedFold
 from panewise.operators.tree_asking import past_report
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.finish import RestoredOperator
@@ -104,7 +105,7 @@ class TreeConsumer:
         else:
             self._share(query, name)
         if fresh and self.tree.watermark != INT64_MIN:
-            self._process(self.channel.empty_rows(), np.empty(0, np.int64), self.tree.watermark, again=True)
+            self._hand_on(self.tree.due())
 
     def _share(self, query: HostedQuery, name: str) -> None:
         member = self._member(name)
@@ -179,24 +180,33 @@ class TreeConsumer:
 
     def take(self, rows: Rows, watermark: int) -> None:
         if not self.counts_rows:
-            self._process(rows, rows.times, watermark)
+            self.tree.fold(rows)
+            self.follow(rows, watermark)
             return
         points = np.arange(self._taken, self._taken + len(rows), dtype=np.int64)
         self._taken += len(rows)
         self._times = np.concatenate([self._times, rows.times])
-        self._process(rows, points, self._taken)
+        self._count(points)
+        self._hand_on(self.tree.process(rows, points, self._taken))
         # None where every query has failed.
         reach = max(((m.cadence.range or 0) + m.cadence.offset for m in self.tree.members.values()), default=0)
         gone = len(self._times) - 2 * reach - 1
         if gone > 0:
             self._times, self._times_from = self._times[gone:], self._times_from + gone
 
-    def _process(self, rows: Rows, points: Ints, watermark: int, again: bool = False) -> None:
-        if len(rows):
+    def follow(self, rows: Rows, watermark: int) -> None:
+        """The tree has folded these rows; it follows the watermark."""
+        self._count(rows.times)
+        self._hand_on(self.tree.advance(watermark))
+
+    def _count(self, points: Ints) -> None:
+        if len(points):
             if self._first_point is None:
                 self._first_point = int(points.min())
-            self._rows += len(rows)
-        reports = self.tree.due() if again else self.tree.process(rows, points, watermark)
+            self._rows += len(points)
+
+    def _hand_on(self, reports: Reports) -> None:
+        """What has come due goes to the queries."""
         self._write(reports)
         for name, query in list(self._apart.items()):
             raw = reports.get(self.member_of[name], [])
@@ -350,6 +360,20 @@ class TreeConsumer:
         for name in sharing:
             del self._apart[name]
             self._share(self.queries[name], name)
+
+
+class TreesTogether:
+    """The trees of a channel, whose rows are folded once for several of them."""
+
+    def __init__(self) -> None:
+        self.shared_fold = SharedFold()
+
+    def take(self, consumers: list[TreeConsumer], rows: Rows, watermark: int, more: bool) -> None:
+        self.shared_fold.fold(rows, [consumer.tree for consumer in consumers])
+        if not more:
+            self.shared_fold.settle()
+        for consumer in consumers:
+            consumer.follow(rows, watermark)
 
 
 class OperatorConsumer:

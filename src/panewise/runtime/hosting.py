@@ -28,7 +28,7 @@ from panewise.operators.row_window import RowWindow
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.nodes import Emit, Scan
 from panewise.runtime.channel import Channel
-from panewise.runtime.consumers import OperatorConsumer, TreeConsumer, TreeKey
+from panewise.runtime.consumers import OperatorConsumer, TreeConsumer, TreeKey, TreesTogether
 from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.technique_option import chosen_technique
@@ -104,6 +104,8 @@ class Hosting:
             tree = PeriodicTree(*shape, timed=not counts_rows, folds_only=channel.folds_only, technique=technique)
             consumer = TreeConsumer(channel, tree, counts_rows, self.sharing)
             self._trees[key] = consumer
+            if channel.together is None and self.sharing != "none":
+                channel.together = TreesTogether()
         if fresh and counts_rows:
             self._count_rows(consumer, channel)
         finish = self._finish(block, consumer)
@@ -183,7 +185,8 @@ class Hosting:
         if isinstance(consumer, TreeConsumer):
             if name in consumer.queries:
                 consumer.remove(name, consumer.channel.cut)
-            if not consumer.queries and consumer in consumer.channel.consumers:
+            # One that has failed still has its place in the tree, which is not begun anew while it is there.
+            if not consumer.queries and not any(other is consumer for other in self.consumers.values()):
                 consumer.channel.detach(consumer)
                 self._trees = {key: tree for key, tree in self._trees.items() if tree is not consumer}
         else:

@@ -14,8 +14,9 @@ from panewise.operators.periodic import PeriodicTree
 from panewise.operators.tree_weave import members_by_tree
 from panewise.optimize.sharing.edges import edge_rate
 from panewise.optimize.sharing.report import FamilyReport, SharingReport, TreeReport
+from panewise.optimize.sharing.report_texts import counted
 from panewise.optimize.sharing.rules import Query, Situation, Synopsis, applicable, synopsis_type
-from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.consumers import TreeConsumer, TreesTogether
 from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.weaver import (
     ASSUMED_ROWS_PER_SECOND,
@@ -63,7 +64,22 @@ def family_report(consumer: TreeConsumer) -> FamilyReport:
         cost_full=cost if plan is None else plan.weave.cost_full * unit,
         rules=_rules(tree, members),
         rows_per_second_assumed=ASSUMED_ROWS_PER_SECOND if rate is None else None,
+        folded_with=_folded_with(consumer),
     )
+
+
+def _folded_with(consumer: TreeConsumer) -> str:
+    """Whose rows are folded in the same pass, as it was the last time."""
+    together = consumer.channel.together
+    host = together.shared_fold.host_of(consumer.tree) if isinstance(together, TreesTogether) else None
+    if host is None or consumer.tree not in host.active:
+        return ""
+    parts = [counted(len(host.active) - 1, "other family")]
+    if host.keys:
+        parts.append(f"by {', '.join(map(to_sql, host.keys))}")
+    if host.selection_count:
+        parts.append(f"by which of {host.selection_count} selections keep a row")
+    return " ".join(parts)
 
 
 def _alone(cost: float, consumer: TreeConsumer) -> float:

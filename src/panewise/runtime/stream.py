@@ -159,9 +159,9 @@ class Stream(Channel):
 
     def _process(self, batch: pa.RecordBatch, last: bool) -> None:
         times = self.intake.times(batch)
-        rows = Rows(batch, times, self._arrived)
-        self._arrived += batch.num_rows
         late = self.progress.judge(times)
+        rows = Rows(batch, times, self._arrived, self.progress.ascends)
+        self._arrived += batch.num_rows
         if late is not None:
             self.late_count += int(late.sum())
             if self._keep_late:
@@ -169,7 +169,7 @@ class Stream(Channel):
                 while sum(part.num_rows for part in self._late) > SET_ASIDE_MAX and len(self._late) > 1:
                     self._late.popleft()
             rows = rows.take(~late)
-        self.flow(rows, self.progress.value if last else self.watermark)
+        self.flow(rows, self.progress.value if last else self.watermark, more=not last)
 
     _arrived = 0
     _next_due: int | None = None  # the watermark at which a consumer has something to say; None: to be asked

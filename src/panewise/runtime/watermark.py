@@ -53,6 +53,7 @@ class Watermark:
         self.delay = delay
         self.greatest = INT64_MIN
         self.floor = INT64_MIN
+        self.ascends = False  # the times that were judged last
 
     @property
     def value(self) -> int:
@@ -61,6 +62,7 @@ class Watermark:
     def judge(self, times: Ints) -> NDArray[np.bool_] | None:
         """Which rows are late; None where none is. The watermark moves past them all."""
         least, greatest, ascends = survey(times)
+        self.ascends = bool(ascends)
         if least >= self.value and (ascends or greatest - least <= self.delay):
             self.greatest = max(self.greatest, int(greatest))
             return None

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.slicing.slot_loops import (
+    assign_alone,
     assign_dense,
     assign_known,
     assign_sparse,
@@ -107,6 +108,10 @@ class OpenSlices:
     def edges(self) -> dict[str, list[int]]:
         """All that says where slices are cut, from the earliest epoch on that is remembered."""
         return {name: getattr(self, f"_{name}").tolist() for name in EDGES}
+
+    def edge_arrays(self) -> list[Ints]:
+        """The same as arrays, which are never changed in place: they are the same objects as long as edges are."""
+        return [getattr(self, f"_{name}") for name in EDGES]
 
     def set_edges(self, edges: dict[str, list[int]]) -> None:
         """What `edges` gave, in place of its own."""
@@ -250,6 +255,18 @@ class OpenSlices:
         slots = self._scratch(len(points))
         done = assign_known(points, words, base, direct, self.width, *self._shared(), slots, rows)
         return slots[:done]
+
+    def assign_alone(self, points: Ints, done: int, ascending: bool, rows: Ints) -> tuple[Ints, int]:
+        """Of one group: the slots of the rows from `done` on, which are counted in `rows`; and how far it came.
+
+        Where that is not the end there are more slots now: the owner of `rows` follows and calls again.
+        """
+        assert self.width == 1
+        slots = self._scratch(len(points))
+        done = assign_alone(points, done, ascending, *self._shared(), slots, rows)
+        if done < len(points):
+            self._grow_rooms()
+        return slots, done
 
     def _grow_rooms(self) -> None:
         old = len(self._starts)

@@ -88,6 +88,46 @@ def assign_dense(
 
 
 @compiled_loop
+def assign_alone(
+    points: Ints, begin: int, ascending: bool, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints,
+    room_spans: Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, slots: Ints, rows: Ints,
+) -> int:  # fmt: skip
+    """One group: rows of a slice that follow each other are found, and counted in `rows`, together.
+
+    Ends for want of room. Where points ascend, the end of a run is found by bisection.
+    """
+    shift, count, i = counts[3], points.shape[0], begin
+    while i < count:
+        point = points[i]
+        cell = (point >> shift) & (cells.shape[0] - 1)
+        room = cells[cell]
+        if point < room_spans[0, room] or point >= room_spans[1, room]:
+            room = _opened(point, starts, ends, rooms, counts, free, room_spans, epochs, firsts, slides, phases)
+            if room < 0:
+                return i
+            cells[cell] = room
+        low, high, end = room_spans[0, room], room_spans[1, room], i + 1
+        if ascending:
+            inside, beyond, step = i, min(i + 1, count), 1
+            while beyond < count and points[beyond] < high:
+                inside, beyond, step = beyond, min(beyond + step, count), 2 * step
+            while beyond - inside > 1:
+                middle = (inside + beyond) >> 1
+                if points[middle] < high:
+                    inside = middle
+                else:
+                    beyond = middle
+            end = inside + 1
+        else:
+            while end < count and low <= points[end] < high:
+                end += 1
+        slots[i:end] = room
+        rows[room] += end - i
+        i = end
+    return len(points)
+
+
+@compiled_loop
 def assign_known(
     points: Ints, words: Ints, word_base: int, direct: Ints, width: int, starts: Ints, ends: Ints, rooms: Ints,
     counts: Ints, free: Ints, room_spans: Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints,

@@ -96,6 +96,7 @@ class FamilyReport:
     cost_full: float  # of one tree for all
     rules: tuple[str, ...] = ()
     rows_per_second_assumed: float | None = None
+    folded_with: str = ""  # other families that have their rows folded in the same pass, in words
 
     @property
     def query_count(self) -> int:
@@ -141,6 +142,7 @@ class FamilyReport:
             "trees": [tree.to_dict() for tree in self.trees],
             **_costs(self.cost, self.cost_alone, self.cost_full),
             "rules": list(self.rules),
+            "folded_with": self.folded_with,
         }
 
 
@@ -250,6 +252,8 @@ def family_explanation(family: FamilyReport) -> Explanation:
     if family.rules:
         properties["rules"] = ", ".join(family.rules)
     fold = {"edges": _edges(family.composite_edges_per_second), "cost": _cost(family.fold_cost)}
+    if family.folded_with:
+        fold["together with"] = family.folded_with
     lines = [_cost_line(family), *_selections(family), Explanation("FOLD rows into slices", fold)]
     shown, others = some_of(family.trees, TREES_SHOWN_MAX, lambda tree: tree.cost_ns_per_second)
     lines.extend(tree_explanation(tree) for tree in shown)

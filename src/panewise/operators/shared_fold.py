@@ -1,0 +1,362 @@
+"""Rows folded once for several trees: queries that differ in WHERE, or group by some of the keys that others group by.
+
+Trees over one stream that keep their states by slices of time are *guests* of a common *host*, a tree that only folds.
+It groups by all that any guest tells apart: the guests' keys, and the class of the row, which says whose WHERE keeps it
+(`selection_classes.py`). Its slices are cut at every guest's edges. After each batch its partials, of which there are
+far fewer than rows, are handed to the guests, which merge those of their classes and forget the keys that they do not
+group by; the host keeps nothing. Of batches that belong together the partials are handed over after the last.
+
+    rows -> classes -> group ids -> slots -> fold                  | once for all guests
+    partials of the guest's classes -> its groups -> its slices    | per guest, in proportion to its partials
+
+Invariant: each guest is as if it had folded the rows that its WHERE keeps itself, because its states combine in any
+order and a slice of the host lies within one slice of each guest. States for which that is not so (user-defined ones,
+values of no fixed size) are folded by their tree.
+
+Cost decides, anew for each batch: a guest for which merging partials was dearer than folding its rows folds for itself
+for a while, and so do all where what they save is less than what the host costs. Golab 2006, section 8.3; the roll-up
+of groupings is the rule that it leaves to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.aggregates.columns import integers, wrapped
+from panewise.aggregates.holistic import HeldKind
+from panewise.aggregates.states import Operation
+from panewise.language.expressions import ColumnRef, Expression
+from panewise.operators.aggregation import ROW_COUNT, StateKey
+from panewise.operators.partials import END, START, merge_partials, taken_partials
+from panewise.operators.periodic import PeriodicTree
+from panewise.operators.rows import Rows
+from panewise.operators.selection_classes import ChosenRows, Mask, SelectionClasses
+from panewise.plan.canonical import canonical
+from panewise.schema import BIGINT, STRING
+from panewise.slicing.pairs import without_covered
+
+Ints = NDArray[np.int64]
+ROWS_LEAST = 4096  # of a batch; fewer are not worth a second table of groups
+MARGIN = 1.25  # by which a host must be cheaper than it seems
+TRIAL_ROWS = 8192  # with which a host is tried before it gets all
+REST_FIRST, REST_MAX = 16, 4096  # batches until a host that did not pay is tried again
+# Nanoseconds, as measured; they decide who folds, not what comes out.
+WHERE_NS, STRING_NS = 2.0, 8.0  # a clause, a row, by each column that it reads
+TAKE_NS = 8.0  # a row that a clause has kept
+SLOT_NS = (6.0, 8.0, 20.0)  # a row's slot, by no key, one or several
+STATE_NS = 3.0  # a row, a state
+MERGE_NS, MERGE_STATE_NS = 60.0, 20.0  # a partial, and each of its states
+BATCH_NS, GUEST_NS = 120_000.0, 200_000.0  # a batch that a tree folds for itself; a guest, each time
+_CLASS = "\0class_{}"  # a column that no statement can name
+
+
+class SharedFold:
+    """Folds the rows of one stream for its trees."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[PeriodicTree, int]] = []
+        self._classes: list[SelectionClasses] = []
+        self._hosts: list[Host] = []
+
+    def fold(self, rows: Rows, trees: Sequence[PeriodicTree], masks: Mapping[Expression, Mask] | None = None) -> None:
+        """Rows enter all trees, some of them at the next `settle`, which must follow before anybody asks a tree.
+
+        `masks` says of some WHERE clauses which rows they keep.
+        """
+        if not len(rows):
+            return
+        known = dict(masks or {})
+        if len(rows) < ROWS_LEAST or len(trees) < 2:
+            for tree in trees:
+                tree.fold(rows, known.get(tree.where) if tree.where is not None else None)
+            return
+        self._follow(trees)
+        begin = 0
+        if len(rows) > 2 * TRIAL_ROWS and any(host.untried for host in self._hosts):
+            self._fold(rows.slice(0, TRIAL_ROWS), trees, {where: mask[:TRIAL_ROWS] for where, mask in known.items()})
+            self.settle()
+            begin = TRIAL_ROWS
+        rest = rows.slice(begin, len(rows)) if begin else rows
+        self._fold(rest, trees, {where: mask[begin:] for where, mask in known.items()})
+
+    def _fold(self, rows: Rows, trees: Sequence[PeriodicTree], masks: dict[Expression, Mask]) -> None:
+        chosen = ChosenRows(rows.batch, self._classes, masks)
+        hosted: set[int] = set()
+        for host in self._hosts:
+            hosted |= host.fold(rows, chosen)
+        for tree in trees:
+            if id(tree) not in hosted:
+                tree.fold(rows, None if tree.where is None else chosen.by(tree.where))
+
+    def settle(self) -> None:
+        """All trees have all rows that were folded."""
+        for host in self._hosts:
+            host.settle()
+
+    def _follow(self, trees: Sequence[PeriodicTree]) -> None:
+        """Trees have come, gone or changed: so do classes and hosts."""
+        known = [(tree, tree.changes) for tree in trees]
+        if known == self._known:
+            return
+        self._known = known
+        by_columns: dict[frozenset[str], list[Expression]] = {}
+        for tree in trees:
+            if tree.where is not None:
+                columns = frozenset(column.name for column in tree.where.columns())
+                by_columns.setdefault(columns, []).append(tree.where)
+        self._classes = [SelectionClasses(clauses) for clauses in by_columns.values()]
+        self._hosts = [Host(guests, self._classes) for guests in clusters(trees) if len(guests) > 1]
+
+    def host_of(self, tree: PeriodicTree) -> Host | None:
+        """The host that the tree is a guest of, for what people are told."""
+        return next((host for host in self._hosts if tree in host.guests), None)
+
+
+def may_share(tree: PeriodicTree) -> bool:
+    """Whether the tree's states may be merged from partials of other groups and finer slices."""
+    return tree.timed and all(
+        key.kind.algebra.commutative and key.kind.operation is not Operation.USER and not isinstance(key.kind, HeldKind)
+        for key in tree.state_held_from
+    )
+
+
+def clusters(trees: Sequence[PeriodicTree]) -> list[list[PeriodicTree]]:
+    """Trees that one host may serve: each with another one that groups by all its keys and perhaps more.
+
+    A tree with several such others goes to the one with the fewest keys, which has the fewest groups.
+    """
+    sharing = sorted((tree for tree in trees if may_share(tree)), key=lambda tree: -len(tree.keys))
+    found: list[tuple[frozenset[str], list[PeriodicTree]]] = []
+    for tree in sharing:
+        names = frozenset(map(_name, tree.keys))
+        around = [cluster for cluster in found if names <= cluster[0]]
+        if around:
+            min(around, key=lambda cluster: len(cluster[0]))[1].append(tree)
+        else:
+            found.append((names, [tree]))
+    return [guests for _, guests in found]
+
+
+def _name(key: Expression) -> str:
+    return repr(canonical(key))
+
+
+@dataclass
+class Guest:
+    """A tree, what it takes of the host's partials, and until which batch it folds for itself."""
+
+    tree: PeriodicTree
+    places: list[int]  # of its keys among the host's
+    classes: int | None  # the number of the classes that know its WHERE
+    columns: list[str]  # of partials: those of its states
+    resting: int = 0
+    rest: int = REST_FIRST
+    partials: int = 0  # at the last settling
+    rows: int = 0
+
+
+class Host:
+    """A tree that folds for its guests. Nothing is in it once it is settled."""
+
+    def __init__(self, trees: list[PeriodicTree], classes: list[SelectionClasses]) -> None:
+        keys = {_name(key): key for tree in trees for key in tree.keys}
+        clauses = {tree.where for tree in trees}
+        self.classes = [found for found in classes if not clauses.isdisjoint(found.clauses)]
+        class_columns = [ColumnRef(BIGINT, _CLASS.format(number)) for number in range(len(self.classes))]
+        self.keys = tuple(keys.values())
+        states = list(dict.fromkeys(key for tree in trees for key in tree.state_held_from))
+        self._tree = _folding_tree((*self.keys, *class_columns), states)
+        read = [*self.keys, *(argument for key in states for argument in key.arguments)]
+        self._columns = {column.name for expression in read for column in expression.columns()}
+        names = list(keys)
+        self._guests = [self._guest(tree, names) for tree in trees]
+        self._batch = 0
+        self._served: list[Guest] = []  # the guests of what it holds
+        self._batches = self._rows = self._folded = 0  # since they got something last
+        self._resting, self._rest = 0, REST_FIRST
+        self._paid = False  # when it was settled last
+        self._edges: list[NDArray[np.int64]] = []  # of the guests, as the host's own were made of
+
+    @property
+    def guests(self) -> list[PeriodicTree]:
+        return [guest.tree for guest in self._guests]
+
+    @property
+    def selection_count(self) -> int:
+        """How many WHERE clauses its guests have between them."""
+        return len({tree.where for tree in self.active if tree.where is not None})
+
+    @property
+    def active(self) -> list[PeriodicTree]:
+        """The guests that it served the last time."""
+        return [guest.tree for guest in self._guests if guest.partials]
+
+    def _guest(self, tree: PeriodicTree, names: list[str]) -> Guest:
+        number = None
+        if tree.where is not None:
+            number = next(i for i, classes in enumerate(self.classes) if tree.where in classes.clauses)
+        fields = {key: range(key.kind.int_fields + key.kind.float_fields) for key in tree.state_held_from}
+        columns = [f"{key.name}_{field}" for key, places in fields.items() for field in places]
+        return Guest(tree, [names.index(_name(key)) for key in tree.keys], number, columns)
+
+    def fold(self, rows: Rows, by_clause: ChosenRows) -> set[int]:
+        """Folds for those guests for which it pays; says which."""
+        if not self._rows:
+            self._batch += 1
+            self._served = [guest for guest in self._guests if guest.resting <= self._batch]
+            if self._resting > self._batch or len(self._served) < 2:
+                self._served = []
+            for guest in self._guests:
+                guest.partials = 0
+            self._follow_edges(self._served)
+        if not self._served:
+            return set()
+        chosen = self._chosen(rows, [by_clause.classes(classes) for classes in self.classes])
+        for guest in self._served:
+            guest.tree.notice(rows.times, rows.latest)
+        if len(chosen):
+            self._tree.fold(chosen)
+        self._batches += 1
+        self._rows += len(rows)
+        self._folded += len(chosen)
+        return {id(guest.tree) for guest in self._served}
+
+    def settle(self) -> None:
+        """The guests get what was folded for them since the last time."""
+        if not self._rows:
+            return
+        partials = taken_partials(self._tree)
+        if partials is not None:
+            for guest in self._served:
+                self._hand_over(partials, guest)
+        self._judge(self._rows, self._folded, self._served)
+        self._batches = self._rows = self._folded = 0
+
+    def _chosen(self, rows: Rows, found: list[Ints]) -> Rows:
+        """The rows that some guest keeps, with the columns that are folded and the classes beside them."""
+        names = [name for name in rows.batch.schema.names if name in self._columns]
+        columns = [rows.batch.column(name) for name in names]
+        columns += [wrapped(classes) for classes in found]
+        names += [_CLASS.format(number) for number in range(len(found))]
+        if not columns:  # nothing is read but that there is a row
+            columns, names = [wrapped(np.zeros(len(rows), np.int8))], ["row"]
+        whole = Rows(pa.RecordBatch.from_arrays(columns, names=names), rows.times, rows.arrived, rows.ascends)
+        if any(guest.classes is None for guest in self._served):
+            return whole
+        kept = np.zeros(len(rows), np.bool_)
+        for classes, numbers in zip(self.classes, found, strict=True):
+            wheres = [guest.tree.where for guest in self._served]
+            by_class = [classes.kept_by(where) for where in wheres if where in classes.clauses]
+            if by_class:
+                kept |= np.logical_or.reduce(by_class, axis=0)[numbers]
+        return whole if kept.all() else whole.take(kept)
+
+    def _hand_over(self, partials: pa.RecordBatch, guest: Guest) -> None:
+        """A guest's part of the partials enters its slices."""
+        columns = {name: partials.column(name) for name in (START, END)}
+        for i, place in enumerate(guest.places):
+            columns[f"key_{i}"] = partials.column(f"key_{place}")
+        there = set(partials.schema.names)
+        columns |= {name: partials.column(name) for name in guest.columns if name in there}
+        part = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        if guest.classes is not None:
+            assert guest.tree.where is not None
+            by_class = self.classes[guest.classes].kept_by(guest.tree.where)
+            numbers = partials.column(f"key_{len(self.keys) + guest.classes}")
+            kept = by_class[integers(numbers.dictionary)][np.asarray(numbers.indices)]
+            if not kept.all():
+                part = part.take(wrapped(np.flatnonzero(kept)))
+        guest.partials = part.num_rows
+        guest.rows = int(integers(part.column(f"{ROW_COUNT.name}_0")).sum())
+        merge_partials(guest.tree, part, 0, finer=True)
+
+    def _judge(self, rows: int, folded: int, guests: list[Guest]) -> None:
+        """Whom it has paid for, by what there was to fold and to merge."""
+        # What is common to both ways is left out; a trial, with few rows, is not judged by what calls cost.
+        calls = 0.0 if rows <= TRIAL_ROWS else GUEST_NS - self._batches * BATCH_NS
+        saved = -folded * MARGIN * (_fold_ns(self._tree) + TAKE_NS)
+        saved -= rows * sum(_by_bits_ns(classes) for classes in self.classes if not classes.by_value)
+        for guest in guests:
+            direct = guest.rows * _fold_ns(guest.tree)
+            if guest.tree.where is not None:
+                judged = self.classes[guest.classes or 0].by_value
+                direct += guest.rows * TAKE_NS + (0.0 if judged else rows * _where_ns(guest.tree.where))
+            states = len(guest.tree.state_held_from)
+            gain = direct - calls - guest.partials * (MERGE_NS + MERGE_STATE_NS * states)
+            if gain < 0:
+                guest.resting, guest.rest = self._batch + guest.rest, min(4 * guest.rest, REST_MAX)
+            else:
+                guest.rest = REST_FIRST
+                saved += gain
+        self._paid = saved >= 0
+        if not self._paid:
+            self._resting, self._rest = self._batch + self._rest, min(4 * self._rest, REST_MAX)
+        else:
+            self._rest = REST_FIRST
+
+    @property
+    def untried(self) -> bool:
+        """Whether it folds again, and it is not known yet whether that pays."""
+        return not self._rows and self._resting <= self._batch + 1 and not self._paid
+
+    def _follow_edges(self, guests: list[Guest]) -> None:
+        """The host is cut wherever a guest is, now and in every epoch that rows may still fall into."""
+        if not guests:
+            return
+        parts = [part for guest in guests for part in guest.tree.store.open.edge_arrays()]
+        if len(parts) == len(self._edges) and all(a is b for a, b in zip(parts, self._edges, strict=True)):
+            return
+        self._edges = parts
+        self._tree.store.open.set_edges(common_edges([guest.tree.store.open.edges() for guest in guests]))
+
+
+def _fold_ns(tree: PeriodicTree) -> float:
+    """What a row costs that a tree folds."""
+    return SLOT_NS[min(len(tree.keys), 2)] + STATE_NS * len(tree.state_held_from)
+
+
+def _where_ns(where: Expression) -> float:
+    """What it costs to judge a row."""
+    return sum(STRING_NS if column.type == STRING else WHERE_NS for column in where.columns())
+
+
+def _by_bits_ns(classes: SelectionClasses) -> float:
+    """What it costs to find a row's class where all clauses judge it."""
+    return TAKE_NS + sum(WHERE_NS + _where_ns(clause) for clause in classes.clauses)
+
+
+def _folding_tree(keys: tuple[Expression, ...], states: list[StateKey]) -> PeriodicTree:
+    """A tree without members, for states that others answer from."""
+    tree = PeriodicTree(keys, None, folds_only=True)
+    for key in dict.fromkeys([ROW_COUNT, *states]):
+        tree.state_held_from[key] = None
+        tree.store.add_state(key)
+    return tree
+
+
+def common_edges(edges: Sequence[Mapping[str, list[int]]]) -> dict[str, list[int]]:
+    """Edges that are cut wherever one of several is, epoch by epoch.
+
+    >>> old = {"epochs": [-9], "firsts": [0, 1], "slides": [4], "phases": [0]}
+    >>> new = {"epochs": [-9, 5], "firsts": [0, 1, 2], "slides": [6, 2], "phases": [0, 0]}
+    >>> common_edges([old, new])
+    {'epochs': [-9, 5], 'firsts': [0, 2, 3], 'slides': [4, 6, 2], 'phases': [0, 0, 0]}
+    """
+    epochs = sorted({epoch for one in edges for epoch in one["epochs"]})
+    firsts, slides, phases = [0], [], []
+    for epoch in epochs:
+        classes: set[tuple[int, int]] = set()
+        for one in edges:
+            place = int(np.searchsorted(one["epochs"], epoch, side="right")) - 1
+            held = slice(one["firsts"][place], one["firsts"][place + 1])
+            classes.update(zip(one["slides"][held], one["phases"][held], strict=True))
+        own_slides, own_phases = without_covered(classes)
+        slides += own_slides.tolist()
+        phases += own_phases.tolist()
+        firsts.append(len(slides))
+    return {"epochs": epochs, "firsts": firsts, "slides": slides, "phases": phases}
