@@ -24,6 +24,7 @@ BENCHMARKS = {
     "windows": "2 million rows, 100 groups, ranges of 1 to 300 s, against the floor, DuckDB and Polars",
     "many_queries": "100 queries that share a tree, against one",
     "shared_queries": "1 to 10,000 MAX queries over 2 million rows, against the floor, DuckDB and Polars",
+    "shared_selections": "queries that differ in WHERE or GROUP BY, folded in one pass, against one by one",
     "planning": "10,000 queries as text and a million as arrays: bound and woven",
     "many_groups": "20 million rows, 1 million keys, a window of 24 hours",
     "spark_windows": "2 million rows in Parquet, ranges of 1 to 300 s, against Spark's own windows",

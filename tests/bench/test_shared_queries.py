@@ -6,7 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench import floor, floor_of_queries, planning, query_peers, shared_queries, spark_shared_queries, window_rows
+from bench import (
+    floor,
+    floor_of_queries,
+    planning,
+    query_peers,
+    shared_queries,
+    shared_selections,
+    spark_shared_queries,
+    window_rows,
+)
 from bench.measure import isolated_on_all_cores
 
 ROWS = 100_000
@@ -57,6 +66,14 @@ def test_all_queries_of_the_engine_agree(grouped: bool) -> None:
     assert figure["disagreement"] == ""
     assert figure["results"] > 0
     assert figure["state_bytes"] > 0
+
+
+@pytest.mark.parametrize("name", shared_selections.SETS)
+def test_selections_folded_together_agree(name: str) -> None:
+    figure = shared_selections.measure(name, queries=6, count=40_000, repeat=1)
+    assert figure["agrees"]
+    assert figure["families"] > 3
+    assert figure["results"] > 100
 
 
 def test_a_wrong_answer_of_one_query_is_noticed() -> None:

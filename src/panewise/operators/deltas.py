@@ -1,0 +1,76 @@
+"""Deltas: how the relation of a plan's edge changes in a step of time.
+
+A plan over several windows runs as a tree of operators. A step accounts for all instants in [since, until); every
+operator takes one delta per input and gives one. The relation at an instant t is the multiset of rows with
+`birth <= t < death`, where an end overrides a death that was said before. All changes of one instant apply together.
+
+    MONOTONIC   deaths are FOREVER, nothing ends
+    WEAKEST     deaths are known and ascend with the births
+    WEAK        deaths are known, in any order
+    STRICT      a death may be unknown, or come earlier than was said: the row ends (a negative row)
+
+Invariant: what a relation is at any instant does not depend on how time was cut into steps. Golab 2006, section 3.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.aggregates.columns import empty_batch, wrapped
+
+Ints = NDArray[np.int64]
+FOREVER = 2**63 - 1
+NONE: Ints = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Delta:
+    """New rows with their numbers on the edge, which ascend and are never used again, their births, which ascend, and
+    their deaths; and the numbers of rows that end, with the instants at which they do, which ascend."""
+
+    batch: pa.RecordBatch
+    sequences: Ints
+    births: Ints
+    deaths: Ints
+    ended: Ints = NONE
+    ended_at: Ints = NONE
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def take(self, chosen: NDArray[Any]) -> Delta:
+        """The new rows at these positions, ascending, or where the mask is true; ends stay as they are."""
+        positions = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        if len(positions) == len(self):
+            return self
+        batch = self.batch.take(wrapped(positions))
+        own = self.sequences[positions], self.births[positions], self.deaths[positions]
+        return Delta(batch, *own, self.ended, self.ended_at)
+
+    def with_batch(self, batch: pa.RecordBatch) -> Delta:
+        """Other values for the same rows."""
+        return Delta(batch, self.sequences, self.births, self.deaths, self.ended, self.ended_at)
+
+
+def no_delta(schema: pa.Schema) -> Delta:
+    """Nothing changes."""
+    return Delta(empty_batch(schema), NONE, NONE, NONE)
+
+
+class DeltaOperator(Protocol):
+    """A node of a running plan."""
+
+    def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
+        """Accounts for the instants in [since, until), of which the inputs are all that is new."""
+
+    @property
+    def bytes_held(self) -> int: ...
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None: ...
