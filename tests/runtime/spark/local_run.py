@@ -28,7 +28,7 @@ from panewise.runtime.spark.worker import Task, task_at
 
 
 class DictStore:
-    """See `bucket_state.Store`."""
+    """See `bucket_head.Store`."""
 
     def __init__(self, content: dict[Any, bytes]) -> None:
         self.content = content
@@ -67,14 +67,26 @@ class _Frame:
 
 
 class LocalRun:
-    """One pipeline. `chance` makes workers lose what they keep, and attempts fail, in a fifth of all cases."""
+    """One pipeline. With a `seed` workers lose what they keep, and attempts fail, in a fifth of all cases.
 
-    def __init__(self, place: Path, partitions: int = 2, seed: int | None = None) -> None:
+    `forgetful`: workers keep nothing, so that every bucket is built anew in every micro-batch.
+    """
+
+    def __init__(
+        self,
+        place: Path,
+        partitions: int = 2,
+        seed: int | None = None,
+        sharing: str = "weave",
+        forgetful: bool = False,
+    ) -> None:
         self.folder = Folder(str(place))
         self.folder.make(*FOLDERS)
         self.partitions = partitions
         self.chance = random.Random(seed) if seed is not None else None
-        self.program = Program(partitions)
+        self.sharing = sharing
+        self.forgetful = forgetful
+        self.program = Program(partitions, sharing=sharing)
         self.inbox = Inbox(self.folder)
         self.stores: dict[int, dict[Any, bytes]] = {}
         self.workers: list[dict[Any, Any]] = [{}, {}, {}]
@@ -131,11 +143,12 @@ class LocalRun:
         return outputs
 
     def _task(self) -> Task:
-        reference = Reference(self.identity, self.folder, self.partitions, len(self.program.versions))
+        changes = len(self.program.versions)
+        reference = Reference(self.identity, self.folder, self.partitions, changes, sharing=self.sharing)
         worker._marks.clear()
         task = task_at(reference, self.batch, 0)
         if self.chance is None:
-            task.kept = self.workers[0]
+            task.kept = {} if self.forgetful else self.workers[0]
             return task
         task.kept = self.chance.choice(self.workers)
         if self.chance.random() < 0.2:

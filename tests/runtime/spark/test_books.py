@@ -66,6 +66,40 @@ def test_explanations_name_streams_as_people_do() -> None:
     assert "  fragment 1 over Trades answers q" in pipeline_of(STREAM, QUERY).explain().split("\n")
 
 
+def test_explanations_tell_the_trees_of_a_fragment() -> None:
+    queries = (
+        "CREATE QUERY a AS SELECT k, w, SUM(v) AS s FROM t [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k, w;",
+        "CREATE QUERY b AS SELECT w, k, SUM(v) AS s FROM t [RANGE 3 SECONDS SLIDE 1 SECOND] WHERE v > 1 GROUP BY w, k;",
+        "CREATE QUERY c WITH (technique='two_stacks') AS SELECT w, MIN(v) FROM t [RANGE 2 S SLIDE 1 S] GROUP BY k, w",
+        "CREATE QUERY d AS SELECT k, w, MAX(v) AS s FROM t [RANGE 9 SECONDS SLIDE 2 SECONDS] GROUP BY k, w;",
+        "CREATE QUERY e AS SELECT MAX(v) AS m FROM t [RANGE 9 SECONDS SLIDE 2 SECONDS] WHERE v < 7;",
+    )
+    stream = "CREATE STREAM t (ts TIMESTAMP, k STRING, w STRING, v BIGINT);"
+    explained = pipeline_of(stream, *queries).explain()
+    lines = explained[explained.index("on Spark:") :].split("\n")
+    assert lines == [
+        "on Spark:",
+        "  fragment 1 over t answers a, b, c, d",
+        "    the source is asked for: ts, k, w, v",
+        "    rows are folded per slice and `k`, `w` before the exchange, for 3 trees, partials merged in 2 buckets",
+        "      rows by `k`, `w`: a, d",
+        "      rows where (1L < `v`) by `w`, `k`: b",
+        "      rows by `k`, `w`, kept by two_stacks: c",
+        "  fragment 2 over t answers e",
+        "    the source is asked for: ts, k, w, v",
+        "    rows where (`v` < 7L) are folded per slice before the exchange, partials merged in one bucket",
+    ]
+
+
+def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
+    Folder(str(tmp_path)).make()
+    before = {"id": "1", "partitions": 2, "named": True, "sharing": "weave"}
+    Folder(str(tmp_path)).write_json("pipeline.json", before)
+    with pytest.raises(CatalogError, match="its state has format 1, and this version reads format 2"):
+        begun(pipeline_of(STREAM, QUERY), tmp_path)
+    assert Folder(str(tmp_path)).read_json("pipeline.json") == before
+
+
 def test_a_session_that_is_too_old() -> None:
     with pytest.raises(ConnectorError, match=r"needs Spark 4\.3 or later; the session is of 4\.2\.1"):
         pipeline_of(version="4.2.1")

@@ -21,7 +21,7 @@ import pytest
 
 import panewise as pw
 from panewise.operators import periodic
-from panewise.runtime.spark import bucket_state, worker
+from panewise.runtime.spark import bucket_state, tree_pages, worker
 from panewise.runtime.spark.marks import last_marks
 from tests.case_runner import same_rows
 from tests.runtime.spark.local_run import LocalRun
@@ -269,7 +269,7 @@ def _agree(name: str, expected: Rows, found: Rows) -> None:
 def check(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few groups are kept densely, many sparsely; here three are many. Pages and journals are turned over soon."""
     monkeypatch.setattr(periodic, "DENSE_GROUPS", 3 if seed % 2 else 4_096)
-    monkeypatch.setattr(bucket_state, "PAGES_PER_LEVEL", 3)
+    monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
     monkeypatch.setattr(bucket_state, "JOURNAL_LEAST", 4_096 if seed % 3 else 100)
     played = Play(seed)
     undisturbed = performed(LocalRun(folder / "undisturbed"), played)
@@ -286,7 +286,7 @@ def test_faults_change_nothing(seed: int, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_large_pages_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("panewise.runtime.spark.bucket_state.PAGE_MOST", 500)
+    monkeypatch.setattr("panewise.runtime.spark.tree_pages.PAGE_MOST", 500)
     for seed in range(40, 48):
         check(seed, tmp_path / str(seed), monkeypatch)
 
@@ -407,7 +407,7 @@ def test_many_small_micro_batches_keep_few_pages(tmp_path: Path) -> None:
         # Every bucket's content has its head beside the pages.
         most = max(most, *(len(content) - 1 for key, content in run.stores.items() if _of_tree(run, key)))
     # A page for each micro-batch would make 160 to 480 of them.
-    assert most < 5 * bucket_state.PAGES_PER_LEVEL
+    assert most < 5 * tree_pages.PAGES_PER_LEVEL
     assert max(len(content) for content in run.stores.values()) < 1_000
 
 

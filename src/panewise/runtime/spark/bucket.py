@@ -3,10 +3,14 @@
 It is the embedded engine's hosting over a channel of its own. Stage 2 keeps one per bucket and merges partials or takes
 rows; stage 1 keeps one per tree fragment, folds rows in it and takes the partials out. Both walk through the same
 versions with the same points, so that both cut slices at the same edges.
+
+A bucket of a tree fragment holds all its trees. A tree is cut when its own queries change, and only then. It begins
+with its first query, also in a bucket that has long been there: it has not seen the rows before that.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,12 +28,36 @@ from panewise.runtime.spark.marks import Marks
 from panewise.runtime.spark.packing import Packet
 from panewise.runtime.spark.program import Fragment, PlannedQuery, Program, Version
 from panewise.runtime.watermark import Watermark
-from panewise.slicing.open_slices import INT64_MAX
 from panewise.slicing.window_set import WindowSet
+from panewise.temporal import Window
+
+
+@dataclass(frozen=True)
+class Course:
+    """From which point on a tree's slices have which edges: a matter of versions alone, not of what a bucket holds."""
+
+    cut: int
+    windows: WindowSet
+
+    def slice_end(self, point: int) -> int:
+        """Where the slice around a point ends. A point before the cut is in the slice that ends there."""
+        if point < self.cut:
+            return self.cut
+        slides, phases = self.windows.edges
+        return int((point - (point - phases) % slides + slides).min())
+
+
+@dataclass(frozen=True)
+class TreePart:
+    """Partials of one tree; `base`: how many rows had arrived before those that they count."""
+
+    tree: int
+    partials: pa.RecordBatch
+    base: int
 
 
 class BucketChannel(Channel):
-    """A stream as a bucket sees it. `begun_at`: rows before it, if any, went by before the bucket was there."""
+    """A stream as a bucket sees it. `begun_at`: rows before it, if any, went by before who begins now was there."""
 
     def __init__(self, stream: StreamDefinition) -> None:
         super().__init__(stream.name, stream.schema, stream.timestamp)
@@ -63,7 +91,10 @@ class Bucket:
         self.progress = Watermark(stream.delay_us)
         self.hosting = Hosting(self._channel_of, program.sharing)
         self.arrived = 0  # rows so far, counted over all tasks
-        self.merged: list[tuple[pa.RecordBatch, int]] = []  # the partials of this micro-batch, with arrival bases
+        self.merged: list[TreePart] = []  # the partials of this micro-batch
+        self._courses: dict[int, Course] = {}  # by tree
+        self._consumers: dict[int, TreeConsumer] = {}  # by tree
+        self._tree_of: dict[str, int] = {}  # by query that is hosted in a tree
 
     def _channel_of(self, name: str) -> Channel:
         query = self.hosting.queries.get(name.lower())
@@ -73,10 +104,9 @@ class Bucket:
         return query
 
     @property
-    def tree(self) -> PeriodicTree | None:
-        """The tree of a tree fragment, while it has queries."""
-        trees = self.hosting.trees
-        return trees[0].tree if self.fragment.tree and trees else None
+    def trees(self) -> dict[int, PeriodicTree]:
+        """The trees by number, also those whose queries have all failed."""
+        return {number: consumer.tree for number, consumer in self._consumers.items()}
 
     # -- versions ------------------------------------------------------------------------------------------------
 
@@ -93,20 +123,11 @@ class Bucket:
         coming = [query for name, query in wanted.items() if name not in hosted or name in leaving]
         if leaving or coming:
             self.channel.version = version.number
-            self._set_points(*marks.at(version.number, self.fragment.stream), fresh=not hosted)
-            for name in leaving:
-                if name in self.hosting.consumers:
-                    self.hosting.drop(name)
-                else:
-                    hosted.pop(name, None)
-            for query in coming:
-                self._host(query)
-            if self.tree is not None:
-                # Edges follow from the version alone, not from which queries have failed here meanwhile.
-                assert self.channel.cut is not None
-                windows = [query.block.window for query in wanted.values()]
-                cadences = (cadence_of(window) for window in windows if window is not None)
-                self.tree.store.cut_from(self.channel.cut, WindowSet(cadences))
+            point = marks.at(version.number, self.fragment.stream)
+            if self.fragment.tree:
+                self._change_trees(leaving, coming, wanted, point[0])
+            else:
+                self._change_rows(leaving, coming, *point)
         for name, query in wanted.items():
             if name in hosted and hosted[name].status != "FAILED":
                 hosted[name].status = "SUSPENDED" if query.suspended else "RUNNING"
@@ -114,19 +135,54 @@ class Bucket:
     def _changed(self, name: str, wanted: dict[str, PlannedQuery]) -> bool:
         return name not in wanted or wanted[name].plan is not self.hosting.queries[name].plan
 
-    def _set_points(self, reached: int | None, rows: int, fresh: bool) -> None:
-        """Where the edges of this change begin to hold: behind the slice that holds the last row."""
-        if fresh and self.channel.watermark == INT64_MIN:
+    def _change_rows(self, leaving: list[str], coming: list[PlannedQuery], reached: int | None, rows: int) -> None:
+        if not self.hosting.queries and self.channel.watermark == INT64_MIN:
             self.channel.begun_at = None if reached is None else reached + 1
-            # Rows are numbered from the beginning of the stream on.
-            self.channel.rows_seen = rows if not self.fragment.tree else 0
-        if not self.fragment.tree:
-            return
+            self.channel.rows_seen = rows  # they are numbered from the beginning of the stream on
+        for name in leaving:
+            if name in self.hosting.consumers:
+                self.hosting.drop(name)
+            else:
+                self.hosting.queries.pop(name, None)
+        for query in coming:
+            self._host(query)
+
+    def _change_trees(
+        self, leaving: list[str], coming: list[PlannedQuery], wanted: dict[str, PlannedQuery], reached: int | None
+    ) -> None:
+        """The trees of these queries are cut, each behind its own slice that holds the last row; no others."""
+        touched = {self._tree_of[name] for name in leaving} | {query.tree for query in coming}
+        cuts = {number: self._cut_of(number, reached) for number in touched}
+        for name in leaving:
+            self.channel.cut = cuts[self._tree_of.pop(name)]
+            self.hosting.drop(name)
+        # A tree begins with its first query; one that is there goes by what it knows.
+        self.channel.begun_at = None if reached is None else reached + 1
+        for query in coming:
+            self.channel.cut = cuts[query.tree]
+            self._host(query)
+            self._tree_of[query.name] = query.tree
+            consumer = self.hosting.consumers[query.name]
+            assert isinstance(consumer, TreeConsumer) and self._consumers.get(query.tree, consumer) is consumer
+            self._consumers[query.tree] = consumer
+        windows: dict[int, list[Window]] = {number: [] for number in touched}
+        for query in wanted.values():
+            if query.tree in touched and query.block.window is not None:
+                windows[query.tree].append(query.block.window)
+        for number, found in windows.items():
+            if not found:
+                del self._courses[number], self._consumers[number]
+                continue
+            # Edges follow from the version alone, not from which queries have failed here meanwhile.
+            course = self._courses[number] = Course(cuts[number], WindowSet(map(cadence_of, found)))
+            self._consumers[number].tree.store.cut_from(course.cut, course.windows)
+
+    def _cut_of(self, number: int, reached: int | None) -> int:
+        """Where the edges of this change begin to hold in a tree: behind the slice that holds the last row."""
         if reached is None:
-            self.channel.cut = INT64_MIN
-        else:
-            end = self.tree.store.open.slice_end(reached) if self.tree is not None else INT64_MAX
-            self.channel.cut = reached + 1 if end == INT64_MAX else end
+            return INT64_MIN
+        course = self._courses.get(number)
+        return reached + 1 if course is None else course.slice_end(reached)
 
     def _host(self, query: PlannedQuery) -> None:
         try:
@@ -162,17 +218,27 @@ class Bucket:
                 self.progress.greatest = max(self.progress.greatest, packet.greatest)
             if packet.floor is not None:
                 self.progress.advance(packet.floor)
-            if packet.notes and self.tree is not None:
-                self.tree.note(packet.notes)
+            self._note(packet.notes or {})
+            for number, partials in packet.parts.items():
+                if number in self._consumers:
+                    self._consumers[number].tree.merge(partials, self.arrived)
+                    self.merged.append(TreePart(number, partials, self.arrived))
             if packet.batch is not None:
-                if self.fragment.tree:
-                    if self.tree is not None:
-                        self.tree.merge(packet.batch, self.arrived)
-                        self.merged.append((packet.batch, self.arrived))
-                else:
-                    rows.append(_rows_of(packet.batch, self.channel, self.arrived))
+                rows.append(_rows_of(packet.batch, self.channel, self.arrived))
             self.arrived += packet.rows
         self.channel.flow(concatenated(rows) if rows else self.channel.empty_rows(), self.progress.value)
+
+    def _note(self, notes: dict[str, int]) -> None:
+        by_tree: dict[int, dict[str, int]] = {}
+        for name, report in notes.items():
+            if name in self._tree_of:
+                by_tree.setdefault(self._tree_of[name], {})[name] = report
+        for number, found in by_tree.items():
+            self._consumers[number].tree.note(found)
+
+    def take_failures(self) -> dict[str, str]:
+        """The queries whose rows could not be folded here, with the reason."""
+        return {name: why for consumer in self._consumers.values() for name, why in consumer.take_failures().items()}
 
     # -- what goes out -------------------------------------------------------------------------------------------
 
@@ -209,12 +275,12 @@ class Bucket:
         return self.hosting.consumers[name].lookup(name, at)
 
     def stats(self) -> dict[str, Any]:
-        tree = self.tree
+        trees = list(self.trees.values())
         return {
-            "groups": len(tree.table) if tree is not None else 0,
-            "slices": len(tree.store.starts) if tree is not None else 0,
-            "open_slices": tree.store.open.count if tree is not None else 0,
-            "states": len(tree.state_held_from) if tree is not None else 0,
+            "groups": sum(len(tree.table) for tree in trees),
+            "slices": sum(len(tree.store.starts) for tree in trees),
+            "open_slices": sum(tree.store.open.count for tree in trees),
+            "states": sum(len(tree.state_held_from) for tree in trees),
             "bytes": self.bytes_held,
         }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from panewise.errors import PanewiseError
 from panewise.runtime.spark.bucket import Bucket
-from panewise.runtime.spark.bucket_state import Head, Kept, Store, committed, opened
+from panewise.runtime.spark.bucket_head import Head, Store
+from panewise.runtime.spark.bucket_state import Kept, committed, opened
 from panewise.runtime.spark.packing import ANSWER, COUNTED, FAILED, RESULT, STATE, Packet, ipc_bytes
-from panewise.runtime.spark.program import METER
+from panewise.runtime.spark.program import METER, Version
 from panewise.runtime.spark.worker import Task
 
 KEPT_BYTES_MAX = 1 << 30  # per worker
@@ -27,11 +29,12 @@ def bucket_outputs(task: Task, key: int, payloads: list[bytes], store: Store) ->
         return []
     kept: Kept | None = task.kept.pop(("bucket", key), None)
     bucket, head = opened(store, task.program, packets[0].fragment, task.version, task.marks, kept)
-    bucket.become(task.version, task.marks)
     failed = task.marks.failed
-    for query in task.version.queries.values():
-        if query.log_name in failed:
-            bucket.fail(query.name, failed[query.log_name])
+    if bucket.fragment.tree and 0 <= bucket.version < task.version.number:
+        # First, so that who comes with a new version finds the same in every bucket, whichever of them saw the failure.
+        _fail(bucket, task.program.versions[bucket.version], failed)
+    bucket.become(task.version, task.marks)
+    _fail(bucket, task.version, failed)
     bucket.take([packet for packet in packets if packet.ask is None])
     outputs = _results(bucket, task, key)
     outputs += [(FAILED, n, key, 0, r.encode()) for n, r in bucket.failed_of(task.version).items() if n not in failed]
@@ -41,6 +44,12 @@ def bucket_outputs(task: Task, key: int, payloads: list[bytes], store: Store) ->
     keep(task, key, committed(store, bucket, head, payloads, task.batch))
     outputs.append(_state(bucket, head, packets[0], key))
     return outputs
+
+
+def _fail(bucket: Bucket, version: Version, failed: Mapping[str, str]) -> None:
+    for query in version.queries.values() if failed else ():
+        if query.log_name in failed:
+            bucket.fail(query.name, failed[query.log_name])
 
 
 def keep(task: Task, key: int, kept: Kept) -> None:

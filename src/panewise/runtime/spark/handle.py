@@ -22,6 +22,7 @@ from panewise.runtime.one_group import of_key
 from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, VersionSinks
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
 from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.identity import identity_of
 from panewise.runtime.spark.inbox import Inbox
 from panewise.runtime.spark.packing import ANSWER
 from panewise.runtime.spark.plan import output_frame
@@ -30,7 +31,7 @@ from panewise.runtime.spark.reading import Reader
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import read_entries
-from panewise.runtime.spark.session import STATE_SETTINGS, default_partitions, settings
+from panewise.runtime.spark.session import STATE_SETTINGS, settings
 from panewise.runtime.spark.shipping import ship
 from panewise.runtime.spark.sinks import SinkTarget, sink_kinds, sink_target
 from panewise.runtime.spark.sources import INBOX, connector_of
@@ -50,7 +51,7 @@ class Handle(Reader):
 
     def __init__(self, pipeline: SparkPipeline, folder: Folder, trigger: str | None, available_now: bool) -> None:
         folder.make(*FOLDERS)
-        self._identity = _identity_of(pipeline, folder)
+        self._identity = identity_of(pipeline, folder)
         pipeline.partitions = self._identity["partitions"]
         pipeline.books.hosting.sharing = self._identity["sharing"]
         program = read_program(
@@ -391,21 +392,6 @@ class Handle(Reader):
                     raise NotHeldError(entry.table.column(0)[0].as_py())
                 return entry.table
         raise NotHeldError(f"'{query.definition.name}' has not answered")
-
-
-def _identity_of(pipeline: SparkPipeline, folder: Folder) -> dict[str, Any]:
-    """What was fixed with the first start from this checkpoint, which this may be."""
-    identity: dict[str, Any] | None = folder.read_json("pipeline.json")
-    if identity is None:
-        partitions = pipeline.partitions or default_partitions(pipeline.spark)
-        identity = {
-            "id": uuid.uuid4().hex,
-            "partitions": partitions,
-            "named": not pipeline.frames,
-            "sharing": pipeline.books.hosting.sharing,
-        }
-        folder.write_json("pipeline.json", identity)
-    return {"sharing": "weave"} | identity
 
 
 def _print_plainly(title: str, table: pa.Table, rows: int) -> None:

@@ -2,12 +2,14 @@
 
 From stage 1 to stage 2: `key, ordinal, payload`. The key is a bucket's; ordinals put the payloads of a micro-batch in
 one order, the same in every replay; a payload is a `Packet`. Out of stage 2: `kind, name, ordinal, rows, payload`.
+
+A packet is its header as JSON and, behind it, Arrow streams: of its batch and of the partials of each tree.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +18,8 @@ PACKED_TYPE = "key long, ordinal long, payload binary"
 PACKED = pa.schema([("key", pa.int64()), ("ordinal", pa.int64()), ("payload", pa.binary())])
 OUTPUT_TYPE = "kind string, name string, ordinal long, rows long, payload binary"
 OUTPUT = ("kind", "name", "ordinal", "rows", "payload")
+
+WHOLE = 0  # is no tree's number: the stream of a packet's batch
 
 # Kinds of output.
 RESULT, COUNTED, LATE, BAD, FAILED, STATE, ANSWER = "result", "counted", "late", "bad", "failed", "state", "answer"
@@ -43,20 +47,28 @@ class Packet:
     ask: dict[str, Any] | None = None  # a lookup
     aside: str | None = None  # LATE or BAD, where the batch holds rows that were set aside
     batch: pa.RecordBatch | None = None
+    parts: dict[int, pa.RecordBatch] = field(default_factory=dict)  # by tree, partials
 
     def packed(self) -> bytes:
-        text = json.dumps({name: value for name, value in vars(self).items() if name != "batch"}).encode()
-        if self.batch is None:
-            return b"\0" + text
-        return b"\1" + len(text).to_bytes(4, "little") + text + ipc_bytes(self.batch)
+        whole = [] if self.batch is None else [(WHOLE, ipc_bytes(self.batch))]
+        streams = [*whole, *((tree, ipc_bytes(part)) for tree, part in self.parts.items())]
+        header = {name: value for name, value in vars(self).items() if name not in ("batch", "parts")}
+        text = json.dumps(header | {"streams": [(tree, len(data)) for tree, data in streams]}).encode()
+        return b"".join([len(text).to_bytes(4, "little"), text, *(data for _, data in streams)])
 
     @staticmethod
     def unpacked(data: bytes) -> Packet:
-        if data[:1] == b"\0":
-            return Packet(**json.loads(data[1:]))
-        size = int.from_bytes(data[1:5], "little")
-        packet = Packet(**json.loads(data[5 : 5 + size]))
-        packet.batch = next(iter(batches_of(pa.py_buffer(data).slice(5 + size))))
+        at = 4 + int.from_bytes(data[:4], "little")
+        header = json.loads(data[4:at])
+        streams = header.pop("streams")
+        packet = Packet(**header)
+        for tree, size in streams:
+            batch = next(iter(batches_of(pa.py_buffer(data).slice(at, size))))
+            if tree == WHOLE:
+                packet.batch = batch
+            else:
+                packet.parts[tree] = batch
+            at += size
         return packet
 
 

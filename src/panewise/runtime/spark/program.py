@@ -4,10 +4,19 @@ Definitions change by *changes*: lists of statements, kept in the pipeline's `ca
 micro-batch that it governs. Driver and workers read the same changes and come to the same program; a replayed
 micro-batch is governed by what governed it first. Binding costs a millisecond or two per statement, once per process.
 
-A fragment is a set of queries over one stream that run under one partitioning. Periodic time windows with equal
-selection and grouping are one *tree* fragment: its partials are folded before the shuffle and spread over buckets by
-group. All other queries need their rows in order and whole: they share *row* fragments of one bucket each, several per
-stream so that cores share the work; a query that they read is computed beside them.
+A fragment is a set of queries over one stream that run under one partitioning. Periodic time windows that group by the
+same expressions, in whatever order, are one *tree* fragment: partials are folded before the shuffle and spread over
+buckets by group. Those with equal selection, order of keys and technique are a tree in it; a fragment has as many trees
+as its queries need, and they share its buckets, packets and state:
+
+    fragment: stream, {keys} -- tree: WHERE v > 1, GROUP BY a, b -- queries with any windows and aggregates
+                             \\- tree: WHERE v > 2, GROUP BY b, a -- queries ...
+
+All other queries need their rows in order and whole: they share *row* fragments of one bucket each, several per stream
+so that cores share the work; a query that they read is computed beside them.
+
+Fragments keep their numbers for good. A tree has its number for as long as it has queries: one that loses all of them
+and gets others is another tree, with another number, so that nobody takes old partials for its own.
 """
 
 from __future__ import annotations
@@ -16,7 +25,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from panewise import aggregates
 from panewise.aggregates.functions import AggregateFunction
@@ -24,6 +32,7 @@ from panewise.catalog import Catalog, Options, QueryDefinition, SinkDefinition, 
 from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.language.expressions import Expression
+from panewise.language.sql_text import to_sql
 from panewise.language.statements import Emit as Emission
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.nodes import Emit, Scan
@@ -57,6 +66,7 @@ class PlannedQuery:
     plan: Emit
     created: int
     fragment: int
+    tree: int = 0  # the number of its tree; 0 where its fragment has none
     suspended: bool = False
 
     @property
@@ -87,17 +97,38 @@ class PlannedSink:
 
 @dataclass(frozen=True)
 class Fragment:
-    """`tree`: partials are folded before the shuffle and spread over `buckets`; otherwise rows go to one bucket."""
+    """`tree`: partials are folded before the shuffle and spread over `buckets`; otherwise rows go to one bucket.
+
+    `keys`: what a tree fragment is partitioned by, in one order for all its trees.
+    """
 
     number: int
     stream: str
     tree: bool
     buckets: int
-    where: Expression | None = None
     keys: tuple[Expression, ...] = ()
-    technique: str | None = None
     shard: int = 0
-    alone: str = ""  # the only query of a fragment, where queries share nothing
+
+
+@dataclass(frozen=True)
+class TreeShape:
+    """What the queries of a tree have in common besides their fragment; `keys` are in the order that they name."""
+
+    where: Expression | None
+    keys: tuple[Expression, ...]
+    technique: str | None
+    alone: str = ""  # the only query of a tree, where queries share nothing
+
+
+@dataclass(frozen=True)
+class PlannedTree:
+    """A tree of a fragment, by its number. `selection` is equal for trees with equal WHERE."""
+
+    number: int
+    fragment: int
+    shape: TreeShape
+    selection: int
+    key_columns: tuple[str, ...]  # of its partials, in the order of the fragment's keys
 
 
 @dataclass(frozen=True)
@@ -131,6 +162,15 @@ class Version:
     def fragment_numbers(self) -> frozenset[int]:
         return frozenset(query.fragment for query in self.queries.values())
 
+    @cached_property
+    def tree_numbers(self) -> dict[int, list[int]]:
+        """By fragment, in ascending order."""
+        found: dict[int, set[int]] = {}
+        for query in self.queries.values():
+            if query.tree:
+                found.setdefault(query.fragment, set()).add(query.tree)
+        return {fragment: sorted(numbers) for fragment, numbers in found.items()}
+
 
 # Number 0 is no fragment: its only bucket passes on what the tasks have counted.
 METER = 0
@@ -138,15 +178,18 @@ METER = 0
 
 @dataclass
 class Program:
-    """The versions so far, the fragments by number, and the streams' options as they are now."""
+    """The versions so far, the fragments and trees by number, and the streams' options as they are now."""
 
     partitions: int
     aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict)
     sharing: str = "weave"
     versions: list[Version] = field(default_factory=list)
     fragments: dict[int, Fragment] = field(default_factory=dict)
+    trees: dict[int, PlannedTree] = field(default_factory=dict)
     catalog: Catalog = field(default_factory=Catalog)
-    _numbers: dict[Any, int] = field(default_factory=dict)
+    _numbers: dict[Fragment, int] = field(default_factory=dict)
+    _newest: dict[tuple[int, TreeShape], int] = field(default_factory=dict)  # trees, of each shape the last one
+    _selections: dict[Expression | None, int] = field(default_factory=dict)
     _stream_keys: dict[str, str] = field(default_factory=dict)  # by name
 
     def apply(self, change: Change) -> None:
@@ -157,6 +200,7 @@ class Program:
             for parsed in parse(text):
                 statement = bind_one(parsed, self.catalog, self.find_aggregate, self._aggregate_names)
                 self._run(statement, change.version, streams, queries, sinks)
+        self._plant(change.version, queries)
         self.versions.append(Version(change.version, change.from_batch, streams, queries, sinks))
 
     def _run(
@@ -207,18 +251,15 @@ class Program:
     def _aggregate_names(self) -> list[str]:
         return [*aggregates.names(), *self.aggregates]
 
-    # -- fragments -----------------------------------------------------------------------------------------------
+    # -- fragments and trees -------------------------------------------------------------------------------------
 
     def _fragment_of(self, query: QueryDefinition, plan: Emit, queries: dict[str, PlannedQuery]) -> int:
         stream = self._stream_of(plan, queries)
         block = block_of(plan)
         if is_tree(block):
             assert block.aggregate is not None
-            keys = block.aggregate.keys
-            buckets = self.partitions if keys else 1
-            technique = chosen_technique(query.options)
-            alone = query.name.lower() if self.sharing == "none" else ""
-            return self._numbered(Fragment(0, stream, True, buckets, block.where, keys, technique, alone=alone))
+            keys = tuple(sorted(set(block.aggregate.keys), key=lambda key: (to_sql(key), repr(key))))
+            return self._numbered(Fragment(0, stream, True, self.partitions if keys else 1, keys))
         for scan in plan.walk():
             if isinstance(scan, Scan) and scan.name.lower() in queries:
                 source = self.fragments[queries[scan.name.lower()].fragment]
@@ -237,6 +278,36 @@ class Program:
         number = self._numbers.setdefault(fragment, len(self._numbers) + 1)
         self.fragments[number] = replace(fragment, number=number)
         return number
+
+    def _plant(self, version: int, queries: dict[str, PlannedQuery]) -> None:
+        """The queries of a version that is complete get their trees: one that goes on, or a new one."""
+        going_on = {query.tree for query in queries.values() if query.created < version}
+        for name, query in queries.items():
+            if query.created == version and self.fragments[query.fragment].tree:
+                place = query.fragment, self._shape_of(query)
+                number = self._newest.get(place)
+                if number is None or number not in going_on:
+                    number = self._new_tree(*place)
+                    going_on.add(number)
+                queries[name] = replace(query, tree=number)
+
+    def _shape_of(self, query: PlannedQuery) -> TreeShape:
+        block = query.block
+        assert block.aggregate is not None
+        alone = query.name if self.sharing == "none" else ""
+        return TreeShape(block.where, block.aggregate.keys, chosen_technique(query.definition.options), alone)
+
+    def _new_tree(self, fragment: int, shape: TreeShape) -> int:
+        number = len(self.trees) + 1
+        selection = self._selections.setdefault(shape.where, len(self._selections))
+        columns = tuple(f"key_{shape.keys.index(key)}" for key in self.fragments[fragment].keys)
+        self.trees[number] = PlannedTree(number, fragment, shape, selection, columns)
+        self._newest[fragment, shape] = number
+        return number
+
+    def trees_in(self, version: Version, fragment: Fragment) -> list[PlannedTree]:
+        """The trees of a fragment, in the order of their numbers."""
+        return [self.trees[number] for number in version.tree_numbers.get(fragment.number, ())]
 
     def keys_of(self, fragment: Fragment) -> tuple[int, ...]:
         return bucket_keys(fragment.number, fragment.buckets, self.partitions)

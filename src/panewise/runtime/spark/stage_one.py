@@ -1,4 +1,4 @@
-"""Stage 1, in the Python workers before the shuffle: rows become partials, per slice and group, for each tree fragment.
+"""Stage 1, in the Python workers before the shuffle: rows become partials, per slice and group, for each tree.
 
 A task reads its part of a micro-batch once, judges every row once (bad, late or good), folds the good ones into every
 tree of the stream, and ends with one packet per bucket; a packet without partials is a heartbeat. Rows go whole only to
@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags
 from panewise.catalog import StreamDefinition
+from panewise.language.expressions import Expression
 from panewise.operators.rows import Rows
+from panewise.operators.shared_fold import SharedFold
 from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
 from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.doors import Door
 from panewise.runtime.spark.inbox import Letter, read_letter
 from panewise.runtime.spark.keys import bucket_keys
 from panewise.runtime.spark.packing import BAD, LATE, PACKED, Packet
-from panewise.runtime.spark.program import METER, Fragment, Program, Version
+from panewise.runtime.spark.program import METER, Fragment, PlannedTree, Program, Version
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.worker import Task, task_of
 from panewise.state.key_hash import split_by_bucket
@@ -174,7 +176,13 @@ class StreamTask:
         self._reach = _reach(program, version, stream)
         self._intakes: dict[tuple[str, ...], Intake] = {}
         self._fragments = program.fragments_over(version, stream)
-        self._trees = [(f, _folding(task, f, definition)) for f in self._fragments if f.tree]
+        self._buckets = [(f, _folding(task, f, definition)) for f in self._fragments if f.tree]
+        # The trees of all fragments: the rows of the stream are folded in one place.
+        self._trees = [tree for _, bucket in self._buckets for tree in bucket.trees.values()]
+        # Of this task alone: what a task that failed has left in it would be counted again.
+        self._shared = SharedFold() if program.sharing != "none" else None
+        planned = (tree for fragment, _ in self._buckets for tree in program.trees_in(version, fragment))
+        self._selections = {kept_column(tree): tree.shape.where for tree in planned if tree.shape.where is not None}
         self._whole = [f for f in self._fragments if not f.tree]
         self._batches: list[pa.RecordBatch] = []  # for row fragments
         self._counts = Packet(METER, 0, stream)
@@ -202,7 +210,8 @@ class StreamTask:
         intake = self._intake(self.wanted.whole if has_all else self.wanted.needed)
         good, times, bad = intake.accepted(plain, self._skip, self._read, self.come_to, self._reach)
         # What Spark has selected already, as long as its rows are all still there.
-        masks = {name: flags(batch.column(name)) for name in selected} if not bad else {}
+        known = [name for name in selected if name in self._selections and not bad]
+        masks = {self._selections[name]: flags(batch.column(name)) for name in known}
         self._read += batch.num_rows
         self._counts.bad_rows += len(bad)
         self._bad.extend((str(shown_row(row)), reason) for row, reason in bad[: ASIDE_MAX - len(self._bad)])
@@ -212,7 +221,7 @@ class StreamTask:
             self._counts.late_rows += int(late.sum())
             if self._keep_late and sum(part.num_rows for part in self._late) < ASIDE_MAX:
                 self._late.append(_plain(good, intake.arrow).filter(pa.array(late)))
-            masks = {name: mask[~late] for name, mask in masks.items()}
+            masks = {where: mask[~late] for where, mask in masks.items()}
             rows = rows.take(~late)
             rows = Rows(rows.batch, rows.times, self._counts.rows)
         if not len(rows):
@@ -221,20 +230,28 @@ class StreamTask:
         greatest = rows.latest
         self._counts.greatest = greatest if self._counts.greatest is None else max(greatest, self._counts.greatest)
         self.come_to = greatest if self.come_to is None else max(greatest, self.come_to)
-        for fragment, bucket in self._trees:
-            assert bucket.tree is not None
-            bucket.tree.fold(rows, masks.get(kept_column(fragment)))
+        self._fold(rows, masks)
         if self._whole:
             self._batches.append(_plain(rows.batch, intake.arrow))
+
+    def _fold(self, rows: Rows, masks: Mapping[Expression, NDArray[np.bool_]]) -> None:
+        """Rows enter all trees; `masks` says of some WHERE clauses which rows they keep."""
+        if self._shared is not None:
+            self._shared.fold(rows, self._trees, masks)
+            return
+        for tree in self._trees:
+            tree.fold(rows, None if tree.where is None else masks.get(tree.where))
 
     def packets(self) -> Iterator[tuple[int, Packet]]:
         """What goes to each bucket; the meter gets the counts."""
         program, counts = self._task.program, self._counts
+        if self._shared is not None:
+            self._shared.settle()
         yield program_key(program, METER), counts
         for kind, rows in ((LATE, self._late_table()), (BAD, self._bad_table())):
             if rows is not None:
                 yield program_key(program, METER), Packet(METER, 0, self._stream, aside=kind, batch=rows)
-        for fragment, bucket in self._trees:
+        for fragment, bucket in self._buckets:
             yield from self._tree_packets(fragment, bucket)
         if self._whole:
             tables = pa.Table.from_batches(self._batches).combine_chunks().to_batches() if self._batches else []
@@ -244,17 +261,23 @@ class StreamTask:
                 yield program.keys_of(fragment)[0], packet
 
     def _tree_packets(self, fragment: Fragment, bucket: Bucket) -> Iterator[tuple[int, Packet]]:
-        tree = bucket.tree
-        assert tree is not None
-        failed = bucket.hosting.trees[0].take_failures()
-        notes = tree.take_notes() if not fragment.keys else None
-        partials = tree.take_partials()
-        parts: list[pa.RecordBatch | None] = [partials] * fragment.buckets
-        if partials is not None and fragment.buckets > 1:
-            parts = split_by_bucket(partials, [f"key_{i}" for i in range(len(fragment.keys))], fragment.buckets)
-        for number, (key, part) in enumerate(zip(self._task.program.keys_of(fragment), parts, strict=True)):
+        """One for each bucket, with its part of the partials of every tree."""
+        failed = bucket.take_failures()
+        notes: dict[str, int] = {}
+        parts: list[dict[int, pa.RecordBatch]] = [{} for _ in range(fragment.buckets)]
+        for number, tree in bucket.trees.items():
+            if not fragment.keys:
+                notes |= tree.take_notes()
+            partials = tree.take_partials()
+            if partials is None:
+                continue
+            columns = self._task.program.trees[number].key_columns
+            for own, part in zip(parts, split_by_bucket(partials, columns, fragment.buckets), strict=True):
+                if part is not None:
+                    own[number] = part
+        for number, (key, own) in enumerate(zip(self._task.program.keys_of(fragment), parts, strict=True)):
             packet = self._packet(fragment, number)
-            packet.batch, packet.notes, packet.failed = part, notes or None, failed or None
+            packet.parts, packet.notes, packet.failed = own, notes or None, failed or None
             yield key, packet
 
     def _packet(self, fragment: Fragment, bucket: int) -> Packet:
@@ -273,9 +296,9 @@ class StreamTask:
         return pa.record_batch({"row": pa.array(rows, pa.string()), "reason": pa.array(reasons, pa.string())})
 
 
-def kept_column(fragment: Fragment) -> str:
-    """The column by which Spark says which rows the fragment's WHERE keeps."""
-    return f"{KEPT}{fragment.number}"
+def kept_column(tree: PlannedTree) -> str:
+    """The column by which Spark says which rows the tree's WHERE keeps; one for all trees with the same."""
+    return f"{KEPT}{tree.selection}"
 
 
 def _reach(program: Program, version: Version, stream: str) -> int:
@@ -292,7 +315,7 @@ def _reach(program: Program, version: Version, stream: str) -> int:
 
 
 def _folding(task: Task, fragment: Fragment, definition: StreamDefinition) -> Bucket:
-    """The worker's own tree of a fragment, brought to the task's version."""
+    """The worker's own trees of a fragment, brought to the task's version."""
     key = ("folding", fragment.number)
     kept: Bucket | None = task.kept.get(key)
     if kept is None or kept.version > task.version.number or kept.program is not task.program:

@@ -56,7 +56,7 @@ class FragmentProcessor(StatefulProcessor):
 
 
 class SparkStore:
-    """See `bucket_state.Store`. Every call is a message to the JVM of 0.1 to 0.3 ms: few large pages."""
+    """See `bucket_head.Store`. Every call is a message to the JVM of 0.1 to 0.3 ms: few large pages."""
 
     def __init__(self, pages: Any) -> None:
         self._pages = pages

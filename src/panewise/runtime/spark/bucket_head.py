@@ -1,0 +1,105 @@
+"""What the state store knows of a bucket: a head, rewritten with every micro-batch, and numbered pages.
+
+The head lists the pages and the last commits, and its body is for the bucket's layout (`bucket_state.py`) to fill.
+Every call to the store is a message to the JVM: few large pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from panewise.state.snapshot_format import dumped, loaded
+
+
+class Store(Protocol):
+    """The state store, for one bucket: a head and numbered pages."""
+
+    def head(self) -> bytes | None: ...
+    def set_head(self, data: bytes) -> None: ...
+    def page(self, number: int) -> bytes: ...
+    def set_page(self, number: int, data: bytes) -> None: ...
+    def drop_page(self, number: int) -> None: ...
+    def clear(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class PagePart:
+    """What a page holds of one tree: from the first start to the last end of its slices, and bytes."""
+
+    tree: int
+    since: int
+    until: int
+    size: int
+
+
+@dataclass
+class Page:
+    """Where a page came from, and what it holds of which tree; a page of a journal has no parts."""
+
+    number: int
+    level: int
+    first_batch: int
+    last_batch: int
+    size: int
+    parts: list[PagePart]
+
+    def to_list(self) -> list[Any]:
+        parts = [[part.tree, part.since, part.until, part.size] for part in self.parts]
+        return [self.number, self.level, self.first_batch, self.last_batch, self.size, parts]
+
+    @staticmethod
+    def of_list(values: list[Any]) -> Page:
+        number, level, first_batch, last_batch, size, parts = values
+        return Page(number, level, first_batch, last_batch, size, [PagePart(*part) for part in parts])
+
+
+@dataclass
+class Head:
+    """What the store knows of a bucket besides its pages."""
+
+    version: int
+    recent: list[tuple[int, str]]  # (micro-batch, token) of the last commits
+    pages: list[Page] = field(default_factory=list)
+    next_page: int = 0
+    snapshot_page: int | None = None
+    body: dict[str, Any] = field(default_factory=dict)
+    written: int = 0  # bytes that the last micro-batch wrote
+
+    @property
+    def batch(self) -> int:
+        return self.recent[-1][0]
+
+    @property
+    def bytes_stored(self) -> int:
+        return sum(page.size for page in self.pages)
+
+    def packed(self) -> bytes:
+        return dumped(vars(self) | {"pages": [page.to_list() for page in self.pages], "written": 0})
+
+    @staticmethod
+    def unpacked(data: bytes) -> Head:
+        fields = loaded(data)
+        fields["pages"] = [Page.of_list(page) for page in fields["pages"]]
+        fields["recent"] = [(batch, token) for batch, token in fields["recent"]]
+        return Head(**fields)
+
+    def add_page(
+        self, store: Store, data: bytes, level: int, batches: tuple[int, int], parts: list[PagePart] | None = None
+    ) -> Page:
+        page = Page(self.next_page, level, *batches, 0, [])
+        self.pages.append(page)
+        self.next_page += 1
+        self.write_page(store, page, data, parts or [])
+        return page
+
+    def write_page(self, store: Store, page: Page, data: bytes, parts: list[PagePart]) -> None:
+        """The page holds this, in place of what it held."""
+        store.set_page(page.number, data)
+        page.size, page.parts = len(data), parts
+        self.written += len(data)
+
+    def drop(self, store: Store, pages: list[Page]) -> None:
+        for page in pages:
+            store.drop_page(page.number)
+            self.pages.remove(page)

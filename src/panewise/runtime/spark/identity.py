@@ -1,0 +1,40 @@
+"""What is fixed with the first start from a checkpoint: a name, how far the work spreads, and the format of the state.
+
+It stands in `pipeline.json`. A checkpoint of another format is refused before anything in it is read.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from panewise.errors import CatalogError
+from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.session import default_partitions
+
+if TYPE_CHECKING:
+    from panewise.runtime.spark.pipeline import SparkPipeline
+
+FORMAT = 2  # of what a checkpoint holds: numbers of fragments and trees, packets, pages
+
+
+def identity_of(pipeline: SparkPipeline, folder: Folder) -> dict[str, Any]:
+    """What was fixed with the first start from this checkpoint, which this may be."""
+    identity: dict[str, Any] | None = folder.read_json("pipeline.json")
+    if identity is None:
+        identity = {
+            "format": FORMAT,
+            "id": uuid.uuid4().hex,
+            "partitions": pipeline.partitions or default_partitions(pipeline.spark),
+            "named": not pipeline.frames,
+            "sharing": pipeline.books.hosting.sharing,
+        }
+        folder.write_json("pipeline.json", identity)
+    written = identity.get("format", 1)  # the first had no number
+    if written != FORMAT:
+        raise CatalogError(
+            f"the checkpoint '{folder.place}' was written by another version of panewise: its state has format "
+            f"{written}, and this version reads format {FORMAT}",
+            hint="go on with the version that wrote it, or start from another checkpoint",
+        )
+    return identity

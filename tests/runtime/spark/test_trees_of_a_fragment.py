@@ -1,0 +1,351 @@
+"""Trees of one partitioning share a fragment: its buckets, packets and pages. Without Spark, in this process.
+
+partitioning (k):     trees of every WHERE and technique          partitioning (): likewise, in one bucket
+partitioning (k, w):  trees that group by k, w and by w, k
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import panewise as pw
+from panewise.operators import periodic
+from panewise.runtime.spark import tree_pages
+from panewise.runtime.spark.bucket_head import Head
+from panewise.runtime.spark.marks import last_marks
+from panewise.runtime.spark.packing import Packet
+from panewise.runtime.spark.program import Change, Program
+from panewise.runtime.spark.stage_one import StreamTask, kept_column
+from panewise.state.snapshot_format import loaded
+from tests.case_runner import same_rows
+from tests.runtime.spark.local_run import LocalRun
+
+SECOND = 1_000_000
+ARROW = pa.schema(
+    [("ts", pa.timestamp("us", tz="UTC")), ("k", pa.string()), ("w", pa.int64()), ("v", pa.int64())],
+)
+STREAM = "CREATE STREAM t (ts TIMESTAMP, k STRING, w BIGINT, v BIGINT, WATERMARK FOR ts AS ts - INTERVAL 2 SECONDS)"
+Rows = list[dict[str, Any]]
+
+
+def query(name: str, window: str, rest: str = "", items: str = "SUM(v) AS s, COUNT(*) AS n", options: str = "") -> str:
+    keys = rest.partition("GROUP BY ")[2]
+    return f"CREATE QUERY {name}{options} AS SELECT {keys}{', ' if keys else ''}{items} FROM t [{window}] {rest}"
+
+
+QUERIES = [
+    query("plain", "RANGE 5 SECONDS SLIDE 1 SECOND", "GROUP BY k"),
+    query("wide", "RANGE 21 SECONDS SLIDE 3 SECONDS", "GROUP BY k", "MAX(v) AS m"),
+    query("high", "RANGE 4 SECONDS SLIDE 2 SECONDS", "WHERE v > 4 GROUP BY k"),
+    query("higher", "RANGE 30 SECONDS SLIDE 5 SECONDS", "WHERE v > 6 GROUP BY k", "MIN(v) AS m, FIRST(v) AS f"),
+    query("stacked", "RANGE 6 SECONDS SLIDE 1 SECOND", "GROUP BY k", "MAX(v) AS m", " WITH (technique = 'two_stacks')"),
+    query("forth", "RANGE 3 SECONDS SLIDE 1 SECOND", "GROUP BY k, w"),
+    query("back", "RANGE 4 SECONDS SLIDE 2 SECONDS", "WHERE v > 4 GROUP BY w, k", "AVG(v) AS a"),
+    query("all_rows", "RANGE 7 SECONDS SLIDE 1 SECOND"),
+    query("some_rows", "RANGE 7 SECONDS SLIDE 2 SECONDS", "WHERE k = 'a'", "LAST(v) AS l, COUNT(*) AS n"),
+    query("high_rows", "RANGE 3 SECONDS SLIDE 3 SECONDS", "WHERE v > 4"),
+]
+NAMES = [text.split()[2] for text in QUERIES]
+
+
+def program_of(*changes: tuple[str, ...], sharing: str = "weave") -> Program:
+    program = Program(4, sharing=sharing)
+    for number, statements in enumerate(changes):
+        program.apply(Change(number, number, statements))
+    return program
+
+
+def tree_of(program: Program, name: str, version: int = -1) -> int:
+    return program.versions[version].queries[name].tree
+
+
+def random_rows(chance: random.Random, count: int, since: float) -> Rows:
+    """Out of order by less than the delay."""
+    times = [since + number * 0.25 for number in range(count)]
+    times.sort(key=lambda time: time + chance.random() * 1.5)
+    return [
+        {
+            "ts": int(time * SECOND),
+            "k": chance.choice(("a", "b", "c", "d", None)),
+            "w": chance.choice((1, 2, 3, None)),
+            "v": chance.choice((None, *range(10))),
+        }
+        for time in times
+    ]
+
+
+def push(run: LocalRun, rows: Rows) -> dict[str, Rows]:
+    """In two letters, which two tasks read."""
+    half = len(rows) // 2
+    for part in (rows[:half], rows[half:]):
+        if part:
+            run.push("t", pa.RecordBatch.from_pylist(part, ARROW))
+    return {name: table.to_pylist() for name, table in run.run().items()}
+
+
+def heads(run: LocalRun) -> dict[int, Head]:
+    return {key: Head.unpacked(content["head"]) for key, content in run.stores.items() if "head" in content}
+
+
+def stored_trees(run: LocalRun) -> set[int]:
+    """Of which trees there is anything in the store: pages, what heads say of them, outlines."""
+    found: set[int] = set()
+    for key, head in heads(run).items():
+        found |= set(head.body["outlines"]) | {part.tree for page in head.pages for part in page.parts}
+        for page in head.pages:
+            found |= {tree for tree, _, _ in loaded(run.stores[key][page.number])}
+    return found
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("sharing", "trees"), [("weave", 9), ("none", 10)])
+def test_a_partitioning_is_a_fragment(sharing: str, trees: int) -> None:
+    program = program_of((STREAM, *QUERIES), sharing=sharing)
+    version = program.versions[0]
+    by_fragment: dict[int, set[str]] = {}
+    for name, planned in version.queries.items():
+        by_fragment.setdefault(planned.fragment, set()).add(name)
+    assert sorted(by_fragment.values(), key=len) == [
+        {"forth", "back"},
+        {"all_rows", "some_rows", "high_rows"},
+        {"plain", "wide", "high", "higher", "stacked"},
+    ]
+    assert len({planned.tree for planned in version.queries.values()}) == trees
+    assert (tree_of(program, "plain") == tree_of(program, "wide")) == (sharing == "weave")
+    forth, back = (program.trees[tree_of(program, name)] for name in ("forth", "back"))
+    assert (forth.key_columns, back.key_columns) == (("key_0", "key_1"), ("key_1", "key_0"))
+    # One column of Spark's for all trees that keep the same rows.
+    same = {kept_column(program.trees[tree_of(program, name)]) for name in ("high", "back", "high_rows")}
+    assert len(same) == 1
+    assert kept_column(program.trees[tree_of(program, "higher")]) not in same
+
+
+def test_a_tree_has_its_number_as_long_as_it_has_queries() -> None:
+    window = "RANGE 5 SECONDS SLIDE 1 SECOND"
+    one, two, three = (query(name, window, "WHERE v > 1 GROUP BY k") for name in ("one", "two", "three"))
+    other = query("other", window, "GROUP BY k")
+    program = program_of(
+        (STREAM, one, other),
+        (two,),
+        ("DROP QUERY one",),
+        ("DROP QUERY two",),
+        (one,),
+        ("DROP QUERY one", one),  # made anew
+        (two, "DROP QUERY one"),  # nobody stays from the version before
+        ("DROP QUERY two", two, three, "SUSPEND QUERY two"),
+    )
+    first = tree_of(program, "one", 0)
+    assert [tree_of(program, name, at) for name, at in (("one", 1), ("two", 1), ("two", 2))] == [first] * 3
+    later = [tree_of(program, "one", 4), tree_of(program, "one", 5), tree_of(program, "two", 6)]
+    last = tree_of(program, "two", 7)
+    assert len({first, *later, last}) == 5
+    assert tree_of(program, "three", 7) == last
+    assert {tree_of(program, "other", at) for at in range(8)} == {tree_of(program, "other", 0)}
+    assert {v.queries["other"].fragment for v in program.versions} == {program.versions[0].queries["other"].fragment}
+
+
+def test_a_packet_carries_partials_of_several_trees() -> None:
+    parts = {3: pa.record_batch({"a": [1, 2]}), 70_000: pa.record_batch({"b": ["x"]})}
+    packet = Packet(1, 2, "t@0", greatest=5, rows=3, notes={"q": 7}, parts=parts)
+    assert Packet.unpacked(packet.packed()) == packet
+    whole = Packet(1, 0, "t@0", batch=pa.record_batch({"a": [1.5]}))
+    assert Packet.unpacked(whole.packed()) == whole
+    assert Packet.unpacked(Packet(1, 0, "t@0").packed()) == Packet(1, 0, "t@0")
+
+
+def test_what_spark_has_selected_holds_for_all_trees_with_that_where(tmp_path: Path) -> None:
+    """Here a column lies about WHERE v > 4, which shows whom it is told; other trees look for themselves."""
+    run = LocalRun(tmp_path, partitions=2)
+    run.change(STREAM, *QUERIES)
+    task = run._task()
+    rows = pa.RecordBatch.from_pylist([{"ts": SECOND, "k": "a", "w": 1, "v": 7}], ARROW)
+    column = kept_column(run.program.trees[tree_of(run.program, "high")])
+    reader = StreamTask(task, "t@0")
+    reader.take(rows.append_column(column, pa.array([False])))
+    packets = [packet for _, packet in reader.packets()]
+    assert sorted(packet.fragment for packet in packets) == [0, 1, 1, 2, 2, 3]  # one for each bucket, and the meter's
+    found = {tree for packet in packets for tree in packet.parts}
+    assert found == {tree_of(run.program, name) for name in NAMES if name not in ("high", "back", "high_rows")}
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sharing", ["weave", "none"])
+@pytest.mark.parametrize("dense_groups", [3, 4096])
+def test_many_trees_answer_as_the_engine(
+    sharing: str, dense_groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(periodic, "DENSE_GROUPS", dense_groups)
+    monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
+    engine = pw.Engine()
+    run = LocalRun(tmp_path, partitions=3, seed=5, sharing=sharing)
+    run.change(STREAM, *QUERIES)
+    for text in (STREAM, *QUERIES):
+        engine.execute(text)
+    chance = random.Random(1)
+    found: dict[str, Rows] = {name: [] for name in NAMES}
+    for turn in range(14):
+        rows = random_rows(chance, 30, turn * 7.5)
+        engine.push("t", rows)
+        for name, more in push(run, rows).items():
+            found[name] += more
+    assert engine.stats()["streams"]["t"]["late_rows"] == 0
+    for name in NAMES:
+        expected = engine.results(name).to_pylist()
+        assert len(expected) > 10, name
+        same_rows(expected, found[name])
+
+
+def test_rebuilt_buckets_are_those_that_were_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their results and all that is written of them, while queries of some trees come and go."""
+    monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
+    runs = [LocalRun(tmp_path / "kept"), LocalRun(tmp_path / "rebuilt", forgetful=True)]
+    changes = {
+        0: [STREAM, *QUERIES],
+        3: ["DROP QUERY high", query("late", "RANGE 4 SECONDS SLIDE 3 SECONDS", "WHERE v > 6 GROUP BY k")],
+        5: ["DROP QUERY forth", "DROP QUERY some_rows", query("more", "RANGE 9 SECONDS SLIDE 4 SECONDS", "GROUP BY k")],
+        8: [QUERIES[NAMES.index("high")], QUERIES[NAMES.index("some_rows")], "DROP QUERY plain"],
+        9: [query("low", "RANGE 3 SECONDS SLIDE 1 SECOND", "WHERE v < 2 GROUP BY w, k")],
+    }
+    chance = random.Random(2)
+    heard = 0
+    for turn in range(16):
+        rows = random_rows(chance, 24, turn * 6)
+        results = []
+        for run in runs:
+            if turn in changes:
+                run.change(*changes[turn])
+            results.append(push(run, rows))
+        assert results[0].keys() == results[1].keys()
+        for name in results[0]:
+            same_rows(results[0][name], results[1][name])
+            heard += name in ("late", "more", "low", "high") and turn > 10
+        kept, rebuilt = (heads(run) for run in runs)
+        assert kept.keys() == rebuilt.keys()
+        for key, head in kept.items():
+            assert head.body == rebuilt[key].body
+            # Not their sizes: a tree of stage 1 that has met a NULL counts more than one that is fresh.
+            assert [page.to_list()[:4] for page in head.pages] == [page.to_list()[:4] for page in rebuilt[key].pages]
+    assert heard > 10
+
+
+@pytest.mark.parametrize("forgetful", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_tree_that_comes_again_knows_nothing_of_before(forgetful: bool, together: bool, tmp_path: Path) -> None:
+    """It says nothing of windows whose rows it has not all seen, and others go on. `together`: in the same change."""
+    run = LocalRun(tmp_path, forgetful=forgetful)
+    window = "RANGE 10 SECONDS SLIDE 1 SECOND"
+    gone = [query("grouped", window, "WHERE v > 0 GROUP BY k"), query("summed", window, "WHERE v > 0")]
+    stay = [query("others", window, "GROUP BY k"), query("sums", window)]
+    drop = ["DROP QUERY grouped", "DROP QUERY summed"]
+    run.change(STREAM, *gone, *stay)
+    back = 20 if together else 24
+    first: set[int] = set()
+    stored: set[int] = set()
+    found: dict[str, Rows] = {name: [] for name in ("grouped", "summed", "others", "sums")}
+    for second in range(60):
+        if second == 20:
+            run.change(*drop, *(gone if together else []))
+        elif second == back:
+            run.change(*gone)
+        for name, rows in push(run, [{"ts": second * SECOND, "k": "a", "w": 1, "v": 1}]).items():
+            found[name] += [row | {"since": second} for row in rows]
+        if second == 19:
+            first = stored_trees(run)
+        stored = stored_trees(run)
+        if second == 23 and not together:
+            assert len(stored) == 2 and stored < first
+    assert len(first) == len(stored) == 4 and len(first & stored) == 2
+    ends = {name: [int(row["window_end"].timestamp()) for row in rows] for name, rows in found.items()}
+    for name in ("others", "sums"):
+        assert ends[name] == list(range(1, 58))
+        assert [row["n"] for row in found[name]] == [min(end, 10) for end in ends[name]]
+    for name in ("grouped", "summed"):
+        assert [end for end in ends[name] if end <= 17] == list(range(1, 18))
+        later = [(end, row["n"]) for end, row in zip(ends[name], found[name], strict=True) if row["since"] >= 20]
+        assert later == [(end, 10) for end in range(back + 10, 58)]
+
+
+@pytest.mark.parametrize("forgetful", [False, True])
+def test_a_query_that_joins_one_that_has_failed(forgetful: bool, tmp_path: Path) -> None:
+    """Stage 1 goes on folding for a query that has failed: both stages must cut its tree at the same edges."""
+    run = LocalRun(tmp_path, forgetful=forgetful)
+    window = "RANGE 5 SECONDS SLIDE 5 SECONDS"
+    run.change(
+        STREAM,
+        query("failing", window, "WHERE v > 0", "SUM(4611686018427387904 + v) AS s"),
+        query("good", window, "WHERE v > 0"),
+        query("other", "RANGE 2 SECONDS SLIDE 1 SECOND"),
+    )
+    found: Rows = []
+    for tick in range(80):
+        if tick == 30:
+            run.change("DROP QUERY good")
+        if tick == 33:
+            run.change(query("new", "RANGE 3 SECONDS SLIDE 1 SECOND", "WHERE v > 0"))
+        rows = [{"ts": tick * SECOND // 2, "k": "a", "w": 1, "v": 1}]
+        found += push(run, rows).get("new", [])
+    assert list(last_marks(run.folder).failed) == ["failing@0"]
+    assert [row["n"] for row in found] == [6] * len(found)
+    # The slice that held the last row, at 16 seconds, ended at 20; the watermark has come to 37.5.
+    assert [int(row["window_end"].timestamp()) for row in found] == list(range(23, 38))
+
+
+# -- state -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_of_a_tree_that_is_gone_disappears(tmp_path: Path) -> None:
+    """Although pages that it shared with others are needed for long."""
+    run = LocalRun(tmp_path)
+    run.change(
+        STREAM,
+        query("long", "RANGE 1000 SECONDS SLIDE 10 SECONDS", "GROUP BY k"),
+        query("large", "RANGE 1000 SECONDS SLIDE 1 SECOND", "WHERE v > 0 GROUP BY k"),
+    )
+    version = run.program.versions[0]
+    large = version.queries["large"].tree
+    chance = random.Random(3)
+    for turn in range(10):
+        push(run, random_rows(chance, 80, turn * 20))
+    assert stored_trees(run) == {version.queries["long"].tree, large}
+    before = sum(head.bytes_stored for head in heads(run).values())
+    run.change("DROP QUERY large")
+    push(run, random_rows(chance, 80, 200))
+    assert stored_trees(run) == {version.queries["long"].tree}
+    assert sum(head.bytes_stored for head in heads(run).values()) < before / 2
+
+
+def test_merged_pages_do_not_outlive_their_slices_for_long(tmp_path: Path) -> None:
+    """Twelve pages of twelve micro-batches each would be as long as the window, and go all at once."""
+    run = LocalRun(tmp_path, partitions=1)
+    run.change(STREAM, query("q", "RANGE 150 SECONDS SLIDE 1 SECOND", "GROUP BY k"))
+    chance, found = random.Random(1), []
+    for turn in range(400):
+        push(run, random_rows(chance, 4, turn))
+        found.append(sum(head.bytes_stored for head in heads(run).values()))
+    assert max(found[220:]) < 2 * min(found[220:])
+
+
+def test_a_tree_of_short_windows_keeps_little_beside_one_of_long_windows(tmp_path: Path) -> None:
+    def kept(place: str, *queries: str) -> list[int]:
+        run = LocalRun(tmp_path / place, partitions=1)
+        run.change(STREAM, *queries)
+        chance, found = random.Random(4), []
+        for turn in range(120):
+            push(run, random_rows(chance, 40, turn * 10))
+            found.append(sum(head.bytes_stored for head in heads(run).values()))
+        assert all(len(head.pages) < 5 * tree_pages.PAGES_PER_LEVEL for head in heads(run).values())
+        return found
+
+    short = query("short", "RANGE 20 SECONDS SLIDE 1 SECOND", "WHERE v > 0 GROUP BY k")
+    long = query("long", "RANGE 1000 SECONDS SLIDE 100 SECONDS", "GROUP BY k")
+    both, apart = kept("both", short, long), [kept("short", short), kept("long", long)]
+    assert max(both[40:]) < 2 * (max(apart[0][40:]) + max(apart[1][40:]))
