@@ -107,6 +107,13 @@ class PeriodicTree:
         assert not self.members
         self.held_from = point
 
+    def hold_back(self, point: int) -> None:
+        """Rows before the point, which lies ahead of all reports so far, turn out not to have been seen all."""
+        self.held_from = point if self.held_from is None else max(point, self.held_from)
+        for member in self.members.values():
+            member.held_from = point if member.held_from is None else max(point, member.held_from)
+            self.schedule.set_easy(member.row, False)
+
     # -- members -------------------------------------------------------------------------------------------------
 
     def add(self, name: str, aggregation: Aggregation, cadence: Cadence, cut: int | None = None) -> None:

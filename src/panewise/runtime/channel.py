@@ -55,6 +55,7 @@ class Channel:
         self.retained_from = INT64_MIN
         # Where the edges of a change of queries begin to hold, if the host says so: trees find a point by themselves.
         self.cut: int | None = None
+        self.begun_at: int | None = None  # rows before it, if any, went by before the channel was there
         self.folds_only = False  # its trees' partials are taken out, and nothing is answered here
         self.together: Together | None = None
         self._reorder: ReorderBuffer | None = None

@@ -183,6 +183,10 @@ class TreeConsumer:
             self.tree.fold(rows)
             self.follow(rows, watermark)
             return
+        # Those of before it began were not all shown to this consumer, so that it cannot tell their numbers.
+        unseen = int(np.searchsorted(rows.times, self.channel.begun_at)) if self.channel.begun_at is not None else 0
+        if unseen:
+            self.tree.hold_back(self._taken + unseen)
         points = np.arange(self._taken, self._taken + len(rows), dtype=np.int64)
         self._taken += len(rows)
         self._times = np.concatenate([self._times, rows.times])

@@ -61,7 +61,6 @@ class BucketChannel(Channel):
 
     def __init__(self, stream: StreamDefinition) -> None:
         super().__init__(stream.name, stream.schema, stream.timestamp)
-        self.begun_at: int | None = None
         self.version = -1  # the one whose queries are being hosted
 
     @property
