@@ -82,14 +82,16 @@ def due_of(tree: PeriodicTree, member: Member) -> Ints:
     return due
 
 
-def dense_reports(tree: PeriodicTree) -> Reports:
-    """All that has come due, answered together."""
+def dense_reports(tree: PeriodicTree, fresh: Member | None = None) -> Reports:
+    """All that has come due, answered together; `fresh`: all others have said theirs already."""
     assert isinstance(tree.store, DenseSlices)
     schedule, reports = tree.schedule, Reports(tree.names)
-    tree.begin_reports()
-    asked, closer = _easily_due(tree)
-    if asked is not None:
-        _write(tree, asked, reports)
+    closer = [] if fresh is None else [fresh]
+    if fresh is None:
+        tree.begin_reports()
+        asked, closer = _easily_due(tree)
+        if asked is not None:
+            _write(tree, asked, reports)
     requests: list[tuple[Member, Ints]] = []
     for member in closer:
         if member.name in tree.failures:

@@ -394,9 +394,11 @@ class PeriodicTree:
         elif needed > self.store.groups:
             self.store.widen(2 * needed)
 
-    def due(self) -> Reports:
-        """The reports that the watermark has reached and that are not out yet."""
-        return dense_reports(self) if isinstance(self.store, DenseSlices) else sparse_reports(self)
+    def due(self, fresh: str | None = None) -> Reports:
+        """The reports that the watermark has reached and that are not out yet; `fresh`: of the last member to come."""
+        if isinstance(self.store, DenseSlices):
+            return dense_reports(self, None if fresh is None else self.members[fresh])
+        return sparse_reports(self)
 
     def empty_batch(self, member: Member, ends: Ints) -> pa.RecordBatch | None:
         """What an ungrouped query says of empty windows, at these reports."""

@@ -105,7 +105,7 @@ class TreeConsumer:
         else:
             self._share(query, name)
         if fresh and self.tree.watermark != INT64_MIN:
-            self._hand_on(self.tree.due())
+            self._hand_on(self.tree.due(fresh=member))
 
     def _share(self, query: HostedQuery, name: str) -> None:
         member = self._member(name)
