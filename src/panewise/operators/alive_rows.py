@@ -44,7 +44,9 @@ class AliveRows:
             # A birth or death that is known never changes, and an unknown one is FOREVER.
             self.births[places] = np.minimum(self.births[places], assigned.earlier_births[found])
             self.deaths[places] = np.minimum(self.deaths[places], assigned.earlier_deaths[found])
-        new = np.arange(assigned.first, assigned.first + len(assigned.births))
+        new = assigned.sequences
+        if new is None:
+            new = np.arange(assigned.first, assigned.first + len(assigned.births))
         births, deaths = assigned.births, assigned.deaths
         if passing is not None:
             new, births, deaths = new[passing], births[passing], deaths[passing]

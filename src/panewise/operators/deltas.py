@@ -14,7 +14,7 @@ Invariant: what a relation is at any instant does not depend on how time was cut
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,8 +37,8 @@ class Delta:
     sequences: Ints
     births: Ints
     deaths: Ints
-    ended: Ints = NONE
-    ended_at: Ints = NONE
+    ended: Ints = field(default_factory=lambda: NONE)
+    ended_at: Ints = field(default_factory=lambda: NONE)
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -51,6 +51,16 @@ class Delta:
         batch = self.batch.take(wrapped(positions))
         own = self.sequences[positions], self.births[positions], self.deaths[positions]
         return Delta(batch, *own, self.ended, self.ended_at)
+
+    def settled(self) -> Delta:
+        """The same with the ends of rows that came in this very step among their deaths."""
+        places = np.searchsorted(self.sequences, self.ended)
+        here = np.append(self.sequences, -1)[places] == self.ended
+        if not here.any():
+            return self
+        deaths = self.deaths.copy()
+        deaths[places[here]] = np.minimum(deaths[places[here]], self.ended_at[here])
+        return Delta(self.batch, self.sequences, self.births, deaths, self.ended[~here], self.ended_at[~here])
 
     def with_batch(self, batch: pa.RecordBatch) -> Delta:
         """Other values for the same rows."""

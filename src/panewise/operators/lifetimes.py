@@ -41,7 +41,7 @@ class Assigned:
 
     `births` and `deaths` are those of the batch's rows; `earlier` are the sequence numbers of older rows of which a
     birth or a death became known (the other one is FOREVER where it did not). `first` is the sequence number of the
-    batch's first row.
+    batch's first row, unless `sequences` numbers each.
     """
 
     first: int
@@ -50,6 +50,7 @@ class Assigned:
     earlier: Ints
     earlier_births: Ints
     earlier_deaths: Ints
+    sequences: Ints | None = None
 
 
 class Lifetimes(Protocol):

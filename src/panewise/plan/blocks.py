@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from panewise.language.expressions import Expression
+from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.statements import Emit as Emission
 from panewise.language.statements import SelectItem
+from panewise.plan.inputs import has_several_inputs, report_window, windowed_inputs
 from panewise.plan.nodes import Aggregate, Emit, Filter, Node, Project, Scan, WindowOf
-from panewise.schema import Schema
+from panewise.schema import Column, Schema
 from panewise.temporal import Window
 
 
@@ -38,7 +39,9 @@ class Block:
 
 
 def block_of(plan: Emit) -> Block:
-    """The block at the top of a plan that `supported` has let pass."""
+    """The block at the top of a plan that `supported` has let pass; of several inputs, what they have of a block."""
+    if has_several_inputs(plan):
+        return _of_several(plan)
     project = plan.input
     assert isinstance(project, Project)
     node: Node = project.input
@@ -65,3 +68,27 @@ def block_of(plan: Emit) -> Block:
         plan.schema,
         plan.timestamp,
     )
+
+
+def _of_several(plan: Emit) -> Block:
+    """The first input stands for all; the window says when there are reports."""
+    source = windowed_inputs(plan)[0].input
+    assert isinstance(source, Scan | Emit)
+    items = tuple(SelectItem(column.name, reference_to(column)) for column in plan.input.schema)
+    return Block(
+        source,
+        report_window(plan),
+        None,
+        None,
+        None,
+        items,
+        plan.emission,
+        plan.periodic,
+        plan.restore,
+        plan.schema,
+        plan.timestamp,
+    )
+
+
+def reference_to(column: Column) -> ColumnRef:
+    return ColumnRef(column.type, column.name)

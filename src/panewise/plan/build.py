@@ -83,7 +83,8 @@ def _input(entry: Input, find: FindAggregate) -> Node:
     relation = entry.relation
     node: Node
     if isinstance(relation, Named):
-        node = Scan(relation.name, relation.kind, relation.schema, relation.timestamp, relation.retroactive)
+        alias = entry.alias if relation.kind == "table" else ""
+        node = Scan(relation.name, relation.kind, relation.schema, relation.timestamp, relation.retroactive, alias)
     else:
         node = build(relation, find)
     return node if entry.window is None else WindowOf(node, entry.window, entry.alias)

@@ -74,6 +74,7 @@ class Scan(Node):
     columns: Schema
     timestamp: str | None
     retroactive: bool = True
+    alias: str = ""  # of a table, which has no window to name it
 
     @property
     def schema(self) -> Schema:

@@ -7,7 +7,9 @@ from importlib.util import find_spec
 from panewise.errors import PlanError
 from panewise.language.statements import Emit as Emission
 from panewise.plan.blocks import Block, block_of
-from panewise.plan.nodes import Aggregate, Distinct, Emit, Filter, Join, Negate, Node, Project, Scan, Union, WindowOf
+from panewise.plan.inputs import has_several_inputs
+from panewise.plan.nodes import Aggregate, Emit, Filter, Join, Negate, Node, Project, Scan, Union, WindowOf
+from panewise.plan.supported_inputs import check_inputs
 from panewise.temporal import RowsWindow, TimeWindow
 
 KEYS_MAX = 62  # a key's NULLs are the bits of one word
@@ -24,21 +26,16 @@ def check_supported(plan: Emit, once: bool = False) -> None:
         _check_windowed(node)
     for node in plan.walk():
         if isinstance(node, Emit):
-            _check_values_kept(block_of(node), once and node is plan)
+            if has_several_inputs(node):
+                check_inputs(node, once and node is plan)
+            else:
+                _check_values_kept(block_of(node), once and node is plan)
 
 
 def _missing(node: Node) -> str | None:
     match node:
         case Join(kinds=kinds) if kinds:
             return f"{kinds[0]} JOIN"
-        case Join():
-            return "a join of several inputs"
-        case Negate(kind=kind):
-            return kind
-        case Union(kind=kind):
-            return kind
-        case Distinct():
-            return "SELECT DISTINCT"
         case Aggregate(keys=keys) if len(keys) > KEYS_MAX:
             return f"GROUP BY {len(keys)} columns (at most {KEYS_MAX})"
         case Scan(kind="table"):
@@ -55,11 +52,13 @@ def _check_windowed(node: Node) -> None:
             f"a window needs a stream that only grows, and {name} is a change log",
             hint="write SELECT ISTREAM there, or make its window INTERNAL",
         )
-    if isinstance(node, Filter | Project | Aggregate) and isinstance(node.input, Scan) and node.input.kind != "table":
-        raise PlanError(
-            f"{node.input.kind} '{node.input.name}' is read without a window",
-            hint="put a window behind it, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], [NOW] or [UNBOUNDED]",
-        )
+    if isinstance(node, Filter | Project | Aggregate | Join | Negate | Union):
+        for source in node.children():
+            if isinstance(source, Scan) and source.kind != "table":
+                raise PlanError(
+                    f"{source.kind} '{source.name}' is read without a window",
+                    hint="put a window behind it, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], [NOW] or [UNBOUNDED]",
+                )
 
 
 def _check_values_kept(block: Block, once: bool) -> None:

@@ -124,6 +124,11 @@ class Channel:
         return self.watermark if self.rows_seen or self.watermark != INT64_MIN else None
 
     @property
+    def newest(self) -> int | None:
+        """The greatest time of its rows, or what is known of it; None before there were any."""
+        return None if self.watermark == INT64_MIN else self.watermark
+
+    @property
     def moment(self) -> object:
         """Equal at two instants between which nothing has come: who begins to read at either sees the same."""
         return self.rows_seen, self.watermark

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from panewise.operators.collective import CollectiveLookup
+from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.tree_weave import members_by_tree
 from panewise.optimize.sharing.report import family_explanation
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.nodes import Emit
 from panewise.runtime.consumers import OperatorConsumer, TreeConsumer
 from panewise.runtime.hosting import Hosting, shown_name
+from panewise.runtime.plan_consumer import PlanConsumer, Port
 from panewise.runtime.sharing import family_report, state_name
 from panewise.runtime.stream import Stream
 
 
-def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | None) -> Explanation:
+def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | PlanConsumer | None) -> Explanation:
     """The plan of one query; of a running one also what it shares."""
     explanation = explain(plan)
     if isinstance(consumer, TreeConsumer) and consumer.queries:
@@ -27,6 +29,8 @@ def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | None) 
         return replace(explanation, properties=explanation.properties | shared)
     if isinstance(consumer, OperatorConsumer):
         return replace(explanation, properties=explanation.properties | _operator(consumer))
+    if isinstance(consumer, PlanConsumer):
+        return replace(explanation, properties=explanation.properties | _operators(consumer))
     return explanation
 
 
@@ -34,6 +38,17 @@ def _operator(consumer: OperatorConsumer) -> dict[str, str]:
     operator = consumer.operator
     named = {"operator": type(operator).__name__}
     return named | {"collective index": operator.description} if isinstance(operator, CollectiveLookup) else named
+
+
+def _operators(consumer: PlanConsumer) -> dict[str, str]:
+    """The operators with state, from the inputs up; of a join of many, in which order rows of each input probe."""
+    found = {"operators": ", ".join(type(operator).__name__ for operator in consumer.plan.operators)}
+    for operator in consumer.plan.operators:
+        if isinstance(operator, OrderedJoin) and len(operator.orders) > 2:
+            probed = (f"{origin + 1} probes {', '.join(str(i + 1) for i in order)}" for origin, order in
+                      enumerate(operator.orders))  # fmt: skip
+            found["order of inputs"] = "; ".join(probed)
+    return found
 
 
 def _shares(others: int) -> str:
@@ -62,4 +77,7 @@ def _channel(name: str, kind: str, channel: object, hosting: Hosting) -> Explana
                     _operator(consumer) | {"window": str(block.window)},
                 )
             )
+        elif isinstance(consumer, Port):
+            owner = consumer.owner
+            inputs.append(Explanation(f"QUERY {shown_name(owner.query.name)}", _operators(owner)))
     return Explanation(f"{kind} {name}", {}, tuple(inputs))

@@ -26,11 +26,13 @@ from panewise.operators.periodic import PeriodicTree
 from panewise.operators.relation_to_stream import RelationToStream, Restore
 from panewise.operators.row_window import RowWindow
 from panewise.plan.blocks import Block, block_of
+from panewise.plan.inputs import has_several_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.runtime.channel import Channel
 from panewise.runtime.consumers import OperatorConsumer, TreeConsumer, TreeKey, TreesTogether
 from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.plan_consumer import PlanConsumer
 from panewise.runtime.technique_option import chosen_technique
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import RowsWindow, TimeWindow, Window
@@ -50,7 +52,7 @@ class Hosting:
         self._channel_of = channel_of
         self.sharing = sharing  # one of weaver.MODES
         self.queries: dict[str, HostedQuery] = {}
-        self.consumers: dict[str, TreeConsumer | OperatorConsumer] = {}  # by query
+        self.consumers: dict[str, TreeConsumer | OperatorConsumer | PlanConsumer] = {}  # by query
         self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
 
@@ -60,9 +62,11 @@ class Hosting:
 
     def host(self, name: str, plan: Emit, options: Options = ()) -> HostedQuery:
         """Starts a query whose plan has operators; PlanError, and nothing started, where it comes too late for them."""
+        if has_several_inputs(plan):
+            return self._host_plan(name, plan)
         block = block_of(plan)
         chosen = dict(options)
-        channel = self._source(name, block)
+        channel = self._source(name, block.source)
         try:
             _check_history(block, channel)
         except PlanError:
@@ -82,11 +86,32 @@ class Hosting:
             channel.attach(consumer)
         return query
 
-    def _source(self, name: str, block: Block) -> Channel:
-        if isinstance(block.source, Scan):
-            return self._channel_of(block.source.name)
+    def _host_plan(self, name: str, plan: Emit) -> HostedQuery:
+        """Starts a query over several inputs."""
+        windows = windowed_inputs(plan)
+        channels = []
+        try:
+            for node in windows:
+                assert isinstance(node.input, Scan | Emit)
+                channels.append(self._source(name, node.input))
+                _check_window(node.window, channels[-1], alone=False)
+                _check_rows_seen(node.window, channels[-1])
+        except PlanError:
+            for inner in self._hidden.pop(name, []):
+                self.drop(inner)
+            raise
+        query = HostedQuery(name, plan, block_of(plan))
+        query.watermark = max([query.watermark, *(c.watermark for c in channels if c.held_from is not None)])
+        self.queries[name] = query
+        consumer = self.consumers[name] = PlanConsumer(query, channels)
+        consumer.attach()
+        return query
+
+    def _source(self, name: str, source: Scan | Emit) -> Channel:
+        if isinstance(source, Scan):
+            return self._channel_of(source.name)
         inner = f"{name}{HIDDEN}{len(self._hidden.get(name, [])) + 1}"
-        hosted = self.host(inner, block.source)
+        hosted = self.host(inner, source)
         self._hidden.setdefault(name, []).append(inner)
         return hosted
 
@@ -189,6 +214,8 @@ class Hosting:
             if not consumer.queries and not any(other is consumer for other in self.consumers.values()):
                 consumer.channel.detach(consumer)
                 self._trees = {key: tree for key, tree in self._trees.items() if tree is not consumer}
+        elif isinstance(consumer, PlanConsumer):
+            consumer.detach()
         else:
             consumer.channel.detach(consumer)
         for inner in self._hidden.pop(query.name, []):
@@ -197,8 +224,10 @@ class Hosting:
     def last_end(self, channel: Channel, newest: int) -> int:
         """When the last window that holds a row of this time, or a result of such a window, has closed."""
         last = max(newest + 1, channel.watermark)
-        for consumer in {id(found): found for found in self.consumers.values() if found.channel is channel}.values():
-            if isinstance(consumer, OperatorConsumer):
+        for consumer in {id(found): found for found in self.consumers.values() if _reads(found, channel)}.values():
+            if isinstance(consumer, PlanConsumer):
+                ends = _plan_ends(consumer, channel, newest)
+            elif isinstance(consumer, OperatorConsumer):
                 ends = [_last_window(consumer.query.block.window, newest)]
             else:
                 ends = [] if consumer.counts_rows else [_end_of(window, newest) for window in consumer.tree.windows]
@@ -231,11 +260,15 @@ class Hosting:
 
 def _check_history(block: Block, channel: Channel) -> None:
     """Refuses what would have to be answered from a part of the rows, or from rows older than the watermark."""
-    window = block.window
+    _check_window(block.window, channel, alone=block.aggregate is None)
+
+
+def _check_window(window: Window | None, channel: Channel, alone: bool) -> None:
+    """`alone`: each row is a result by itself, so that one that was not seen is missing in no other one's."""
     endless = isinstance(window, TimeWindow) and window.range_us is None
-    if endless and block.aggregate is not None and channel.held_from is not None:
+    if endless and not alone and channel.held_from is not None:
         raise PlanError(
-            f"'{channel.name}' has had rows already, and an aggregate over [UNBOUNDED] needs all of them",
+            f"'{channel.name}' has had rows already, and an aggregate or join over [UNBOUNDED] needs all of them",
             hint="create the query before the first row, or give its window a RANGE",
         )
     if isinstance(channel, HostedQuery):
@@ -245,6 +278,21 @@ def _check_history(block: Block, channel: Channel) -> None:
                 f"'{channel.name}' reports windows of rows of the past (OFFSET), which no window can take in any more",
                 hint="leave out its OFFSET",
             )
+
+
+def _check_rows_seen(window: Window, channel: Channel) -> None:
+    """A window of rows is whole when enough of them have come, and nothing says when that is for other inputs."""
+    if isinstance(window, RowsWindow) and channel.held_from is not None:
+        raise PlanError(
+            f"'{channel.name}' has had rows already, and a window of rows cannot join other inputs in mid-stream",
+            hint="create the query before the first row, or use a window of time",
+        )
+
+
+def _reads(consumer: TreeConsumer | OperatorConsumer | PlanConsumer, channel: Channel) -> bool:
+    if isinstance(consumer, PlanConsumer):
+        return any(port.channel is channel for port in consumer.ports)
+    return consumer.channel is channel
 
 
 def cadence_of(window: Window) -> Cadence:
@@ -270,6 +318,16 @@ def _last_window(window: Window | None, newest: int) -> int:
     if isinstance(window, TimeWindow) and window.range_us is not None:
         return newest + window.range_us + window.offset_us + 1
     return newest + 1
+
+
+def _plan_ends(consumer: PlanConsumer, channel: Channel, newest: int) -> list[int]:
+    """When the windows of all inputs have let their last rows go: a plan goes as far as the slowest of them."""
+    windows = [node.window for node in windowed_inputs(consumer.query.plan)]
+    ends = []
+    for window, port in zip(windows, consumer.ports, strict=True):
+        last = newest if port.channel is channel else port.channel.newest
+        ends += [] if last is None else [_last_window(window, last)]
+    return ends
 
 
 def _partitioned(window: Window | None) -> bool:

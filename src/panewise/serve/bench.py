@@ -37,6 +37,10 @@ FIGURES: dict[str, PaperFigure] = {
     ),
     "papers-001-6": PaperFigure("frequent_items", "frequent items: Golab 2006, figure 6.3 (a) to (f)"),
     "papers-002": PaperFigure("papers_002", "subsumed windows: Patroumpas and Sellis 2011, figures 10 to 12"),
+    "papers-003": PaperFigure(
+        "papers_003_costs",
+        "orders of joins: Golab and Özsu 2003, tables 5 to 7 and sections 6.1 to 6.5; Golab 2006, tables 5.3 to 5.6",
+    ),
     "papers-004": PaperFigure("papers_004", "weaving many queries: Shein and Chrysanthis 2020, experiments 1 to 7"),
 }
 

@@ -1,0 +1,357 @@
+"""The join of any number of windows: all combinations of their rows for which the condition is true.
+
+A result lives from the latest birth of its rows to their earliest death. New rows of all inputs are taken by (birth,
+input, arrival); each probes the rows of the others that are there and alive at its birth, input after input in the
+order of its origin, by index where an equality leads there (`probe_plan`), and is then linked into the indices of its
+own input. Nothing between input and result is kept (Golab and Özsu 2003, section 3; Golab 2006, sections 3.5.2, 5.2).
+
+    step:  filter, number keys, append  ->  apply ends  ->  probe (compiled)  ->  residual  ->  columns of the results
+
+The pattern of the output is WEAK, or STRICT where an input is. Ends of rows of STRICT inputs are applied before the
+step's new rows probe: their deaths are then known, so that only results of earlier steps end.
+
+A row costs O(1) expected for every key, and its results; state is the rows that are alive, and at most as many dead
+ones. For STRICT inputs also the results that are alive (`join_results`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.aggregates.columns import flags
+from panewise.language.expressions import Expression
+from panewise.operators.deltas import FOREVER, NONE, Delta, Ints
+from panewise.operators.found_results import FoundResults
+from panewise.operators.join_condition import resolved, taken_apart
+from panewise.operators.join_keys import JoinKeys
+from panewise.operators.join_loops import FRESH, count_up, merged, probe_many, probe_pair
+from panewise.operators.join_results import JoinResults
+from panewise.operators.join_rows import JoinRows
+from panewise.operators.lifetimes import NEVER
+from panewise.operators.probe_plan import Orders, default_orders, needs_scan, probe_plan
+from panewise.operators.stored_columns import StoredColumns, appended, pooled, trimmed
+from panewise.plan.evaluate import compiled
+from panewise.schema import Schema
+
+Small = NDArray[np.int32]
+CANDIDATES = 1 << 18  # what the residual condition sees at a time
+RESULTS_MIN = 4096
+STEP_COST = 64  # what a step may cost by itself, in rows looked at for dead ones
+
+
+class WindowJoin:
+    """Joins inputs whose columns have different names; `condition` refers to them by these.
+
+    `orders[i]` names the inputs that a new row of input i probes, one after the other; `strict[i]` says that rows of
+    input i may end. `columns` are those of the result, all where it is None. Where `internal[i]`, results stay when
+    their row of input i goes: that only says how long others find it.
+
+    >>> from panewise.language.functions import resolve
+    >>> from panewise.language.expressions import ColumnRef
+    >>> from panewise.schema import BIGINT
+    >>> left, right = pa.schema([("l.k", pa.int64())]), pa.schema([("r.k", pa.int64())])
+    >>> join = WindowJoin([left, right], resolve("eq", (ColumnRef(BIGINT, "l.k"), ColumnRef(BIGINT, "r.k"))))
+    >>> def delta(name, keys, births):
+    ...     births = np.array(births)
+    ...     return Delta(pa.record_batch({name: keys}), np.arange(len(births)), births, births + 10)
+    >>> result = join.process([delta("l.k", [1, 2], [0, 5]), delta("r.k", [2, 1], [7, 10])], 0, 20)
+    >>> result.batch.to_pydict(), result.births.tolist(), result.deaths.tolist()
+    ({'l.k': [2], 'r.k': [2]}, [7], [15])
+    """
+
+    def __init__(
+        self,
+        schemas: Sequence[pa.Schema],
+        condition: Expression | None,
+        orders: Sequence[Sequence[int]] | None = None,
+        strict: Sequence[bool] | None = None,
+        columns: Sequence[str] | None = None,
+        internal: Sequence[bool] | None = None,
+    ) -> None:
+        assert len(schemas) >= 2, "a join has two inputs at least"
+        schemas = [Schema.from_arrow(schema).to_arrow() for schema in schemas]
+        parts = taken_apart(schemas, condition)
+        self._filters = [None if part is None else compiled(part) for part in parts.filters]
+        self._members = [frozenset(key_class.keys) for key_class in parts.classes]
+        self._widths = [len(key_class.types) for key_class in parts.classes]
+        self._keys = JoinKeys(parts.classes, len(schemas))
+        strict_inputs = [i for i in range(len(schemas)) if strict is not None and strict[i]]
+        self._sequences: dict[int, Ints] = {i: np.empty(0, np.int64) for i in strict_inputs}
+        self._log = JoinResults(strict_inputs) if strict_inputs else None
+        self._residual = None if parts.residual is None else compiled(parts.residual)
+        self._choose_columns(schemas, parts.residual, columns)
+        internal = [False] * len(schemas) if internal is None else list(internal)
+        self._external = None if not any(internal) else [i for i, inside in enumerate(internal) if not inside]
+        assert not any(internal[i] for i in strict_inputs), "who ends early takes results along"
+        self._next_sequence = 0
+        self._until = NEVER
+        self._room = RESULTS_MIN
+        self._unchecked = 0  # rows since dead ones were last counted: that costs O(rows held)
+        self._arrange(default_orders(len(schemas), self._members) if orders is None else tuple(map(tuple, orders)))
+
+    def _choose_columns(
+        self, schemas: Sequence[pa.Schema], residual: Expression | None, columns: Sequence[str] | None
+    ) -> None:
+        """What is held of each input, and where the columns of results and of candidates come from."""
+        names = [name for schema in schemas for name in schema.names]
+        shown = set(names if columns is None else columns)
+        read = set() if residual is None else {resolved(column, names) for column in residual.columns()}
+        held = [pa.schema([field for field in schema if field.name in shown | read]) for schema in schemas]
+        self._columns = [StoredColumns(schema) for schema in held]
+        sources = [(i, position, field) for i, schema in enumerate(held) for position, field in enumerate(schema)]
+        self._shown = [(i, position) for i, position, field in sources if field.name in shown]
+        self._read = [(i, position) for i, position, field in sources if field.name in read]
+        self.schema = pa.schema([field for _, _, field in sources if field.name in shown])
+        self._read_schema = pa.schema([field for _, _, field in sources if field.name in read])
+
+    def _arrange(self, orders: Orders) -> None:
+        """Plan and empty rows for these orders. Where an input is scanned, all inputs are in one more class."""
+        inputs = len(orders)
+        scanned = needs_scan(orders, self._members)
+        members = [*self._members, *([frozenset(range(inputs))] if scanned else [])]
+        self._slots = [(c, i) for i in range(inputs) for c, class_inputs in enumerate(members) if i in class_inputs]
+        self._plan = probe_plan(orders, members, [*self._widths, 0][: len(members)], self._slots)
+        self._rows = JoinRows(inputs, [i for _, i in self._slots])
+        self._rows.linked = self._plan.linked
+
+    @property
+    def orders(self) -> Orders:
+        return self._plan.orders
+
+    @property
+    def rows_held(self) -> list[int]:
+        """By input, dead rows that are still there among them."""
+        return list(self._rows.counts)
+
+    @property
+    def classes(self) -> list[frozenset[int]]:
+        """The inputs of every class of equal attributes."""
+        return list(self._members)
+
+    def rows_alive(self, i: int) -> int:
+        """How many rows of an input can still join: what orders are chosen by, with `distinct_keys`."""
+        return int(np.count_nonzero(self._rows.deaths_of(i) > self._until))
+
+    def distinct_keys(self, i: int, c: int) -> int:
+        """How many keys of a class these rows have."""
+        keys = self._rows.keys_of(self._slots.index((c, i)))
+        return len(np.unique(keys[self._rows.deaths_of(i) > self._until]))
+
+    @property
+    def bytes_held(self) -> int:
+        columns = sum(columns.bytes_held for columns in self._columns)
+        sequences = sum(sequences.nbytes for sequences in self._sequences.values())
+        log = 0 if self._log is None else self._log.bytes_held
+        return columns + sequences + log + self._rows.bytes_held + self._keys.bytes_held
+
+    def reorder(self, orders: Sequence[Sequence[int]]) -> None:
+        """Other orders from now on; all rows stay, their chains are made anew."""
+        rows = self._row_snapshots()
+        self._arrange(tuple(map(tuple, orders)))
+        self._load_rows(rows)
+
+    # ---- a step ------------------------------------------------------------------------------------------------------
+
+    def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
+        firsts = np.array(self._rows.counts, np.int64)
+        births = [self._take(i, delta) for i, delta in enumerate(inputs)]
+        ended, ended_at = self._end(inputs)
+        self._rows.reserve_heads([1 if c == len(self._members) else self._keys.count(c) for c, _ in self._slots])
+        places, result_births, result_deaths = self._probe(firsts, births)
+        if self._external is not None:
+            result_deaths = np.full(len(result_births), FOREVER, np.int64)
+            for i in self._external:
+                np.minimum(result_deaths, self._rows.deaths_of(i)[places[i]], out=result_deaths)
+        sequences = pooled(len(result_births), np.int64)
+        count_up(self._next_sequence, sequences)
+        self._next_sequence += len(sequences)
+        if self._log is not None:
+            self._log.add(sequences, result_deaths, places)
+        columns = [self._columns[i].taken(position, places[i]) for i, position in self._shown]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        self._until = until
+        self._unchecked += sum(map(len, births)) + STEP_COST
+        if self._unchecked >= sum(self._rows.counts) // 8:
+            self._unchecked = 0
+            self._forget()
+        if self._log is not None:
+            self._log.forget(until)
+        return Delta(batch, sequences, result_births, result_deaths, ended, ended_at)
+
+    def _take(self, i: int, delta: Delta) -> Ints:
+        """Appends the new rows of an input that can join at all; returns their births."""
+        own_filter = self._filters[i]
+        if own_filter is not None:
+            delta = delta.take(flags(own_filter(delta.batch)))
+        mask, numbers = self._keys.numbered(i, delta.batch)
+        if mask is not None:
+            delta = delta.take(mask)
+        held = self._rows.counts[i]
+        scanned = np.zeros(len(delta), np.int32)
+        keys = [numbers.get(c, scanned) for c, owner in self._slots if owner == i]
+        self._rows.append(i, delta.deaths, keys)
+        self._columns[i].append(delta.batch)
+        if self._log is not None and i in self._sequences:
+            self._sequences[i] = appended(self._sequences[i], held, delta.sequences)
+            self._log.add_rows(i, held, len(delta))
+        return delta.births
+
+    def _end(self, inputs: list[Delta]) -> tuple[Ints, Ints]:
+        """Rows of STRICT inputs that end in this step die then, and so do the results of earlier steps with them."""
+        ends: dict[int, tuple[Small, Ints]] = {}
+        for i, sequences in self._sequences.items():
+            count, ended = self._rows.counts[i], inputs[i].ended
+            if not count or not len(ended):
+                continue
+            places = np.searchsorted(sequences[:count], ended)
+            places[places == count] = 0
+            found = sequences[places] == ended
+            places, instants = places[found], inputs[i].ended_at[found]
+            deaths = self._rows.deaths_of(i)
+            deaths[places] = np.minimum(deaths[places], instants)
+            ends[i] = places.astype(np.int32), instants
+        return (NONE, NONE) if self._log is None or not ends else self._log.end(ends)
+
+    def _probe(self, firsts: Ints, births: list[Ints]) -> tuple[Small, Ints, Ints]:
+        """The results of the step's new rows: the row of each input, births, deaths."""
+        ends = np.cumsum([len(own) for own in births])
+        starts = ends - [len(own) for own in births]
+        total = int(ends[-1])
+        origins, rows, instants = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.int64)
+        merged(np.concatenate(births), starts, ends, firsts, origins, rows, instants)
+        order = origins, rows, instants
+        return self._candidates_kept(order) if self._residual is not None else self._all_results(order)
+
+    def _all_results(self, order: tuple[Small, Small, Ints]) -> tuple[Small, Ints, Ints]:
+        """Without a residual condition. As much room as the last step needed, doubled where it does not do."""
+        found = FoundResults(len(self._columns), self._room)
+        position, walk = self._start()
+        count = self._walk(order, position, walk, found.part(0))
+        while position[0] < len(order[0]):
+            found = found.grown()
+            count += self._walk(order, position, walk, found.part(count))
+        self._room = max(RESULTS_MIN, count + count // 4)
+        return found.first(count)
+
+    def _candidates_kept(self, order: tuple[Small, Small, Ints]) -> tuple[Small, Ints, Ints]:
+        """Candidates in portions; of each those for which the residual condition is true."""
+        assert self._residual is not None
+        room = FoundResults(len(self._columns), CANDIDATES)
+        kept = [FoundResults(len(self._columns), 0).first(0)]
+        position, walk = self._start()
+        while position[0] < len(order[0]):
+            count = self._walk(order, position, walk, room.part(0))
+            places, births, deaths = room.part(0, count)
+            columns = [self._columns[i].taken(column, places[i]) for i, column in self._read]
+            true = np.flatnonzero(flags(self._residual(pa.RecordBatch.from_arrays(columns, schema=self._read_schema))))
+            kept.append((places[:, true], births[true], deaths[true]))
+        all_places, all_births, all_deaths = zip(*kept, strict=True)
+        return np.concatenate(all_places, axis=1), np.concatenate(all_births), np.concatenate(all_deaths)
+
+    def _start(self) -> tuple[Ints, Ints]:
+        position = np.array([0, FRESH, FRESH], np.int64)
+        return position, np.zeros((4, len(self._columns)), np.int64)
+
+    def _walk(
+        self, order: tuple[Small, Small, Ints], position: Ints, walk: Ints, room: tuple[Small, Ints, Ints]
+    ) -> int:
+        rows, plan = self._rows, self._plan
+        held = rows.base, rows.deaths, rows.key_base, rows.keys, rows.links, rows.head_base, rows.heads
+        arguments: tuple[Any, ...]
+        if len(self._columns) == 2:
+            arguments = *order, position, *held, *room
+            return probe_pair(*arguments)
+        levels = plan.level_inputs, plan.level_slots, plan.level_sources
+        checks = plan.check_starts, plan.check_slots, plan.check_sources
+        arguments = *order, position, walk, *levels, *checks, rows.slot_inputs, rows.linked, *held, *room
+        return probe_many(*arguments)
+
+    # ---- forgetting --------------------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        """Drops dead rows of an input where they are more than half, then keys that no row holds."""
+        renamed: dict[int, tuple[Small, int]] = {}
+        for i, columns in enumerate(self._columns):
+            alive = self._rows.deaths_of(i) > self._until
+            count = self._rows.counts[i]
+            kept = np.flatnonzero(alive)
+            if 2 * len(kept) >= count:
+                continue
+            self._rows.keep(i, kept)
+            columns.keep(kept.astype(np.int32))
+            if i in self._sequences:
+                self._sequences[i] = trimmed(appended(self._sequences[i], 0, self._sequences[i][kept]), len(kept))
+            renamed[i] = np.cumsum(alive, dtype=np.int32) - np.int32(1), len(kept)
+        strict_renamed = {i: numbers for i, numbers in renamed.items() if i in self._sequences}
+        if self._log is not None and strict_renamed:
+            self._log.rename(self._until, strict_renamed)
+        chained = range(len(self._columns)) if renamed and self._forget_keys() else renamed
+        for i in chained:
+            self._rows.chain(i, self._until)
+
+    def _forget_keys(self) -> bool:
+        """Whether keys have other numbers now, so that all chains are to be made anew."""
+        changed = False
+        for c, members in enumerate(self._members):
+            held = [self._rows.keys_of(slot) for slot, (own, _) in enumerate(self._slots) if own == c]
+            numbers = self._keys.renumbered(c, held, sum(self._rows.counts[i] for i in members))
+            if numbers is not None:
+                changed = True
+                for keys in held:
+                    keys[:] = numbers[keys]
+        if changed:
+            self._rows.reset_heads([1 if c == len(self._members) else self._keys.count(c) for c, _ in self._slots])
+        return changed
+
+    # ---- snapshots ---------------------------------------------------------------------------------------------------
+
+    def _row_snapshots(self) -> list[dict[str, Any]]:
+        slots = [[slot for slot, (c, i) in enumerate(self._slots) if i == own and c < len(self._members)]
+                 for own in range(len(self._columns))]  # fmt: skip
+        return [
+            {
+                "deaths": self._rows.deaths_of(i).copy(),
+                "keys": [self._rows.keys_of(slot).astype(np.int64) for slot in slots[i]],
+            }
+            for i in range(len(self._columns))
+        ]
+
+    def _load_rows(self, snapshots: list[dict[str, Any]]) -> None:
+        self._rows.reserve_heads([1 if c == len(self._members) else self._keys.count(c) for c, _ in self._slots])
+        for i, own in enumerate(snapshots):
+            keys = list(own["keys"])
+            if len(keys) < len(self._rows.slots_of(i)):
+                keys.append(np.zeros(len(own["deaths"]), np.int64))
+            self._rows.append(i, own["deaths"], keys)
+            self._rows.chain(i, self._until)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "rows": self._row_snapshots(),
+            "columns": [columns.batch() for columns in self._columns],
+            "sequences": [self._sequences[i][: self._rows.counts[i]].copy() for i in self._sequences],
+            "keys": self._keys.snapshot(),
+            "results": None if self._log is None else self._log.snapshot(),
+            "next_sequence": self._next_sequence,
+            "until": self._until,
+            "orders": [list(order) for order in self.orders],
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Of a join with the same inputs and condition; its orders come with it."""
+        self._keys.restore(snapshot["keys"])
+        self._until, self._next_sequence = snapshot["until"], snapshot["next_sequence"]
+        self._arrange(tuple(map(tuple, snapshot["orders"])))
+        self._load_rows(snapshot["rows"])
+        self._columns = [StoredColumns(columns.schema) for columns in self._columns]
+        for columns, batch in zip(self._columns, snapshot["columns"], strict=True):
+            columns.append(batch)
+        for i, sequences in zip(self._sequences, snapshot["sequences"], strict=True):
+            self._sequences[i] = sequences.copy()
+        if self._log is not None:
+            self._log.restore(snapshot["results"], self._rows.counts)

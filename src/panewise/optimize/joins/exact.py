@@ -1,0 +1,74 @@
+"""Orders of least cost, by exact search.
+
+What a loop costs depends on the set of inputs outside of it, not on their order (`join_graph.py`). So the cheapest way
+to have a set outside is found once for each set and extended by each input that is not in it: O(2^n * n) steps instead
+of n! orders, exact all the same. Three spaces of orders are searched so:
+
+    best_order           the others, after the new row: for each origin by itself, because costs of origins add up
+                         (Golab and Özsu 2003, section 5.2)
+    best_loops           all inputs, new rows in any loop: GENERAL LAZY (section 3.3)
+    best_global_order    one order that all origins follow (section 5.1)
+
+Which of equally cheap orders is found is arbitrary, but always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from panewise.optimize.joins.costs import JoinCosts, Order
+
+
+def best_order(costs: JoinCosts, origin: int, follow_graph: bool = True) -> Order:
+    """In which order a new row of this origin should probe the others.
+
+    Following the graph, an input that no predicate links with those already probed waits until no other is left: sizes
+    are estimates, and a cross product is what they must not be wrong about.
+    """
+
+    def allowed(bound: int, place: int) -> bool:
+        return not follow_graph or costs.graph.connected(bound, place)
+
+    return _cheapest(
+        len(costs.graph), 1 << origin, lambda bound, place: costs.of_step(origin, bound, place), allowed
+    )  # fmt: skip
+
+
+def best_loops(costs: JoinCosts, origin: int) -> Order:
+    """The loops, outermost first, by which the new rows of this origin are joined at least cost."""
+
+    def step(bound: int, place: int) -> float:
+        return costs.of_step(origin, bound, place) if bound else 0.0
+
+    return _cheapest(len(costs.graph), 0, step)
+
+
+def best_global_order(costs: JoinCosts) -> Order:
+    """The one order that costs least when all origins follow it."""
+    origins = range(len(costs.graph))
+
+    def step(bound: int, place: int) -> float:
+        return sum(costs.of_step(origin, bound | 1 << origin, place) for origin in origins if origin != place)
+
+    return _cheapest(len(costs.graph), 0, step)
+
+
+def _cheapest(
+    count: int,
+    start: int,
+    step: Callable[[int, int], float],
+    allowed: Callable[[int, int], bool] = lambda bound, place: True,
+) -> Order:
+    everything = (1 << count) - 1
+    best: dict[int, tuple[float, Order]] = {start: (0.0, ())}
+    # A set is greater than all of its subsets, so that it is complete when its turn comes.
+    for bound in range(start, everything):
+        if bound not in best:
+            continue
+        cost, order = best[bound]
+        left = [place for place in range(count) if not bound >> place & 1]
+        for place in [place for place in left if allowed(bound, place)] or left:
+            total, reached = cost + step(bound, place), bound | 1 << place
+            if reached not in best or total < best[reached][0]:
+                best[reached] = total, (*order, place)
+    return best[everything][1]

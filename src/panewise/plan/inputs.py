@@ -1,0 +1,68 @@
+"""Plans over several inputs: which they are, what they read, and when they report.
+
+A block (`blocks.py`) has one windowed input and no DISTINCT; other plans run as trees of operators over deltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from panewise.language.expressions import Call, Expression
+from panewise.plan.nodes import Distinct, Emit, Join, Negate, Node, Scan, Union, WindowOf
+from panewise.temporal import RowsWindow, TimeWindow
+
+
+def of_block(node: Node) -> Iterator[Node]:
+    """The nodes of a plan without those of the queries that it reads."""
+    yield node
+    if not isinstance(node, WindowOf):
+        for child in node.children():
+            yield from of_block(child)
+
+
+def has_several_inputs(plan: Emit) -> bool:
+    """Whether the plan joins, unites, subtracts or removes duplicates."""
+    return any(isinstance(node, Join | Negate | Union | Distinct) for node in of_block(plan.input))
+
+
+def windowed_inputs(plan: Emit) -> list[WindowOf]:
+    """The windows over streams and queries, in the order in which operators count them."""
+    return [node for node in of_block(plan.input) if isinstance(node, WindowOf)]
+
+
+def table_inputs(plan: Emit) -> list[Scan]:
+    return [node for node in of_block(plan.input) if isinstance(node, Scan) and node.kind == "table"]
+
+
+def report_window(plan: Emit) -> TimeWindow | None:
+    """When a periodic plan reports, and as the range how far back the longest of its windows reaches; None otherwise.
+
+    All its slides and alignments are the same, which `supported.py` sees to.
+    """
+    windows = [node.window for node in windowed_inputs(plan)]
+    periodic = next((w for w in windows if isinstance(w, TimeWindow) and w.periodic), None)
+    if periodic is None:
+        return None
+    reaches = [None if isinstance(w, RowsWindow) or w.range_us is None else w.range_us + w.offset_us for w in windows]
+    known = [reach for reach in reaches if reach is not None]
+    reach = max(known) if len(known) == len(reaches) else None
+    return TimeWindow(reach, periodic.slide_us, 0, periodic.align_us)
+
+
+def conjuncts(condition: Expression | None) -> list[Expression]:
+    """The parts of a condition that must all be true."""
+    if condition is None:
+        return []
+    if isinstance(condition, Call) and condition.function == "and":
+        return [part for argument in condition.arguments for part in conjuncts(argument)]
+    return [condition]
+
+
+def conjunction(parts: list[Expression]) -> Expression | None:
+    """The other way round."""
+    if not parts:
+        return None
+    result, *others = parts
+    for other in others:
+        result = Call(result.type, "and", (result, other))
+    return result

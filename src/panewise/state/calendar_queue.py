@@ -1,0 +1,267 @@
+"""A calendar queue: rows partitioned by when they expire, the state of WEAK edges.
+
+The "days" of the calendar are a circular array of lists; a row is appended to the list of the day in which it expires,
+whatever order rows come in. Time takes the days one after the other:
+
+    day            5           6           7           8           5 + 4        (4 partitions)
+    expires     [50, 60)    [60, 70)    [70, 80)    [80, 90)    the list of day 5 again
+                 today       61 69 64    75          82 81
+                 sorted      in order of insertion
+
+Where rows expire eagerly, today's rows are sorted once, when the day begins, and leave as a prefix; a row that comes
+for today is merged in. Where they expire lazily (`eager=False`), every list stays as inserted and today's is scanned
+each time. Rows beyond the year wait in the list of their day and are passed over once a round; rows that never expire
+have a list of their own.
+
+Inserting costs O(1) a row, expiring O(log partition) a row, and O(1) a call for each day that passed, at most once
+round. Removing before time scans all partitions: it should be rare. Without a given day, days are so long that the
+held rows fit into one round, and grow with them. Golab 2006, section 3.5.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from panewise.loops import compiled_loop
+from panewise.state.expiring import FOREVER, NONE, Ints, room_for, widened
+
+PARTITIONS = 64
+_FREE, _HELD = 0, 1  # places in `marks`: the first free node, and how many nodes are in lists
+
+
+@compiled_loop
+def _link(
+    new_ids: Ints, new_expires: Ints, day: int, today: int, aside_too: bool, heads: Ints, tails: Ints, ids: Ints,
+    expires: Ints, following: Ints, marks: Ints,
+) -> int:  # fmt: skip
+    """Appends rows to the lists of their days. Rows for today or before go to today's list or, with `aside_too`, to the
+    front of the given arrays; how many these are."""
+    count = len(heads) - 1
+    aside = 0
+    for i in range(len(new_ids)):
+        row, instant = new_ids[i], new_expires[i]
+        number = instant // day
+        if instant == FOREVER:
+            place = count
+        elif aside_too and number <= today:
+            new_ids[aside], new_expires[aside] = row, instant
+            aside += 1
+            continue
+        else:
+            place = max(number, today) % count
+        node = marks[_FREE]
+        marks[_FREE] = following[node]
+        ids[node], expires[node], following[node] = row, instant, -1
+        if heads[place] < 0:
+            heads[place] = node
+        else:
+            following[tails[place]] = node
+        tails[place] = node
+        marks[_HELD] += 1
+    return aside
+
+
+@compiled_loop
+def _collect(
+    first: int, days: int, limit: int, heads: Ints, tails: Ints, ids: Ints, expires: Ints, following: Ints,
+    marks: Ints, out_ids: Ints, out_expires: Ints,
+) -> int:  # fmt: skip
+    """Moves the rows of these days that expire before the limit to `out`, each day's in order of insertion."""
+    count = len(heads) - 1
+    taken = 0
+    for k in range(days):
+        place = (first + k) % count
+        node, before = heads[place], np.int64(-1)
+        while node >= 0:
+            after = following[node]
+            if expires[node] < limit:
+                out_ids[taken], out_expires[taken] = ids[node], expires[node]
+                taken += 1
+                if before < 0:
+                    heads[place] = after
+                else:
+                    following[before] = after
+                following[node] = marks[_FREE]
+                marks[_FREE] = node
+                marks[_HELD] -= 1
+            else:
+                before = node
+            node = after
+        tails[place] = before
+    return taken
+
+
+@compiled_loop
+def _unlink(removed: Ints, heads: Ints, tails: Ints, ids: Ints, following: Ints, marks: Ints) -> None:
+    """Takes the removed ids, ascending, out of all lists."""
+    for place in range(len(heads)):
+        node, before = heads[place], np.int64(-1)
+        while node >= 0:
+            after = following[node]
+            found = np.searchsorted(removed, ids[node])
+            if found < len(removed) and removed[found] == ids[node]:
+                if before < 0:
+                    heads[place] = after
+                else:
+                    following[before] = after
+                following[node] = marks[_FREE]
+                marks[_FREE] = node
+                marks[_HELD] -= 1
+            else:
+                before = node
+            node = after
+        tails[place] = before
+
+
+@compiled_loop
+def _list(place: int, heads: Ints, ids: Ints, following: Ints, out_ids: Ints) -> int:
+    node, count = heads[place], 0
+    while node >= 0:
+        out_ids[count] = ids[node]
+        count += 1
+        node = following[node]
+    return count
+
+
+class CalendarQueue:
+    """Rows by the day on which they expire; the length of a day may be given.
+
+    >>> queue = CalendarQueue(partitions=4, day=10)
+    >>> queue.insert(np.array([1, 2, 3]), np.array([69, 52, 61]))
+    >>> [column.tolist() for column in queue.expire(62)]
+    [[2, 3], [52, 61]]
+    """
+
+    def __init__(self, partitions: int = PARTITIONS, day: int | None = None, eager: bool = True) -> None:
+        assert partitions > 0 and (day is None or day > 0)
+        self._partitions, self._given_day, self._eager = partitions, day, eager
+        self._clear()
+
+    def _clear(self) -> None:
+        self._day = self._given_day or 1
+        self._today = 0  # the number of the day up to which rows have been taken out of the lists
+        self._heads: Ints = np.full(self._partitions + 1, -1, np.int64)
+        self._tails: Ints = np.full(self._partitions + 1, -1, np.int64)
+        self._ids, self._expires, self._following = NONE, NONE, NONE
+        self._marks: Ints = np.array([-1, 0], np.int64)
+        self._today_ids, self._today_expires = NONE, NONE
+
+    def __len__(self) -> int:
+        return int(self._marks[_HELD]) + len(self._today_ids)
+
+    @property
+    def bytes_held(self) -> int:
+        return 3 * self._ids.nbytes + 2 * (self._heads.nbytes + self._today_ids.nbytes)
+
+    def insert(self, ids: Ints, expires: Ints) -> None:
+        if not len(ids):
+            return
+        finite = expires[expires != FOREVER]
+        if len(finite):
+            earliest = int(finite.min())
+            if not self._finite_held():
+                self._today = earliest // self._day
+            if self._given_day is None:
+                self._lengthen_days(min(earliest, self._today * self._day), finite)
+        self._make_room(len(ids))
+        ids, expires = np.array(ids, np.int64), np.array(expires, np.int64)  # the loop writes into them
+        lists = self._heads, self._tails, self._ids, self._expires, self._following, self._marks
+        aside = _link(ids, expires, self._day, self._today, self._eager, *lists)
+        if aside:
+            self._merge_into_today(ids[:aside], expires[:aside])
+
+    def _finite_held(self) -> bool:
+        return bool(len(self._today_ids)) or bool((self._heads[:-1] >= 0).any())
+
+    def _merge_into_today(self, ids: Ints, expires: Ints) -> None:
+        ids, expires = np.concatenate([self._today_ids, ids]), np.concatenate([self._today_expires, expires])
+        order = np.argsort(expires, kind="stable")
+        self._today_ids, self._today_expires = ids[order], expires[order]
+
+    def _lengthen_days(self, earliest: int, expires: Ints) -> None:
+        """Makes days so long that a round covers most of these instants, and puts the held rows into the new days."""
+        if int(expires.max()) - earliest < self._day * self._partitions:
+            return
+        # A few rows far ahead may wait beyond the year; they must not make everything else one day.
+        most = len(expires) - 1 - len(expires) // 16
+        latest = int(np.partition(expires, most)[most])
+        if latest - earliest < self._day * self._partitions:
+            return
+        ids, expires = self._collected(0, self._partitions, FOREVER)
+        ids, expires = np.concatenate([self._today_ids, ids]), np.concatenate([self._today_expires, expires])
+        self._today_ids, self._today_expires = NONE, NONE
+        self._day = min(2 * (latest - earliest + 1) // self._partitions + 1, 1 << 62)
+        self._today = earliest // self._day
+        if len(ids):
+            self.insert(ids, expires)
+
+    def _make_room(self, count: int) -> None:
+        held = int(self._marks[_HELD])
+        if held + count <= len(self._ids):
+            return
+        before, room = len(self._ids), room_for(held + count)
+        self._ids, self._expires = widened(self._ids, room), widened(self._expires, room)
+        self._following = widened(self._following, room)
+        self._following[before:] = np.arange(before + 1, room + 1)
+        self._following[room - 1] = self._marks[_FREE]
+        self._marks[_FREE] = before
+
+    def expire(self, until: int) -> tuple[Ints, Ints]:
+        last = (until - 1) // self._day
+        ids, expires = self._today_ids, self._today_expires
+        if last > self._today or not self._eager:
+            # A day that begins is taken whole and sorted; what of it is not due yet is today's from now on.
+            limit = min((last + 1) * self._day, FOREVER) if self._eager else until
+            first = self._today + 1 if self._eager else self._today
+            days = max(0, min(last - first + 1, self._partitions))
+            taken, instants = self._collected(first % self._partitions, days, limit)
+            order = np.argsort(instants, kind="stable")
+            ids, expires = np.concatenate([ids, taken[order]]), np.concatenate([expires, instants[order]])
+            self._today = max(self._today, last)
+        due = int(np.searchsorted(expires, until))
+        self._today_ids, self._today_expires = ids[due:], expires[due:]
+        self._give_back()
+        return ids[:due], expires[:due]
+
+    def _give_back(self) -> None:
+        """After a burst the calendar gives its memory back."""
+        if len(self._ids) > 4 * room_for(int(self._marks[_HELD])):
+            contents, day, today = self._contents(), self._day, self._today
+            self._clear()
+            self._day, self._today = day, today
+            self.insert(*contents)
+
+    def _collected(self, first: int, days: int, limit: int) -> tuple[Ints, Ints]:
+        held = int(self._marks[_HELD])
+        ids, expires = np.empty(held, np.int64), np.empty(held, np.int64)
+        lists = self._heads, self._tails, self._ids, self._expires, self._following, self._marks
+        taken = _collect(first, days, limit, *lists, ids, expires)
+        return ids[:taken].copy(), expires[:taken].copy()
+
+    def remove(self, ids: Ints) -> None:
+        if not len(ids):
+            return
+        _unlink(np.sort(ids), self._heads, self._tails, self._ids, self._following, self._marks)
+        kept = ~np.isin(self._today_ids, ids)
+        self._today_ids, self._today_expires = self._today_ids[kept], self._today_expires[kept]
+
+    def snapshot(self) -> dict[str, Any]:
+        """The rows by day, within it in their order; the days themselves are made anew."""
+        ids, expires = self._contents()
+        return {"ids": ids, "expires": expires}
+
+    def _contents(self) -> tuple[Ints, Ints]:
+        held = int(self._marks[_HELD])
+        nodes = np.empty(held, np.int64)
+        count = 0
+        numbers: Ints = np.arange(len(self._ids))
+        for place in range(self._partitions + 1):
+            count += _list(place, self._heads, numbers, self._following, nodes[count:])
+        ids, expires = self._ids[nodes], self._expires[nodes]
+        return np.concatenate([self._today_ids, ids]), np.concatenate([self._today_expires, expires])
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._clear()
+        self.insert(snapshot["ids"], snapshot["expires"])

@@ -1,0 +1,204 @@
+"""Joins, DISTINCT, set operations and EXISTS: at every instant the one-time SQL answer over the current windows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import panewise as pw
+from panewise.errors import PlanError
+from panewise.operators.delta_plan import DeltaPlan
+from panewise.operators.deltas import Delta
+from panewise.plan.nodes import Pattern
+from panewise.runtime.plan_consumer import PlanConsumer
+from tests.runtime.random_relations import CREATE, SECOND, STREAMS, Query, QueryWriter, Row, random_rows
+
+INSTANTS_CHECKED = 24
+
+
+def engine_with(query: Query) -> pw.Engine:
+    engine = pw.Engine()
+    for stream in STREAMS:
+        engine.execute(CREATE.format(stream))
+    engine.execute(f"CREATE QUERY q AS {query.cql}")
+    return engine
+
+
+def play(query: Query, batches: dict[str, list[list[Row]]], chance: Random) -> tuple[pw.Engine, list[pa.Table]]:
+    """Pushes the streams' batches in turns of chance; a snapshot now and then."""
+    engine, tables = engine_with(query), []
+    left = {stream: list(parts) for stream, parts in batches.items()}
+    while any(left.values()):
+        stream = chance.choice([name for name, parts in left.items() if parts])
+        rows = left[stream].pop(0)
+        if rows:
+            engine.push(stream, rows)
+        if chance.random() < 0.5:
+            tables.append(engine.results("q"))
+        if chance.random() < 0.2:
+            engine = pw.Engine.restore(engine.snapshot())
+    for stream in STREAMS:
+        engine.advance(stream, 60 * SECOND)
+    tables.append(engine.results("q"))
+    return engine, tables
+
+
+def check(seed: int) -> tuple[Query, int]:
+    chance = Random(seed)
+    query = QueryWriter(chance).query()
+    batches = random_rows(chance, 14)
+    rows = {
+        stream: sorted((row for part in parts for row in part), key=lambda row: row["ts"])
+        for stream, parts in batches.items()
+    }
+    engine, tables = play(query, batches, chance)
+    table = pa.concat_tables(tables)
+    periodic = "window_end" in table.column_names  # windows of rows alone have no slide
+    found = compare_reports(query, table, rows) if periodic else compare_changes(query, table, rows)
+    assert engine.stats()["queries"]["q"]["status"] == "RUNNING"
+    return query, found
+
+
+def interesting(query: Query, rows: dict[str, list[Row]], chance: Random) -> list[int]:
+    """Instants at which something may change, and those before them."""
+    found = set()
+    for source in query.sources:
+        for row in rows[source.stream]:
+            found |= {row["ts"], row["ts"] - 1}
+            if source.length is not None and not source.rows:
+                found |= {row["ts"] + source.length, row["ts"] + source.length - 1}
+    found = {instant for instant in found if 0 <= instant < 50 * SECOND}
+    return sorted(chance.sample(sorted(found), min(INSTANTS_CHECKED, len(found))))
+
+
+def compare_changes(query: Query, table: pa.Table, rows: dict[str, list[Row]]) -> int:
+    instants = table.column("instant").cast(pa.int64()).to_pylist()
+    changes = table.column("change").to_pylist()
+    values = [tuple(row.values()) for row in table.drop_columns(["instant", "change"]).to_pylist()]
+    assert instants == sorted(instants)
+    compared = 0
+    for instant in interesting(query, rows, Random(len(values))):
+        relation: Counter[Any] = Counter()
+        for at, change, value in zip(instants, changes, values, strict=True):
+            if at <= instant:
+                relation[value] += change
+        assert min(relation.values(), default=0) >= 0
+        expected = query.answer(rows, instant)
+        if not seen(query, rows, instant):
+            continue  # an ungrouped answer begins with the first row
+        assert +relation == expected, (query.cql, instant, +relation, expected)
+        compared += 1
+    return compared
+
+
+def seen(query: Query, rows: dict[str, list[Row]], instant: int) -> bool:
+    return any(row["ts"] <= instant for source in query.sources for row in rows[source.stream])
+
+
+def compare_reports(query: Query, table: pa.Table, rows: dict[str, list[Row]]) -> int:
+    assert query.slide is not None
+    ends = table.column("window_end").cast(pa.int64()).to_pylist()
+    values = [tuple(row.values()) for row in table.drop_columns(["window_start", "window_end"]).to_pylist()]
+    assert ends == sorted(ends)
+    reports: dict[int, Counter[Any]] = {}
+    for end, value in zip(ends, values, strict=True):
+        reports.setdefault(end, Counter())[value] += 1
+    compared = 0
+    for end in range(query.slide * SECOND, 20 * SECOND, query.slide * SECOND):
+        if not seen(query, rows, end - 1):
+            continue
+        expected = query.answer(rows, end - 1)
+        assert reports.get(end, Counter()) == expected, (query.cql, end, reports.get(end), expected)
+        compared += 1
+    return compared
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(st.integers(0, 2**32))
+def test_the_answer_at_every_instant(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_seeded_queries(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.soak
+def test_very_many_queries() -> None:
+    for seed in range(100_000, 104_000):
+        try:
+            check(seed)
+        except Exception as problem:
+            problem.add_note(f"seed {seed}")
+            raise
+
+
+def test_queries_are_worth_comparing() -> None:
+    played = [check(seed) for seed in range(1000, 1024)]
+    assert sum(found for _, found in played) > 200
+    for word in ("DISTINCT", "EXISTS", "EXCEPT", "UNION", "GROUP BY"):
+        assert any(word in query.text for query, _ in played), word
+    assert any(len(query.sources) == 4 for query, _ in played)
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(st.integers(0, 2**32))
+def test_edges_expire_as_their_patterns_say(seed: int) -> None:
+    """The pattern of the plan against what its results actually do."""
+    chance = Random(seed)
+    query = QueryWriter(chance).query()
+    seen_deltas: list[Delta] = []
+    process = DeltaPlan.process
+
+    def spied(plan: DeltaPlan, rows: Any, until: int) -> pa.Table:
+        run = plan._root.run
+        plan._root.run = lambda *arguments: seen_deltas.append(run(*arguments)) or seen_deltas[-1]  # type: ignore[method-assign,func-returns-value]
+        try:
+            return process(plan, rows, until)
+        finally:
+            plan._root.run = run  # type: ignore[method-assign]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DeltaPlan, "process", spied)
+        engine, _ = play(query, random_rows(chance, 10), chance)
+    consumer = engine.hosting.consumers["q"]
+    if not isinstance(consumer, PlanConsumer):
+        return
+    pattern = consumer.query.plan.input.pattern
+    deaths = [death for delta in seen_deltas for death in delta.deaths.tolist()]
+    if pattern is not Pattern.STRICT:
+        assert not any(len(delta.ended) for delta in seen_deltas)
+    if pattern is Pattern.WEAKEST:
+        assert deaths == sorted(deaths)
+    if pattern is Pattern.MONOTONIC:
+        assert set(deaths) <= {2**63 - 1}
+
+
+REFUSED = {
+    "SELECT a.k FROM a [UNBOUNDED], b [UNBOUNDED]": "cross join of 'a' and 'b', which are unbounded",
+    "SELECT DISTINCT k FROM a [RANGE 1 MINUTE INTERNAL]": "DISTINCT over the window",
+    "SELECT k FROM a [RANGE 1 MINUTE] WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k)": "without a window",
+    "SELECT a.k FROM a [RANGE 4 SECONDS SLIDE 2 SECONDS], b [RANGE 3 SECONDS SLIDE 1 SECOND]": "the same SLIDE",
+    "SELECT a.k FROM a [ROWS 4 SLIDE 2], b [RANGE 3 SECONDS] WHERE a.k = b.k": "reports by rows",
+    "SELECT k FROM a [RANGE 1 MINUTE] WHERE EXISTS (SELECT 1 FROM b [RANGE 1 MINUTE] WHERE b.v > a.v)": "equality",
+    "SELECT MEDIAN(a.v) AS m FROM a [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE a.k = b.k": "several inputs",
+    "SELECT a.k FROM a [RANGE 4 SECONDS] LEFT JOIN b [RANGE 4 SECONDS] ON a.k = b.k": "LEFT JOIN",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_bad_plans_are_refused_in_words(text: str) -> None:
+    engine = pw.Engine()
+    for stream in STREAMS:
+        engine.execute(CREATE.format(stream))
+    with pytest.raises(PlanError) as refused:
+        engine.execute(f"CREATE QUERY q AS {text}")
+    assert REFUSED[text] in str(refused.value)
+    assert engine.execute("SHOW QUERIES").num_rows == 0

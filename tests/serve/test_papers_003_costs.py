@@ -1,0 +1,46 @@
+"""The costs of window joins in the papers are shown next to ours, and a figure that differs is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from panewise.serve.papers import papers_003_costs, plots
+from panewise.serve.papers.papers_003_costs import TABLES_001, TABLES_003, Stated, cost_tables
+
+
+def test_all_figures_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(plots, "figures_folder", lambda: tmp_path)
+    assert papers_003_costs.run(quick=True, folder=None) == 0
+    shown = capsys.readouterr().out
+    for table in (
+        "table 5:",
+        "table 6:",
+        "table 7:",
+        "table 5.3",
+        "table 5.4",
+        "table 5.5",
+        "table 5.6",
+        "section 6.5",
+    ):
+        assert table in shown
+    for cost in ("16000", "80400", "47977", "63362", "16200", "worst ratio"):
+        assert cost in shown
+
+
+@pytest.mark.parametrize("table", [*TABLES_003, *TABLES_001], ids=lambda table: table.name)
+def test_a_cost_that_differs_is_noticed(table: papers_003_costs.CostTable) -> None:
+    console = Console(quiet=True)
+    first, *rest = table.stated
+    assert cost_tables(console, [table])
+    assert not cost_tables(console, [replace(table, stated=(replace(first, cost=first.cost + first.unit), *rest))])
+    assert not cost_tables(console, [replace(table, best="4321")])
+
+
+def test_a_rounded_cost_agrees_to_its_last_digit() -> None:
+    assert Stated("worst", "nearly 90000", 90000, 10000).agrees(86850)
+    assert not Stated("worst", "nearly 90000", 90000, 10000).agrees(84000)
+    assert Stated("average", "63362", 63362).agrees(63361.54) and not Stated("average", "63362", 63362).agrees(63361.4)
