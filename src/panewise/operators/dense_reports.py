@@ -17,7 +17,7 @@ from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.due_reports import EmptyReports, due_reports
 from panewise.operators.members import Member
 from panewise.operators.reports import Reports, Together
-from panewise.operators.window_order import distinct_windows
+from panewise.operators.window_order import distinct_windows, slice_places
 
 if TYPE_CHECKING:
     from panewise.operators.periodic import PeriodicTree
@@ -234,8 +234,8 @@ def _write_tree(tree: PeriodicTree, slices: DenseSlices | CoarseSlices, asked: A
     """Equal windows are answered once, members that select alike written together."""
     owners = asked.owners
     last = asked.due - asked.offset[owners]
-    ends = np.searchsorted(slices.starts, last, side="left")
-    starts = np.searchsorted(slices.starts, last - asked.range[owners], side="left")
+    ends = slice_places(slices.starts, last)
+    starts = slice_places(slices.starts, last - asked.range[owners])
     endless = asked.range == 0
     if endless.any():
         starts[endless[owners]] = -1

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from panewise.loops import compiled_loop
 
 Ints = NDArray[np.int64]
+NEAR = 8  # slices from where a point is looked for first; farther ones are found by bisection
 ROOMY = 16  # so many times more slices than windows, and a sort by comparison costs less
 
 
@@ -41,6 +42,45 @@ def _numbered(starts: Ints, ends: Ints, order: Ints, firsts: Ints, places: Ints)
             found += 1
         places[w] = found - 1
     return found
+
+
+@compiled_loop
+def _placed(starts: Ints, points: Ints, result: Ints) -> None:
+    count = starts.shape[0]
+    first = starts[0] if count else 0
+    per_slice = (count - 1) / (starts[count - 1] - first) if count > 1 else 0.0
+    for i in range(points.shape[0]):
+        point = points[i]
+        place = min(max(np.int64((point - first) * per_slice), 0), count)
+        steps = 0
+        while steps < NEAR and place < count and starts[place] < point:
+            place += 1
+            steps += 1
+        while steps < NEAR and place > 0 and starts[place - 1] >= point:
+            place -= 1
+            steps += 1
+        if steps == NEAR:
+            place, high = 0, count
+            while place < high:
+                middle = (place + high) >> 1
+                if starts[middle] < point:
+                    place = middle + 1
+                else:
+                    high = middle
+        result[i] = place
+
+
+def slice_places(starts: Ints, points: Ints) -> Ints:
+    """How many of the starts, which ascend, lie before each point.
+
+    Slices of one length, which most trees have, are found at once; others by bisection.
+
+    >>> slice_places(np.array([10, 20, 30]), np.array([5, 10, 11, 30, 99])).tolist()
+    [0, 0, 1, 2, 3]
+    """
+    result = np.empty(len(points), np.int64)
+    _placed(starts, points, result)
+    return result
 
 
 def distinct_windows(starts: Ints, ends: Ints, slices: int) -> tuple[Ints, Ints]:
