@@ -55,6 +55,7 @@ class DeltaPlan:
     def __init__(self, plan: Emit, held_from: Sequence[int | None]) -> None:
         inputs = windowed_inputs(plan)
         begins = max((_whole_from(node, held) for node, held in zip(inputs, held_from, strict=True)), default=NEVER)
+        self.begins = begins  # the first instant that it accounts for
         self._sources = [
             WindowedSource(node.window, node.schema, held, begins) for node, held in zip(inputs, held_from, strict=True)
         ]
@@ -135,7 +136,9 @@ class DeltaPlan:
         strict = [_strict(node) for node in inputs]
         internal = [window.internal for node in inputs for window in node.windows()]
         named = None if condition is None else rewritten(condition, _qualified)
-        return OperatorNode(OrderedJoin(schemas, named, strict=strict, internal=internal), nodes)
+        join = OrderedJoin(schemas, named, strict=strict, internal=internal)
+        join.names = tuple(node.source for node in inputs if isinstance(node, WindowOf))
+        return OperatorNode(join, nodes)
 
     def _related(self, left: Node, right: Node, kind: str) -> DeltaNode:
         """[NOT] EXISTS: equalities between both sides are keys, what reads the right side alone is its selection."""

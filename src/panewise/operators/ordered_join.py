@@ -24,6 +24,13 @@ class OrderedJoin(WindowJoin):
     _come: list[int] | None = None  # rows of each input since the last look
     _since: int | None = None
     reorders = 0
+    names: tuple[str, ...] = ()  # of the inputs, for people
+
+    @property
+    def described(self) -> str:
+        """Which inputs the rows of each probe, one after the other."""
+        names = self.names or tuple(map(str, range(len(self.orders))))
+        return "; ".join(f"{names[i]} probes {', '.join(names[j] for j in o)}" for i, o in enumerate(self.orders))
 
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
         result = super().process(inputs, since, until)

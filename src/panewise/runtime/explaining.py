@@ -9,7 +9,7 @@ from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.tree_weave import members_by_tree
 from panewise.optimize.sharing.report import family_explanation
 from panewise.plan.explain import Explanation, explain
-from panewise.plan.nodes import Emit
+from panewise.plan.nodes import Aggregate, Distinct, Emit, Join, Negate, Node, Pattern
 from panewise.runtime.consumers import OperatorConsumer, TreeConsumer
 from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.plan_consumer import PlanConsumer, Port
@@ -30,8 +30,34 @@ def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | PlanCo
     if isinstance(consumer, OperatorConsumer):
         return replace(explanation, properties=explanation.properties | _operator(consumer))
     if isinstance(consumer, PlanConsumer):
+        explanation = _with_states(explanation, plan)
         return replace(explanation, properties=explanation.properties | _operators(consumer))
     return explanation
+
+
+def _with_states(explanation: Explanation, node: Node) -> Explanation:
+    """Every node with what its operator keeps rows in, which follows from the patterns of its inputs."""
+    inputs = tuple(_with_states(*pair) for pair in zip(explanation.inputs, node.children(), strict=True))
+    state = _state(node)
+    properties = explanation.properties | ({"state": state} if state else {})
+    return replace(explanation, properties=properties, inputs=inputs)
+
+
+def _state(node: Node) -> str:
+    match node:
+        case Join():
+            return "a hash index per input"
+        case Distinct(input=below):
+            return "counters by value" if below.pattern is Pattern.STRICT else "a calendar queue of what is shown"
+        case Negate(left=left, right=right):
+            return f"by key; left rows in {_queue(left)}, right rows in {_queue(right)}"
+        case Aggregate(input=below) if below.pattern is not Pattern.MONOTONIC:
+            return "rows by group, in order" if below.pattern is Pattern.WEAKEST else "rows by group, in any order"
+    return ""
+
+
+def _queue(node: Node) -> str:
+    return "a queue" if node.pattern <= Pattern.WEAKEST else "a calendar queue"
 
 
 def _operator(consumer: OperatorConsumer) -> dict[str, str]:
@@ -45,9 +71,7 @@ def _operators(consumer: PlanConsumer) -> dict[str, str]:
     found = {"operators": ", ".join(type(operator).__name__ for operator in consumer.plan.operators)}
     for operator in consumer.plan.operators:
         if isinstance(operator, OrderedJoin) and len(operator.orders) > 2:
-            probed = (f"{origin + 1} probes {', '.join(str(i + 1) for i in order)}" for origin, order in
-                      enumerate(operator.orders))  # fmt: skip
-            found["order of inputs"] = "; ".join(probed)
+            found["order"] = operator.described
     return found
 
 
