@@ -31,6 +31,7 @@ BENCHMARKS = {
     "spark_windows": "2 million rows in Parquet, ranges of 1 to 300 s, against Spark's own windows",
     "spark_steady": "24 million rows in steady state, and the least that a trigger takes",
     "spark_many_queries": "200 sinks on 200 queries, against one",
+    "spark_joins": "a join of two streams, against Spark's own join of streams",
     "spark_shared_queries": "100 queries against Spark's own window() for each, 1,000 against one",
 }
 

@@ -31,7 +31,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
         ("CREATE QUERY z AS SELECT nothing FROM t [NOW]", BindError),
         ("CREATE QUERY z AS SELECT v FROM t", PlanError),
         ("CREATE QUERY z AS SELECT v FROM (SELECT v FROM t [NOW]) [ROWS 3]", PlanError),
-        ("CREATE QUERY z AS SELECT t.v FROM t [NOW], t AS u [NOW]", PlanError),
+        ("CREATE QUERY z AS SELECT t.v FROM t [UNBOUNDED], t AS u [UNBOUNDED]", PlanError),
         ("CREATE QUERY z WITH (technique = 'no') AS SELECT COUNT(*) AS n FROM t [ROWS 2 SLIDE 1]", BindError),
         ("CREATE SINK s FROM t WITH (connector = 'console')", PanewiseError),
         ("CREATE SINK s FROM nobody WITH (connector = 'console')", PanewiseError),

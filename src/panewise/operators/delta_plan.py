@@ -27,9 +27,20 @@ from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.relation_results import RelationResults
 from panewise.operators.relation_to_stream import Restore
 from panewise.operators.rows import Rows
+from panewise.operators.table_source import TableSource
 from panewise.operators.union import UnionAll
+from panewise.operators.versioned_join import VersionedJoin
 from panewise.operators.windowed_source import WindowedSource
-from panewise.plan.inputs import conjunction, conjuncts, of_block, report_window, windowed_inputs
+from panewise.plan.inputs import (
+    conjunction,
+    conjuncts,
+    in_layers,
+    is_table,
+    report_window,
+    source_names,
+    table_inputs,
+    windowed_inputs,
+)
 from panewise.plan.nodes import (
     Aggregate,
     Distinct,
@@ -59,7 +70,9 @@ class DeltaPlan:
         self._sources = [
             WindowedSource(node.window, node.schema, held, begins) for node, held in zip(inputs, held_from, strict=True)
         ]
-        self._numbers = {id(node): number for number, node in enumerate(inputs)}
+        tables = table_inputs(plan)
+        self.tables = [TableSource(node.schema.to_arrow()) for node in tables]
+        self._numbers = {id(node): number for number, node in enumerate([*inputs, *tables])}
         self._root = self._built(plan.input)
         self._operators = self._root.operators()
         window = report_window(plan)
@@ -82,6 +95,7 @@ class DeltaPlan:
     @property
     def bytes_held(self) -> int:
         held = self._results.bytes_held + sum(source.bytes_held for source in self._sources)
+        held += sum(table.bytes_held for table in self.tables)
         held += sum(operator.bytes_held for operator in self._operators)
         if self._insertions is not None and self._restore is not None:
             held += self._insertions.bytes_held + self._restore.bytes_held
@@ -127,23 +141,55 @@ class DeltaPlan:
         return OperatorNode(GroupedRelation(aggregation, node.input.pattern), [self._built(node.input)])
 
     def _joined(self, inputs: tuple[Node, ...], condition: Expression | None) -> DeltaNode:
-        nodes, schemas = [], []
-        for node in inputs:
-            assert isinstance(node, WindowOf)
-            schema = _named(node)
-            nodes.append(SourceNode(self._numbers[id(node)], list(schema.names)))
-            schemas.append(schema.to_arrow())
+        """All inputs at once, or, where rows meet versions of tables, layer by layer (`in_layers`)."""
+        ordered = in_layers(inputs)
+        versioned = [node for node in ordered if is_table(node) and not node.retroactive]
+        if not versioned:
+            return self._window_join(ordered, condition)
+        streams = [node for node in ordered if not is_table(node)]
+        parts = conjuncts(condition)
+        known = {name for node in streams for name in source_names(node)}
+        if len(streams) == 1:
+            joined = self._source(streams[0])
+        else:
+            joined = self._window_join(streams, conjunction(_taken(parts, known)))
+        columns = [column for node in streams for column in _named(node)]
+        for table in versioned:
+            known.add(table.alias)
+            own = _named(table)
+            condition = _in_join(conjunction(_taken(parts, known)))
+            operator = VersionedJoin(Schema(tuple(columns)).to_arrow(), own.to_arrow(), condition)
+            joined = OperatorNode(operator, [joined, self._source(table)])
+            columns += own
+        changing = [node for node in ordered if is_table(node) and node.retroactive]
+        if not changing:
+            return joined
+        schemas = [Schema(tuple(columns)), *(_named(node) for node in changing)]
+        join = OrderedJoin(
+            [schema.to_arrow() for schema in schemas],
+            _in_join(conjunction(parts)),
+            strict=[False] + [True] * len(changing),
+        )
+        join.names = (", ".join(name for node in [*streams, *versioned] for name in source_names(node)),)
+        join.names += tuple(node.alias for node in changing)
+        return OperatorNode(join, [joined, *map(self._source, changing)])
+
+    def _window_join(self, inputs: Sequence[Node], condition: Expression | None) -> DeltaNode:
+        schemas = [_named(node).to_arrow() for node in inputs]
         strict = [_strict(node) for node in inputs]
-        internal = [window.internal for node in inputs for window in node.windows()]
-        named = None if condition is None else rewritten(condition, _qualified)
-        join = OrderedJoin(schemas, named, strict=strict, internal=internal)
-        join.names = tuple(node.source for node in inputs if isinstance(node, WindowOf))
-        return OperatorNode(join, nodes)
+        internal = [any(window.internal for window in node.windows()) for node in inputs]
+        join = OrderedJoin(schemas, _in_join(condition), strict=strict, internal=internal)
+        join.names = tuple(name for node in inputs for name in source_names(node))
+        return OperatorNode(join, [self._source(node) for node in inputs])
+
+    def _source(self, node: Node) -> DeltaNode:
+        """An input that is joined with others."""
+        return SourceNode(self._numbers[id(node)], list(_named(node).names))
 
     def _related(self, left: Node, right: Node, kind: str) -> DeltaNode:
         """[NOT] EXISTS: equalities between both sides are keys, what reads the right side alone is its selection."""
         below, condition = _taken_apart(right)
-        inner = {node.source for node in of_block(below) if isinstance(node, WindowOf)}
+        inner = source_names(below)
         own, left_keys, right_keys = [], [], []
         for part in conjuncts(condition):
             sources = {column.source for column in part.columns()}
@@ -179,6 +225,7 @@ class DeltaPlan:
         """Accounts for all instants below `until`; the rows are all those below it that have not come yet."""
         since, until = self._watermark, max(until, self._watermark)
         deltas = [source.take(part, until) for source, part in zip(self._sources, rows, strict=True)]
+        deltas += [table.take(since) for table in self.tables]
         starts_at = min((source.starts_at for source in self._sources), default=FOREVER)
         for operator in self._operators:
             if isinstance(operator, GroupedRelation):
@@ -197,6 +244,7 @@ class DeltaPlan:
     def snapshot(self) -> dict[str, Any]:
         return {
             "sources": [source.snapshot() for source in self._sources],
+            "tables": [table.snapshot() for table in self.tables],
             "operators": [operator.snapshot() for operator in self._operators],
             "results": self._results.snapshot(),
             "insertions": self._insertions.snapshot() if self._insertions is not None else None,
@@ -207,6 +255,8 @@ class DeltaPlan:
     def restore(self, snapshot: dict[str, Any]) -> None:
         for source, saved in zip(self._sources, snapshot["sources"], strict=True):
             source.restore(saved)
+        for table, saved in zip(self.tables, snapshot.get("tables", []), strict=True):
+            table.restore(saved)
         for operator, saved in zip(self._operators, snapshot["operators"], strict=True):
             operator.restore(saved)
         self._results.restore(snapshot["results"])
@@ -225,16 +275,27 @@ def _queue(node: Node) -> type[FifoQueue] | type[CalendarQueue]:
     return FifoQueue if node.pattern <= Pattern.WEAKEST else CalendarQueue
 
 
-def _named(node: WindowOf) -> Schema:
+def _named(node: Node) -> Schema:
     """The columns of an input that is joined with others."""
-    return Schema(tuple(Column(f"{node.source}.{column.name}", column.type) for column in node.schema))
+    (source,) = source_names(node)
+    return Schema(tuple(Column(f"{source}.{column.name}", column.type) for column in node.schema))
+
+
+def _in_join(condition: Expression | None) -> Expression | None:
+    return None if condition is None else rewritten(condition, _qualified)
+
+
+def _taken(parts: list[Expression], known: set[str]) -> list[Expression]:
+    """Takes those out that read no other inputs than these."""
+    found = [part for part in parts if {column.source for column in part.columns()} <= known]
+    parts[:] = [part for part in parts if part not in found]
+    return found
 
 
 def _edge_schema(node: Node) -> Schema:
     """The columns of what comes out of a node, by the names that they have there."""
     if isinstance(node, Join):
-        parts = [_named(part) for part in node.inputs if isinstance(part, WindowOf)]
-        return Schema(tuple(column for part in parts for column in part))
+        return Schema(tuple(column for part in in_layers(node.inputs) for column in _named(part)))
     if isinstance(node, Filter):
         return _edge_schema(node.input)
     return _edge_schema(node.left) if isinstance(node, Negate) else node.schema

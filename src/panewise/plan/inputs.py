@@ -5,7 +5,8 @@ A block (`blocks.py`) has one windowed input and no DISTINCT; other plans run as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from panewise.language.expressions import Call, Expression
 from panewise.plan.nodes import Distinct, Emit, Join, Negate, Node, Scan, Union, WindowOf
@@ -31,7 +32,31 @@ def windowed_inputs(plan: Emit) -> list[WindowOf]:
 
 
 def table_inputs(plan: Emit) -> list[Scan]:
-    return [node for node in of_block(plan.input) if isinstance(node, Scan) and node.kind == "table"]
+    """The tables, each as often as it is read, in the order in which operators count them."""
+    return [node for node in of_block(plan.input) if is_table(node)]
+
+
+def is_table(node: Node) -> TypeGuard[Scan]:
+    return isinstance(node, Scan) and node.kind == "table"
+
+
+def source_names(node: Node) -> set[str]:
+    """By which names expressions refer to the inputs of a block."""
+    inputs = [part for part in of_block(node) if isinstance(part, WindowOf) or is_table(part)]
+    return {part.source if isinstance(part, WindowOf) else part.alias for part in inputs}
+
+
+def in_layers(inputs: Sequence[Node]) -> list[Node]:
+    """The inputs of a join in the order of their columns in it.
+
+    Rows of streams meet each other, then the versions of non-retroactive tables, then retroactive tables, whose rows
+    end: nothing that ends lies below a table that keeps no versions. Without versions all are joined as they stand.
+    """
+    versioned = [node for node in inputs if is_table(node) and not node.retroactive]
+    if not versioned:
+        return list(inputs)
+    streams = [node for node in inputs if not is_table(node)]
+    return [*streams, *versioned, *(node for node in inputs if is_table(node) and node.retroactive)]
 
 
 def report_window(plan: Emit) -> TimeWindow | None:

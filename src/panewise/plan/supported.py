@@ -10,6 +10,7 @@ from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Aggregate, Emit, Filter, Join, Negate, Node, Project, Scan, Union, WindowOf
 from panewise.plan.supported_inputs import check_inputs
+from panewise.plan.supported_tables import check_tables
 from panewise.temporal import RowsWindow, TimeWindow
 
 KEYS_MAX = 62  # a key's NULLs are the bits of one word
@@ -26,6 +27,7 @@ def check_supported(plan: Emit, once: bool = False) -> None:
         _check_windowed(node)
     for node in plan.walk():
         if isinstance(node, Emit):
+            check_tables(node, once and node is plan)
             if has_several_inputs(node):
                 check_inputs(node, once and node is plan)
             else:
@@ -38,8 +40,6 @@ def _missing(node: Node) -> str | None:
             return f"{kinds[0]} JOIN"
         case Aggregate(keys=keys) if len(keys) > KEYS_MAX:
             return f"GROUP BY {len(keys)} columns (at most {KEYS_MAX})"
-        case Scan(kind="table"):
-            return f"reading table '{node.name}' in a query"
         case _:
             return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from panewise.errors import PlanError
 from panewise.language.expressions import Call, Expression
-from panewise.plan.inputs import conjuncts, of_block, windowed_inputs
+from panewise.plan.inputs import conjuncts, of_block, source_names, windowed_inputs
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Filter, Join, Negate, Node, Project, WindowOf
 from panewise.temporal import RowsWindow, TimeWindow
 
@@ -119,7 +119,7 @@ def _check_exists(left: Node, right: Node) -> None:
             "EXISTS over GROUP BY, HAVING or DISTINCT has no operator",
             hint="EXISTS asks whether there is a row: leave them out",
         )
-    inner = {node.source for node in of_block(right) if isinstance(node, WindowOf)}
+    inner = source_names(right)
     below = right.input
     condition = below.predicate if isinstance(below, Filter) else below.condition if isinstance(below, Join) else None
     for part in conjuncts(condition):

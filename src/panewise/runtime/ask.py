@@ -1,8 +1,8 @@
 """One-time queries: run once, over what is held now.
 
-A query without a window reads another query's answer. A window over a stream is answered from the rows that the stream
-retains (`retain`), or, where it has a SLIDE, from the slices of a registered query with the same selection and
-grouping.
+A query without a window reads another query's answer, or a table. A window over a stream is answered from the rows
+that the stream retains (`retain`), or, where it has a SLIDE, from the slices of a registered query with the same
+selection and grouping.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from panewise.plan.supported import check_supported
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting, cadence_of
+from panewise.runtime.table import Table
 from panewise.state.group_table import GroupTable
 from panewise.temporal import RowsWindow, TimeWindow, format_duration, format_instant
 
 
-def ask_once(plan: Emit, channel_of: Callable[[str], Channel], hosting: Hosting) -> pa.Table:
+def ask_once(
+    plan: Emit, channel_of: Callable[[str], Channel], hosting: Hosting, table_of: Callable[[str], Table]
+) -> pa.Table:
     """The answer of a one-time query."""
     answered = named_answer(plan)
     if answered is None:
@@ -38,6 +41,8 @@ def ask_once(plan: Emit, channel_of: Callable[[str], Channel], hosting: Hosting)
         return relation(block, rows_of_answer(table))
     if not isinstance(block.source, Scan):
         raise PlanError("a one-time query over a subquery has no operator yet", hint="create the inner query first")
+    if block.source.kind == "table":
+        return relation(block, rows_of_answer(pa.Table.from_batches([table_of(block.source.name).batch()])))
     channel = channel_of(block.source.name)
     shared = _from_tree(block, channel, hosting)
     return shared if shared is not None else relation(block, _retained_rows(block, channel))

@@ -44,6 +44,7 @@ from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.one_group import of_key
 from panewise.runtime.sharing import sharing_report
 from panewise.runtime.stream import Stream
+from panewise.runtime.table import Table
 from panewise.runtime.weaver import MODES
 from panewise.schema import DOUBLE, DataType
 from panewise.state.snapshot_format import dumped, loaded
@@ -67,7 +68,8 @@ class Engine:
             raise PlanError(f"there is no sharing '{sharing}'", hint=f"it is {', '.join(MODES[:-1])} or {MODES[-1]}")
         self.catalog = Catalog()
         self.streams: dict[str, Stream] = {}  # by lower-case name, as in `hosting`
-        self.hosting = Hosting(self._channel, sharing)
+        self.tables: dict[str, Table] = {}
+        self.hosting = Hosting(self._channel, sharing, self._table)
         self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
         self._listened: dict[str, HostedQuery] = {}  # queries that somebody has subscribed to
         self._lock = threading.RLock()
@@ -117,9 +119,9 @@ class Engine:
             case s.Explain():
                 return self._explain_statement(statement)
             case s.SelectOnce():
-                return ask_once(build(statement.query, self.find_aggregate), self._channel, self.hosting)
+                return ask_once(build(statement.query, self.find_aggregate), self._channel, self.hosting, self._table)
             case s.Insert() | s.Update() | s.Delete():
-                raise PlanError("changing the rows of a table has no operator yet")
+                self._table(statement.table).run(statement)
             case _:
                 raise AssertionError(statement)
         return None
@@ -133,6 +135,8 @@ class Engine:
         self.catalog.add(definition)
         if isinstance(definition, StreamDefinition):
             self.streams[definition.name.lower()] = Stream(definition)
+        elif isinstance(definition, TableDefinition):
+            self.tables[definition.name.lower()] = Table(definition)
         elif plan is not None:
             self.hosting.host(definition.name.lower(), plan, statement.options)
             self._limit_streams()
@@ -161,6 +165,8 @@ class Engine:
             self._limit_streams()
         elif statement.kind == "stream":
             del self.streams[key]
+        elif statement.kind == "table":
+            del self.tables[key]
 
     def _set_status(self, name: str, status: str) -> None:
         self.catalog.get(name, "query")
@@ -376,6 +382,7 @@ class Engine:
                     "sharing": self.hosting.sharing,
                     "statements": self._statements(),
                     "streams": {name: stream.snapshot() for name, stream in self.streams.items()},
+                    "tables": {name: table.snapshot() for name, table in self.tables.items()},
                     **self.hosting.snapshot(),
                 }
             )
@@ -401,6 +408,8 @@ class Engine:
         result.hosting.restore(tree)
         for name, stream in tree["streams"].items():
             result.streams[name].restore(stream)
+        for name, table in tree.get("tables", {}).items():
+            result.tables[name].restore(table)
         return result
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -425,6 +434,9 @@ class Engine:
     def _query(self, name: str) -> HostedQuery:
         definition = self.catalog.get(name, "query")
         return self.hosting.queries[definition.name.lower()]
+
+    def _table(self, name: str) -> Table:
+        return self.tables[name.lower()]
 
     def _channel(self, name: str) -> Channel:
         key = name.lower()

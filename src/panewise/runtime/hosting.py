@@ -26,13 +26,14 @@ from panewise.operators.periodic import PeriodicTree
 from panewise.operators.relation_to_stream import RelationToStream, Restore
 from panewise.operators.row_window import RowWindow
 from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs, windowed_inputs
+from panewise.plan.inputs import has_several_inputs, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.runtime.channel import Channel
 from panewise.runtime.consumers import OperatorConsumer, TreeConsumer, TreeKey, TreesTogether
 from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.plan_consumer import PlanConsumer
+from panewise.runtime.table import Table
 from panewise.runtime.technique_option import chosen_technique
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import RowsWindow, TimeWindow, Window
@@ -48,8 +49,15 @@ def shown_name(name: str) -> str:
 class Hosting:
     """Queries by name, with the consumers that feed them."""
 
-    def __init__(self, channel_of: Callable[[str], Channel], sharing: str = "weave") -> None:
+    def __init__(
+        self,
+        channel_of: Callable[[str], Channel],
+        sharing: str = "weave",
+        table_of: Callable[[str], Table] | None = None,
+    ) -> None:
+        """`table_of` None: queries read no tables."""
         self._channel_of = channel_of
+        self._table_of = table_of
         self.sharing = sharing  # one of weaver.MODES
         self.queries: dict[str, HostedQuery] = {}
         self.consumers: dict[str, TreeConsumer | OperatorConsumer | PlanConsumer] = {}  # by query
@@ -103,9 +111,14 @@ class Hosting:
         query = HostedQuery(name, plan, block_of(plan))
         query.watermark = max([query.watermark, *(c.watermark for c in channels if c.held_from is not None)])
         self.queries[name] = query
-        consumer = self.consumers[name] = PlanConsumer(query, channels)
+        tables = [self._table(node.name) for node in table_inputs(plan)]
+        consumer = self.consumers[name] = PlanConsumer(query, channels, tables)
         consumer.attach()
         return query
+
+    def _table(self, name: str) -> Table:
+        assert self._table_of is not None, "a host without tables refuses them before"
+        return self._table_of(name)
 
     def _source(self, name: str, source: Scan | Emit) -> Channel:
         if isinstance(source, Scan):

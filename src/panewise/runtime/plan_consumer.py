@@ -1,10 +1,12 @@
 """The consumer of a plan over several inputs: it reads several channels and goes as far as the slowest of them.
 
 Each input has a port on its channel. Rows wait at their port until the watermarks of all inputs have passed them.
+Tables hold nothing up: their changes are there when the plan takes its next step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows, concatenated
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.table import Table
 
 
 class Port:
@@ -65,10 +68,11 @@ class Port:
 class PlanConsumer:
     """A plan, its ports and its query."""
 
-    def __init__(self, query: HostedQuery, channels: list[Channel]) -> None:
+    def __init__(self, query: HostedQuery, channels: list[Channel], tables: Sequence[Table] = ()) -> None:
         self.query = query
         self.ports = [Port(self, channel) for channel in channels]
         self.plan = DeltaPlan(query.plan, [channel.held_from for channel in channels])
+        self._tables = tables
         self._watermark = INT64_MIN
 
     @property
@@ -83,10 +87,17 @@ class PlanConsumer:
     def attach(self) -> None:
         for port in self.ports:
             port.channel.attach(port)
+        for table, source in zip(self._tables, self.plan.tables, strict=True):
+            table.attach(source)
 
     def detach(self) -> None:
         for port in self.ports:
             port.channel.detach(port)
+        self._leave_tables()
+
+    def _leave_tables(self) -> None:
+        for table, source in zip(self._tables, self.plan.tables, strict=True):
+            table.detach(source)
 
     def go_on(self) -> None:
         """As far as all inputs have come."""
@@ -98,6 +109,7 @@ class PlanConsumer:
             table = self.plan.process([port.released(until) for port in self.ports], until)
         except QueryFailed as problem:
             self.query.status, self.query.reason = "FAILED", problem.message
+            self._leave_tables()
             return
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
         self.query.receive(pieces, until)
@@ -123,6 +135,7 @@ class PlanConsumer:
             "plan": self.plan.snapshot(),
             "ports": [port.snapshot() for port in self.ports],
             "watermark": self._watermark,
+            "failed": self.query.status == "FAILED",
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -130,3 +143,5 @@ class PlanConsumer:
         for port, saved in zip(self.ports, snapshot["ports"], strict=True):
             port.restore(saved)
         self._watermark = snapshot["watermark"]
+        if snapshot.get("failed"):
+            self._leave_tables()

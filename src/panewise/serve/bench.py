@@ -35,11 +35,15 @@ FIGURES: dict[str, PaperFigure] = {
     "papers-000": PaperFigure(
         "papers_000", "shared aggregates and substream filters: Arasu and Widom 2004, figures 9 to 12"
     ),
+    "papers-001-3": PaperFigure("papers_001_3", "update-pattern-aware plans: Golab 2006, figures 3.8 to 3.15"),
+    "papers-001-5": PaperFigure(
+        "papers_001_5", "orders and algorithms of joins: Golab 2006, tables 5.3 to 5.6 and figures 5.2 to 5.4"
+    ),
     "papers-001-6": PaperFigure("frequent_items", "frequent items: Golab 2006, figure 6.3 (a) to (f)"),
     "papers-002": PaperFigure("papers_002", "subsumed windows: Patroumpas and Sellis 2011, figures 10 to 12"),
     "papers-003": PaperFigure(
-        "papers_003_costs",
-        "orders of joins: Golab and Özsu 2003, tables 5 to 7 and sections 6.1 to 6.5; Golab 2006, tables 5.3 to 5.6",
+        "papers_003",
+        "multi-way joins: Golab and Özsu 2003, tables 5 to 8 and figures 2 to 4",
     ),
     "papers-004": PaperFigure("papers_004", "weaving many queries: Shein and Chrysanthis 2020, experiments 1 to 7"),
 }

@@ -76,20 +76,40 @@ class BucketChannel(Channel):
         return self.begun_at if held is None else max(held, self.begun_at)
 
 
-class Bucket:
-    """Queries of one fragment, hosted as in the embedded engine."""
+class Inflow:
+    """What comes from one stream: its channel, how far it has come, and how many rows there were in all tasks."""
 
-    def __init__(
-        self, program: Program, fragment: Fragment, stream: StreamDefinition, folds_only: bool = False
-    ) -> None:
+    def __init__(self, stream: StreamDefinition) -> None:
+        self.channel = BucketChannel(stream)
+        self.progress = Watermark(stream.delay_us)
+        self.arrived = 0
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "begun_at": self.channel.begun_at,
+            "arrived": self.arrived,
+            "progress": self.progress.snapshot(),
+            "channel": self.channel.snapshot(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.channel.begun_at = snapshot["begun_at"]
+        self.arrived = snapshot["arrived"]
+        self.progress.restore(snapshot["progress"])
+        self.channel.restore(snapshot["channel"])
+
+
+class Bucket:
+    """Queries of one fragment, hosted as in the embedded engine. A tree fragment has one stream, the others any."""
+
+    def __init__(self, program: Program, fragment: Fragment, version: Version, folds_only: bool = False) -> None:
         self.program = program
         self.fragment = fragment
         self.version = -1
-        self.channel = BucketChannel(stream)
-        self.channel.folds_only = folds_only
-        self.progress = Watermark(stream.delay_us)
+        self.inflows = {key: Inflow(version.streams[key]) for key in fragment.streams}
+        self.main = self.inflows[fragment.stream]
+        self.main.channel.folds_only = folds_only
         self.hosting = Hosting(self._channel_of, program.sharing)
-        self.arrived = 0  # rows so far, counted over all tasks
         self.merged: list[TreePart] = []  # the partials of this micro-batch
         self._courses: dict[int, Course] = {}  # by tree
         self._consumers: dict[int, TreeConsumer] = {}  # by tree
@@ -98,7 +118,8 @@ class Bucket:
     def _channel_of(self, name: str) -> Channel:
         query = self.hosting.queries.get(name.lower())
         if query is None:
-            return self.channel
+            found = (i.channel for i in self.inflows.values() if i.channel.name.lower() == name.lower())
+            return next(found)
         query.stand_apart()  # somebody wants its results as they come
         return query
 
@@ -121,12 +142,13 @@ class Bucket:
         leaving = [name for name in reversed(list(hosted)) if _is_registered(name) and self._changed(name, wanted)]
         coming = [query for name, query in wanted.items() if name not in hosted or name in leaving]
         if leaving or coming:
-            self.channel.version = version.number
-            point = marks.at(version.number, self.fragment.stream)
+            for inflow in self.inflows.values():
+                inflow.channel.version = version.number
             if self.fragment.tree:
-                self._change_trees(leaving, coming, wanted, point[0])
+                reached, _ = marks.at(version.number, self.fragment.stream)
+                self._change_trees(leaving, coming, wanted, reached)
             else:
-                self._change_rows(leaving, coming, *point)
+                self._change_rows(leaving, coming, version, marks)
         for name, query in wanted.items():
             if name in hosted and hosted[name].status != "FAILED":
                 hosted[name].status = "SUSPENDED" if query.suspended else "RUNNING"
@@ -134,10 +156,12 @@ class Bucket:
     def _changed(self, name: str, wanted: dict[str, PlannedQuery]) -> bool:
         return name not in wanted or wanted[name].plan is not self.hosting.queries[name].plan
 
-    def _change_rows(self, leaving: list[str], coming: list[PlannedQuery], reached: int | None, rows: int) -> None:
-        if not self.hosting.queries and self.channel.watermark == INT64_MIN:
-            self.channel.begun_at = None if reached is None else reached + 1
-            self.channel.rows_seen = rows  # they are numbered from the beginning of the stream on
+    def _change_rows(self, leaving: list[str], coming: list[PlannedQuery], version: Version, marks: Marks) -> None:
+        for stream, inflow in self.inflows.items():
+            if not self.hosting.queries and inflow.channel.watermark == INT64_MIN:
+                reached, rows = marks.at(version.number, stream)
+                inflow.channel.begun_at = None if reached is None else reached + 1
+                inflow.channel.rows_seen = rows  # they are numbered from the beginning of the stream on
         for name in leaving:
             if name in self.hosting.consumers:
                 self.hosting.drop(name)
@@ -152,13 +176,14 @@ class Bucket:
         """The trees of these queries are cut, each behind its own slice that holds the last row; no others."""
         touched = {self._tree_of[name] for name in leaving} | {query.tree for query in coming}
         cuts = {number: self._cut_of(number, reached) for number in touched}
+        channel = self.main.channel
         for name in leaving:
-            self.channel.cut = cuts[self._tree_of.pop(name)]
+            channel.cut = cuts[self._tree_of.pop(name)]
             self.hosting.drop(name)
         # A tree begins with its first query; one that is there goes by what it knows.
-        self.channel.begun_at = None if reached is None else reached + 1
+        channel.begun_at = None if reached is None else reached + 1
         for query in coming:
-            self.channel.cut = cuts[query.tree]
+            channel.cut = cuts[query.tree]
             self._host(query)
             self._tree_of[query.name] = query.tree
             consumer = self.hosting.consumers[query.name]
@@ -207,25 +232,28 @@ class Bucket:
     # -- what comes in -------------------------------------------------------------------------------------------
 
     def take(self, packets: list[Packet]) -> None:
-        """What the tasks of a micro-batch have sent, in order; then the watermark moves once."""
-        rows: list[Rows] = []
+        """What the tasks of a micro-batch have sent, in order; then the watermark of each stream moves once."""
+        rows: dict[str, list[Rows]] = {stream: [] for stream in self.inflows}
         self.merged = []
         for packet in packets:
+            inflow = self.inflows[packet.stream]
             for name, reason in (packet.failed or {}).items():
                 self.fail(name, reason)
             if packet.greatest is not None:
-                self.progress.greatest = max(self.progress.greatest, packet.greatest)
+                inflow.progress.greatest = max(inflow.progress.greatest, packet.greatest)
             if packet.floor is not None:
-                self.progress.advance(packet.floor)
+                inflow.progress.advance(packet.floor)
             self._note(packet.notes or {})
             for number, partials in packet.parts.items():
                 if number in self._consumers:
-                    self._consumers[number].tree.merge(partials, self.arrived)
-                    self.merged.append(TreePart(number, partials, self.arrived))
+                    self._consumers[number].tree.merge(partials, inflow.arrived)
+                    self.merged.append(TreePart(number, partials, inflow.arrived))
             if packet.batch is not None:
-                rows.append(_rows_of(packet.batch, self.channel, self.arrived))
-            self.arrived += packet.rows
-        self.channel.flow(concatenated(rows) if rows else self.channel.empty_rows(), self.progress.value)
+                rows[packet.stream].append(_rows_of(packet.batch, inflow.channel, inflow.arrived))
+            inflow.arrived += packet.rows
+        for stream, inflow in self.inflows.items():
+            come = concatenated(rows[stream]) if rows[stream] else inflow.channel.empty_rows()
+            inflow.channel.flow(come, inflow.progress.value)
 
     def _note(self, notes: dict[str, int]) -> None:
         by_tree: dict[int, dict[str, int]] = {}
@@ -286,28 +314,24 @@ class Bucket:
     @property
     def bytes_held(self) -> int:
         consumers = {id(c): c for c in self.hosting.consumers.values()}
-        return self.channel.bytes_held + sum(consumer.bytes_held for consumer in consumers.values())
+        channels = sum(inflow.channel.bytes_held for inflow in self.inflows.values())
+        return channels + sum(consumer.bytes_held for consumer in consumers.values())
 
     # -- whole snapshots, for fragments that keep a journal ------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "version": self.version,
-            "begun_at": self.channel.begun_at,
-            "arrived": self.arrived,
-            "progress": self.progress.snapshot(),
-            "channel": self.channel.snapshot(),
+            "inflows": {stream: inflow.snapshot() for stream, inflow in self.inflows.items()},
             **self.hosting.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any], marks: Marks) -> None:
         """A fresh bucket becomes the one of the snapshot."""
         self.become(self.program.versions[snapshot["version"]], marks)
-        self.channel.begun_at = snapshot["begun_at"]
-        self.arrived = snapshot["arrived"]
-        self.progress.restore(snapshot["progress"])
         self.hosting.restore(snapshot)
-        self.channel.restore(snapshot["channel"])
+        for stream, inflow in self.inflows.items():
+            inflow.restore(snapshot["inflows"][stream])
 
 
 def _rows_of(batch: pa.RecordBatch, channel: Channel, arrived: int) -> Rows:

@@ -49,15 +49,13 @@ def opened(
         store.clear()
         head = Head(-1, [])
     if head.version < 0:
-        stream = version.streams[fragment.stream]
-        return Bucket(program, fragment, stream), head
+        return Bucket(program, fragment, version), head
     layout = TreePages if fragment.tree else _Journal
     if kept is not None and (kept.bucket.program is not program or (kept.batch, kept.token) not in head.recent):
         kept = None
     if kept is not None and (kept.batch == head.batch or layout.catch_up(kept.bucket, kept.batch, head, store)):
         return kept.bucket, head
-    stream = program.versions[head.version].streams[fragment.stream]
-    bucket = Bucket(program, fragment, stream)
+    bucket = Bucket(program, fragment, program.versions[head.version])
     layout.build(bucket, head, store, marks)
     return bucket, head
 

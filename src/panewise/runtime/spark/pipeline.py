@@ -150,7 +150,12 @@ class SparkPipeline:
         if isinstance(statement, s.CreateSink):
             self._check_sink(statement)
         if isinstance(statement, s.CreateQuery):
-            self._check_streams(statement)
+            self._check_no_tables(statement)
+        if isinstance(statement, s.Insert | s.Update | s.Delete):
+            raise PlanError(
+                "changing the rows of a table has no operator on Spark yet",
+                hint="the embedded engine has tables: panewise.Engine()",
+            )
         if isinstance(statement, s.SuspendQuery | s.ResumeQuery) and self._handle is not None:
             # The books know nothing of failures.
             reason = self._handle.failed().get(statement.name.lower())
@@ -158,26 +163,17 @@ class SparkPipeline:
                 raise CatalogError(f"query '{statement.name}' has failed: {reason}", hint="drop it and create it anew")
         return self.books.execute_parsed(parsed)
 
-    def _check_streams(self, statement: s.CreateQuery) -> None:
-        """A query reads one stream here: the rows of several do not meet in one bucket yet."""
+    def _check_no_tables(self, statement: s.CreateQuery) -> None:
         from panewise.plan.build import build
         from panewise.plan.nodes import Scan
 
         plan = build(statement.query, self.books.find_aggregate)
-        names = {node.name.lower() for node in plan.walk() if isinstance(node, Scan) and node.kind != "table"}
-        roots = {root for name in names for root in self._streams_of(name)}
-        if len(roots) > 1:
+        table = next((node for node in plan.walk() if isinstance(node, Scan) and node.kind == "table"), None)
+        if table is not None:
             raise PlanError(
-                f"'{statement.name}' reads {' and '.join(sorted(roots))}, and on Spark a query reads one stream so far",
-                hint="the embedded engine joins several: panewise.Engine()",
+                f"reading table '{table.name}' in a query has no operator on Spark yet",
+                hint="the embedded engine joins streams with tables: panewise.Engine()",
             )
-
-    def _streams_of(self, name: str) -> set[str]:
-        """The streams that a stream or query reads in the end."""
-        definition = self.books.catalog.find(name)
-        if not isinstance(definition, QueryDefinition):
-            return {name}
-        return {root for source in definition.inputs for root in self._streams_of(source.lower())}
 
     def _check_sink(self, statement: s.CreateSink) -> None:
         from panewise.runtime.spark.sinks import SinkTarget, sink_kinds

@@ -99,7 +99,8 @@ class PlannedSink:
 class Fragment:
     """`tree`: partials are folded before the shuffle and spread over `buckets`; otherwise rows go to one bucket.
 
-    `keys`: what a tree fragment is partitioned by, in one order for all its trees.
+    `keys`: what a tree fragment is partitioned by, in one order for all its trees. `others`: further streams whose rows
+    go to the bucket, where queries read several.
     """
 
     number: int
@@ -108,6 +109,11 @@ class Fragment:
     buckets: int
     keys: tuple[Expression, ...] = ()
     shard: int = 0
+    others: tuple[str, ...] = ()
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return self.stream, *self.others
 
 
 @dataclass(frozen=True)
@@ -254,7 +260,7 @@ class Program:
     # -- fragments and trees -------------------------------------------------------------------------------------
 
     def _fragment_of(self, query: QueryDefinition, plan: Emit, queries: dict[str, PlannedQuery]) -> int:
-        stream = self._stream_of(plan, queries)
+        stream, *others = self._streams_of(plan, queries)
         block = block_of(plan)
         if is_tree(block):
             assert block.aggregate is not None
@@ -263,16 +269,20 @@ class Program:
         for scan in plan.walk():
             if isinstance(scan, Scan) and scan.name.lower() in queries:
                 source = self.fragments[queries[scan.name.lower()].fragment]
-                if not source.tree:
+                if not source.tree and {stream, *others} <= set(source.streams):
                     return source.number  # where the query that it reads is computed already
         shard = zlib.crc32(query.name.lower().encode()) % self.partitions
-        return self._numbered(Fragment(0, stream, False, 1, shard=shard))
+        return self._numbered(Fragment(0, stream, False, 1, shard=shard, others=tuple(others)))
 
-    def _stream_of(self, plan: Emit, queries: dict[str, PlannedQuery]) -> str:
-        """The stream that a query's rows come from in the end."""
-        scan = next(node for node in plan.walk() if isinstance(node, Scan))
-        key = scan.name.lower()
-        return self._stream_of(queries[key].plan, queries) if key in queries else self._stream_keys[key]
+    def _streams_of(self, plan: Emit, queries: dict[str, PlannedQuery]) -> list[str]:
+        """The streams that a query's rows come from in the end, each once."""
+        found: dict[str, None] = {}
+        for node in plan.walk():
+            if isinstance(node, Scan):
+                key = node.name.lower()
+                roots = self._streams_of(queries[key].plan, queries) if key in queries else [self._stream_keys[key]]
+                found.update(dict.fromkeys(roots))
+        return sorted(found)
 
     def _numbered(self, fragment: Fragment) -> int:
         number = self._numbers.setdefault(fragment, len(self._numbers) + 1)
@@ -331,7 +341,7 @@ class Program:
 
     def fragments_over(self, version: Version, stream: str) -> list[Fragment]:
         numbers = sorted(version.fragment_numbers)
-        return [self.fragments[n] for n in numbers if self.fragments[n].stream == stream]
+        return [self.fragments[n] for n in numbers if stream in self.fragments[n].streams]
 
     def gone(self, batch: int) -> list[Fragment]:
         """Fragments that have lost their last query with the versions that begin in a micro-batch."""

@@ -176,7 +176,7 @@ class StreamTask:
         self._reach = _reach(program, version, stream)
         self._intakes: dict[tuple[str, ...], Intake] = {}
         self._fragments = program.fragments_over(version, stream)
-        self._buckets = [(f, _folding(task, f, definition)) for f in self._fragments if f.tree]
+        self._buckets = [(f, _folding(task, f)) for f in self._fragments if f.tree]
         # The trees of all fragments: the rows of the stream are folded in one place.
         self._trees = [tree for _, bucket in self._buckets for tree in bucket.trees.values()]
         # Of this task alone: what a task that failed has left in it would be counted again.
@@ -314,12 +314,12 @@ def _reach(program: Program, version: Version, stream: str) -> int:
     return min(slides) * WINDOWS_CLOSED_MAX if slides else INSTANT_MAX - INSTANT_MIN
 
 
-def _folding(task: Task, fragment: Fragment, definition: StreamDefinition) -> Bucket:
+def _folding(task: Task, fragment: Fragment) -> Bucket:
     """The worker's own trees of a fragment, brought to the task's version."""
     key = ("folding", fragment.number)
     kept: Bucket | None = task.kept.get(key)
     if kept is None or kept.version > task.version.number or kept.program is not task.program:
-        kept = Bucket(task.program, fragment, definition, folds_only=True)
+        kept = Bucket(task.program, fragment, task.version, folds_only=True)
         task.kept[key] = kept
     kept.become(task.version, task.marks)
     return kept

@@ -73,14 +73,15 @@ class TreePages:
 
     @staticmethod
     def write(bucket: Bucket, head: Head, store: Store, packets: list[bytes], batch: int) -> None:
-        trees, progress = bucket.trees, bucket.progress
+        trees, main = bucket.trees, bucket.main
+        progress = main.progress
         head.body = {
             "outlines": {number: tree.outline() for number, tree in trees.items()},
-            "watermark": bucket.channel.watermark,
+            "watermark": main.channel.watermark,
             "greatest": progress.greatest,
             "floor": progress.floor,
-            "arrived": bucket.arrived,
-            "rows_seen": bucket.channel.rows_seen,
+            "arrived": main.arrived,
+            "rows_seen": main.channel.rows_seen,
             "failed": bucket.failures,
         }
         needed = {number: tree.needed_from for number, tree in trees.items()}
@@ -90,9 +91,10 @@ class TreePages:
 
 
 def _set_progress(bucket: Bucket, head: Head) -> None:
-    bucket.progress.greatest, bucket.progress.floor = head.body["greatest"], head.body["floor"]
-    bucket.arrived = head.body["arrived"]
-    channel = bucket.channel
+    main = bucket.main
+    main.progress.greatest, main.progress.floor = head.body["greatest"], head.body["floor"]
+    main.arrived = head.body["arrived"]
+    channel = main.channel
     channel.watermark, channel.rows_seen = head.body["watermark"], head.body["rows_seen"]
     for query in bucket.hosting.queries.values():
         query.watermark = max(query.watermark, channel.watermark)

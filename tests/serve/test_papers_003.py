@@ -1,0 +1,90 @@
+"""The joins of Golab and Özsu 2003 run on streams as described, and what they cost is counted and judged rightly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from panewise.operators.join_strategies import Strategy
+from panewise.serve.bench import FIGURES
+from panewise.serve.papers import papers_003, papers_003_costs
+from panewise.serve.papers.papers_003_costs import TABLES_003, divided
+from panewise.serve.papers.papers_003_streams import Cost, RandomStreams, judge
+
+TABLE_5 = TABLES_003[0].streams
+
+
+def test_it_is_found_by_name() -> None:
+    assert FIGURES["papers-003"].module == "papers_003"
+
+
+def test_streams_have_the_rates_windows_and_values_of_the_table() -> None:
+    streams = RandomStreams(TABLE_5, units=2000)
+    assert streams.unit == 15 and streams.windows == [1500, 1500, 3000, 1500]
+    units = len(streams.streams) / streams.unit
+    for (rate, _, distinct), times, keys in zip(TABLE_5, streams.times, streams.keys, strict=True):
+        assert len(times) / units == pytest.approx(rate, rel=0.08)
+        assert len(np.unique(keys)) == distinct
+    assert sorted(np.concatenate(streams.times)) == list(range(len(streams.streams)))
+
+
+def test_values_are_hashed_by_their_remainder() -> None:
+    """With as many buckets as values every row that is looked at matches; an eager join of two then looks at results
+    only, and at the new rows themselves."""
+    streams = RandomStreams(((1, 20, 10), (1, 20, 10)), units=200)
+    cost = streams.cost(Strategy.EAGER, buckets=10)
+    whole = streams.cost(Strategy.EAGER)
+    assert cost.results == whole.results
+    assert cost.visits - streams.unit == pytest.approx(2 * 20 / 10, rel=0.15)
+    assert whole.visits - streams.unit == pytest.approx(2 * 20, rel=0.05)
+
+
+def test_counted_work_is_that_of_the_formula() -> None:
+    streams = RandomStreams(TABLE_5, units=400)
+    cost = streams.cost(Strategy.EAGER, order=(0, 1, 2, 3), buckets=5)
+    assert cost.comparisons == pytest.approx(16000 / 5, rel=0.12)
+
+
+def test_a_join_that_gives_other_results_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = RandomStreams.window_join
+    monkeypatch.setattr(papers_003, "show_plot", lambda *_: None)
+    monkeypatch.setattr(RandomStreams, "window_join", lambda *given: (found(*given)[0] + 1, 1.0))
+    assert not papers_003.beside_our_join(Console(quiet=True), quick=True)
+
+
+def test_divisions_of_buckets() -> None:
+    assert divided(12)["equal"] == (12, 12, 12, 12) and divided(12)["1 to slow"] == (1, 1, 1, 45)
+    assert divided(12)["5 to slow"] == (5, 5, 5, 33) and divided(12)["10 to slow"] == (10, 10, 10, 18)
+    assert "10 to slow" not in divided(7)
+
+
+def test_sentences_are_judged_by_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    judge(Console(), "more is more", True, "2")
+    judge(Console(), "less is more", False, "3")
+    shown = capsys.readouterr().out
+    assert "more is more: agrees: 2" in shown and "less is more: DIFFERS: 3" in shown
+    slow = Cost(1, 1, 100, 0, 2.0, 10)
+    fast = replace(slow, visits=50, seconds=1.0)
+    papers_003._judge_strategies(Console(), {1: [slow, fast, fast], 9: [fast, slow, fast]}, passes=True)
+    shown = capsys.readouterr().out
+    assert "never worse: agrees" in shown and "LAZY when the interval is long: agrees: better at [9]" in shown
+    papers_003._judge_strategies(Console(), {1: [fast, slow, slow]}, passes=False)
+    assert capsys.readouterr().out.count("DIFFERS") == 2
+
+
+def test_all_of_it_runs_quickly(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = []
+    for module in (papers_003, papers_003_costs):
+        monkeypatch.setattr(module, "show_plot", lambda console, name, panels: drawn.append(name))
+    assert papers_003.run(quick=True, folder=None) == 0
+    shown = capsys.readouterr().out
+    for expected in (
+        "table 5:", "table 7:", "80400", "table 8", "figure 4 (a)", "best intervals", "figure 4 (b), lazy",
+        "figure 4 (b), general lazy", "figure 3 (b): rows", "beside the strategies", "same number of results: yes",
+    ):  # fmt: skip
+        assert expected in shown
+    assert "number of buckets, by operations: agrees" in shown
+    assert drawn == ["papers-003_2_3", "papers-003_4a", "papers-003_4b", "papers-003_3"]
