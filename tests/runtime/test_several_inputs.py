@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import panewise as pw
-from panewise.errors import PlanError
+from panewise.errors import DataError, PlanError
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import Delta
 from panewise.plan.nodes import Pattern
@@ -283,6 +283,24 @@ def test_explain_says_patterns_states_and_orders() -> None:
     assert "DISTINCT  <STRICT, state: counters by value>" in text
     assert "NOT EXISTS  <STRICT, state: by key; left rows in a calendar queue, right rows in a queue>" in text
     assert "<WEAK, state: a hash index per input>" in text
+
+
+def test_a_row_from_the_far_future_is_a_bad_row() -> None:
+    """It would close billions of windows of the join, and of the query over it."""
+    engine = pw.Engine()
+    for stream in STREAMS:
+        engine.execute(CREATE.format(stream))
+    windows = "a [RANGE 5 SECONDS SLIDE 1 SECOND], b [RANGE 5 SECONDS SLIDE 1 SECOND]"
+    engine.execute(f"CREATE QUERY q AS SELECT COUNT(*) AS n FROM {windows} WHERE a.k = b.k")
+    engine.execute("CREATE QUERY over AS SELECT MAX(n) AS m FROM q [RANGE 2 SECONDS SLIDE 1 SECOND]")
+    rows = [{"ts": SECOND, "k": 1, "v": 1, "w": "x"}, {"ts": 250_000_000_000 * SECOND, "k": 1, "v": 1, "w": "x"}]
+    for stream in ("a", "b"):
+        engine.push(stream, rows[:1])
+        with pytest.raises(DataError, match="would close more than"):
+            engine.push(stream, rows[1:])
+    engine.push("c", rows)  # nobody reads it
+    engine.flush()
+    assert engine.results("q")["n"].to_pylist()[0] == 1
 
 
 REFUSED = {

@@ -20,6 +20,7 @@ from panewise.catalog import StreamDefinition
 from panewise.language.expressions import Expression
 from panewise.operators.rows import Rows
 from panewise.operators.shared_fold import SharedFold
+from panewise.plan.inputs import has_several_inputs
 from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
 from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.doors import Door
@@ -307,7 +308,7 @@ def _reach(program: Program, version: Version, stream: str) -> int:
         window.slide_us
         for fragment in program.fragments_over(version, stream)
         for query in version.hosted(fragment).values()
-        if query.block.aggregate is not None
+        if (query.block.aggregate is not None or has_several_inputs(query.plan))
         and isinstance(window := query.block.window, TimeWindow)
         and window.slide_us is not None
     ]
