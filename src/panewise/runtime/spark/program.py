@@ -13,7 +13,8 @@ as its queries need, and they share its buckets, packets and state:
                              \\- tree: WHERE v > 2, GROUP BY b, a -- queries ...
 
 All other queries need their rows in order and whole: they share *row* fragments of one bucket each, several per stream
-so that cores share the work; a query that they read is computed beside them.
+so that cores share the work; a query that they read is computed beside them. Queries over several streams share one
+where they read the same streams: the rows of each go there.
 
 Fragments keep their numbers for good. A tree has its number for as long as it has queries: one that loses all of them
 and gets others is another tree, with another number, so that nobody takes old partials for its own.
