@@ -34,7 +34,7 @@ class SparkDemo:
 
     @property
     def touches(self) -> int:
-        return len(self._handle.stats()["trees"])
+        return sum(fragment["trees"] for fragment in self._handle.stats()["trees"])
 
     def queries(self) -> list[QueryDefinition]:
         return self._pipeline.queries()

@@ -98,6 +98,7 @@ class Reader:
                 {
                     "source": version.streams[fragment.stream].name,
                     "queries": sorted(q.definition.name for q in version.queries.values() if q.fragment == number),
+                    "trees": max(1, len(self._program.trees_in(version, fragment))),
                     "buckets": len(buckets),
                     **{name: sum(bucket[name] for bucket in buckets) for name in summed},
                 }
