@@ -12,7 +12,7 @@ import pytest
 from panewise.errors import PanewiseError
 from panewise.serve.bench import FIGURES
 from panewise.serve.papers import papers_001_3
-from panewise.serve.papers.frequent_items import TRACE
+from panewise.serve.papers.connection_trace import TRACE
 from panewise.serve.papers.kept_input_distinct import spread
 from panewise.serve.papers.papers_001_3 import ahead, crossing
 from panewise.serve.papers.update_patterns import (

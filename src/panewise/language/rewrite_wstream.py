@@ -1,4 +1,4 @@
-"""WSTREAM as a subquery: the dissertation's windowed output (seed 001, section 3.4) in terms of windows over SELECT.
+"""WSTREAM as a subquery: windowed output (Golab 2006, section 3.4) in terms of windows over SELECT.
 
     SELECT WSTREAM(*)[W] FROM s [V]                ->  SELECT * FROM (SELECT ISTREAM * FROM s [V INTERNAL]) [W]
     SELECT k, SUM(WSTREAM(SUM(a))[W])              ->  SELECT k, SUM(wstream_1) FROM

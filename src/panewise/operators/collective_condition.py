@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from panewise.aggregates.states import Feed, Operation
 from panewise.language.expressions import Call, Cast, ColumnRef, Expression, Literal
 from panewise.operators.aggregation import Aggregation, StateKey
+from panewise.plan.conjunctions import conjuncts
 from panewise.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP
 from panewise.temporal import TimeWindow, Window
 
@@ -57,7 +58,7 @@ def collective_condition(aggregation: Aggregation, window: Window) -> Collective
     if any(not _kept_exactly(key) for key in aggregation.asked):
         return None
     found: dict[StateKey, CollectiveCondition] = {}
-    for part in _conjuncts(aggregation.having):
+    for part in conjuncts(aggregation.having):
         condition = _compared(part, aggregation)
         if condition is not None:
             before = found.get(condition.state)
@@ -69,12 +70,6 @@ def _kept_exactly(key: StateKey) -> bool:
     """Whether substreams have a synopsis for the state: what adds up in integers, and extremes of numbers."""
     operation = key.kind.operation
     return key.held is key and (operation in _EXTREMES or (operation is Operation.ADD and not key.kind.float_fields))
-
-
-def _conjuncts(having: Expression) -> list[Expression]:
-    if isinstance(having, Call) and having.function == "and":
-        return [part for argument in having.arguments for part in _conjuncts(argument)]
-    return [having]
 
 
 def _compared(part: Expression, aggregation: Aggregation) -> CollectiveCondition | None:

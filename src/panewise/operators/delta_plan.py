@@ -31,9 +31,8 @@ from panewise.operators.table_source import TableSource
 from panewise.operators.union import UnionAll
 from panewise.operators.versioned_join import VersionedJoin
 from panewise.operators.windowed_source import WindowedSource
+from panewise.plan.conjunctions import conjunction, conjuncts
 from panewise.plan.inputs import (
-    conjunction,
-    conjuncts,
     in_layers,
     is_table,
     report_window,

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import pyarrow as pa
 
-from panewise.language.expressions import Call, ColumnRef, Expression, Literal
+from panewise.language.expressions import Call, ColumnRef, Expression
+from panewise.plan.conjunctions import conjunction, conjuncts
 from panewise.schema import BOOLEAN, DataType
 
 Term = tuple[int, Expression]  # the input and what is read from it
@@ -52,7 +52,7 @@ def taken_apart(schemas: Sequence[pa.Schema], condition: Expression | None) -> J
     filters: list[list[Expression]] = [[] for _ in schemas]
     equalities: list[tuple[Term, Term]] = []
     residual: list[Expression] = []
-    for conjunct in () if condition is None else _conjuncts(condition):
+    for conjunct in conjuncts(condition):
         inputs = _inputs(conjunct, owners)
         equality = _equality(conjunct, owners)
         if len(inputs) <= 1:
@@ -65,27 +65,10 @@ def taken_apart(schemas: Sequence[pa.Schema], condition: Expression | None) -> J
     return JoinCondition(tuple(map(conjunction, filters)), classes, conjunction(residual))
 
 
-def conjunction(conjuncts: Sequence[Expression]) -> Expression | None:
-    """All of them; None where there are none."""
-    return reduce(_both, conjuncts) if conjuncts else None
-
-
 def resolved(column: ColumnRef, names: Iterator[str] | Sequence[str] | dict[str, int]) -> str:
     """The name under which a batch holds the column: `source.name` where there is one, otherwise `name`."""
     qualified = f"{column.source}.{column.name}"
     return qualified if column.source is not None and qualified in names else column.name
-
-
-def _both(left: Expression, right: Expression) -> Expression:
-    return Call(BOOLEAN, "and", (left, right))
-
-
-def _conjuncts(condition: Expression) -> Iterator[Expression]:
-    if isinstance(condition, Call) and condition.function == "and":
-        for argument in condition.arguments:
-            yield from _conjuncts(argument)
-    elif not (isinstance(condition, Literal) and condition.value is True):
-        yield condition
 
 
 def _inputs(expression: Expression, owners: dict[str, int]) -> set[int]:

@@ -7,7 +7,7 @@ the one before it, at e - slide; a report that has no rows counts as one:
     ISTREAM     a, b          b, c
     DSTREAM                   a                b, b, c
 
-RESTORE (seed 001, section 3.3.4) adds the results that a continual evaluation would have produced between two reports
+RESTORE (Golab 2006, section 3.3.4) adds the results that a continual evaluation would have produced between two reports
 and that had gone again when the second one came. Only the rows of the last report are kept.
 """
 

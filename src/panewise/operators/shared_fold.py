@@ -36,7 +36,7 @@ from panewise.operators.partials import END, START, merge_partials, taken_partia
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.rows import Rows
 from panewise.operators.selection_classes import ChosenRows, Mask, SelectionClasses
-from panewise.plan.canonical import canonical
+from panewise.optimize.sharing.roll_up import combines, key_name
 from panewise.schema import BIGINT, STRING
 from panewise.slicing.pairs import without_covered
 
@@ -120,7 +120,7 @@ class SharedFold:
 def may_share(tree: PeriodicTree) -> bool:
     """Whether the tree's states may be merged from partials of other groups and finer slices."""
     return tree.timed and all(
-        key.kind.algebra.commutative and key.kind.operation is not Operation.USER and not isinstance(key.kind, HeldKind)
+        combines(key.kind.algebra) and key.kind.operation is not Operation.USER and not isinstance(key.kind, HeldKind)
         for key in tree.state_held_from
     )
 
@@ -133,17 +133,13 @@ def clusters(trees: Sequence[PeriodicTree]) -> list[list[PeriodicTree]]:
     sharing = sorted((tree for tree in trees if may_share(tree)), key=lambda tree: -len(tree.keys))
     found: list[tuple[frozenset[str], list[PeriodicTree]]] = []
     for tree in sharing:
-        names = frozenset(map(_name, tree.keys))
+        names = frozenset(map(key_name, tree.keys))
         around = [cluster for cluster in found if names <= cluster[0]]
         if around:
             min(around, key=lambda cluster: len(cluster[0]))[1].append(tree)
         else:
             found.append((names, [tree]))
     return [guests for _, guests in found]
-
-
-def _name(key: Expression) -> str:
-    return repr(canonical(key))
 
 
 @dataclass
@@ -164,7 +160,7 @@ class Host:
     """A tree that folds for its guests. Nothing is in it once it is settled."""
 
     def __init__(self, trees: list[PeriodicTree], classes: list[SelectionClasses]) -> None:
-        keys = {_name(key): key for tree in trees for key in tree.keys}
+        keys = {key_name(key): key for tree in trees for key in tree.keys}
         clauses = {tree.where for tree in trees}
         self.classes = [found for found in classes if not clauses.isdisjoint(found.clauses)]
         class_columns = [ColumnRef(BIGINT, _CLASS.format(number)) for number in range(len(self.classes))]
@@ -202,7 +198,7 @@ class Host:
             number = next(i for i, classes in enumerate(self.classes) if tree.where in classes.clauses)
         fields = {key: range(key.kind.int_fields + key.kind.float_fields) for key in tree.state_held_from}
         columns = [f"{key.name}_{field}" for key, places in fields.items() for field in places]
-        return Guest(tree, [names.index(_name(key)) for key in tree.keys], number, columns)
+        return Guest(tree, [names.index(key_name(key)) for key in tree.keys], number, columns)
 
     def fold(self, rows: Rows, by_clause: ChosenRows) -> set[int]:
         """Folds for those guests for which it pays; says which."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
-from panewise.language.expressions import Call, Expression
 from panewise.plan.nodes import Distinct, Emit, Join, Negate, Node, Scan, Union, WindowOf
 from panewise.temporal import RowsWindow, TimeWindow
 
@@ -72,22 +71,3 @@ def report_window(plan: Emit) -> TimeWindow | None:
     known = [reach for reach in reaches if reach is not None]
     reach = max(known) if len(known) == len(reaches) else None
     return TimeWindow(reach, periodic.slide_us, 0, periodic.align_us)
-
-
-def conjuncts(condition: Expression | None) -> list[Expression]:
-    """The parts of a condition that must all be true."""
-    if condition is None:
-        return []
-    if isinstance(condition, Call) and condition.function == "and":
-        return [part for argument in condition.arguments for part in conjuncts(argument)]
-    return [condition]
-
-
-def conjunction(parts: list[Expression]) -> Expression | None:
-    """The other way round."""
-    if not parts:
-        return None
-    result, *others = parts
-    for other in others:
-        result = Call(result.type, "and", (result, other))
-    return result

@@ -1,6 +1,6 @@
 """Plan nodes: immutable, hashable, with derived schemas and update patterns. Equal plans are equal values.
 
-Every node's output is an edge with an update pattern, by the rules of seed 001 section 3.5.1 and DESIGN section 7:
+Every node's output is an edge with an update pattern, by the rules of Golab 2006, section 3.5.1:
 
 | node                              | pattern of its output                                               |
 | --------------------------------- | ------------------------------------------------------------------- |

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from panewise.errors import PlanError
 from panewise.language.expressions import Call, Expression
-from panewise.plan.inputs import conjuncts, of_block, source_names, windowed_inputs
+from panewise.plan.conjunctions import conjuncts
+from panewise.plan.inputs import of_block, source_names, windowed_inputs
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Filter, Join, Negate, Node, Project, WindowOf
 from panewise.temporal import RowsWindow, TimeWindow
 
@@ -23,10 +24,10 @@ def check_inputs(plan: Emit, once: bool) -> None:
                 _check_join(node)
             case Distinct():
                 _check_distinct(node)
-            case Negate(left=left, right=right, kind=kind):
+            case Negate(right=right, kind=kind):
                 _check_negation(node)
                 if kind.endswith("EXISTS"):
-                    _check_exists(left, right)
+                    _check_exists(right)
             case Aggregate(aggregates=aggregates):
                 for aggregated in aggregates:
                     if aggregated.bound.holistic:
@@ -113,7 +114,7 @@ def _check_negation(node: Negate) -> None:
         )
 
 
-def _check_exists(left: Node, right: Node) -> None:
+def _check_exists(right: Node) -> None:
     if not isinstance(right, Project) or isinstance(right.input, Aggregate) or _filters_groups(right.input):
         raise PlanError(
             "EXISTS over GROUP BY, HAVING or DISTINCT has no operator",

@@ -1,8 +1,8 @@
 """Pairs: the edges of a set of periodic windows are the starts and the ends of their reports, no more.
 
 A window with slide s reports at `align + k*s` and covers `[e - range - offset, e - offset)`, so it contributes two
-residue classes of edges modulo s, one where the slide divides the range (Krishnamurthy, Wu, Franklin 2006; seed 004,
-section 2.1):
+residue classes of edges modulo s, one where the slide divides the range (Krishnamurthy, Wu, Franklin 2006; Shein
+and Chrysanthis 2020, section 2.1):
 
     range 5, slide 2:   ends    0   2   4   6   8         class (2, 0)
                         starts    1   3   5   7           class (2, 1)

@@ -64,6 +64,18 @@ def _link(
 
 
 @compiled_loop
+def _take_out(place: int, node: int, before: np.int64, heads: Ints, following: Ints, marks: Ints) -> None:
+    """A node leaves its list, `before` it the one that stays (-1: none), and is free."""
+    if before < 0:
+        heads[place] = following[node]
+    else:
+        following[before] = following[node]
+    following[node] = marks[_FREE]
+    marks[_FREE] = node
+    marks[_HELD] -= 1
+
+
+@compiled_loop
 def _collect(
     first: int, days: int, limit: int, heads: Ints, tails: Ints, ids: Ints, expires: Ints, following: Ints,
     marks: Ints, out_ids: Ints, out_expires: Ints,
@@ -79,13 +91,7 @@ def _collect(
             if expires[node] < limit:
                 out_ids[taken], out_expires[taken] = ids[node], expires[node]
                 taken += 1
-                if before < 0:
-                    heads[place] = after
-                else:
-                    following[before] = after
-                following[node] = marks[_FREE]
-                marks[_FREE] = node
-                marks[_HELD] -= 1
+                _take_out(place, node, before, heads, following, marks)
             else:
                 before = node
             node = after
@@ -102,13 +108,7 @@ def _unlink(removed: Ints, heads: Ints, tails: Ints, ids: Ints, following: Ints,
             after = following[node]
             found = np.searchsorted(removed, ids[node])
             if found < len(removed) and removed[found] == ids[node]:
-                if before < 0:
-                    heads[place] = after
-                else:
-                    following[before] = after
-                following[node] = marks[_FREE]
-                marks[_FREE] = node
-                marks[_HELD] -= 1
+                _take_out(place, node, before, heads, following, marks)
             else:
                 before = node
             node = after

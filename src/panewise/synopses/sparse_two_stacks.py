@@ -9,7 +9,8 @@ remembers what the front was before it came; evicting a slice puts that back:
 
 So insert and evict touch only the groups that the slice touched, amortised O(1) each, never the others, and nothing is
 subtracted: exact for doubles, for any associative state. Invertible states need no flip: they are added and taken away.
-Memory: two states per group, one or two per partial held. Source: the two-stacks technique of seed 004, section 2.2.
+Memory: two states per group, one or two per partial held. Source: two stacks, in Shein and Chrysanthis 2020,
+section 2.2.
 """
 
 from __future__ import annotations

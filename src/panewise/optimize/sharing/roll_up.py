@@ -76,7 +76,7 @@ def finest(groupings: Sequence[Grouping], rows: float) -> list[RollUp]:
     first is the host.
     """
     names = [_names(grouping) for grouping in groupings]
-    ordered = [tuple(repr(canonical(key)) for key in grouping.keys) for grouping in groupings]
+    ordered = [tuple(map(key_name, grouping.keys)) for grouping in groupings]
     chosen = []
     for position, guest in enumerate(groupings):
         best = RollUp(None, rows)
@@ -99,5 +99,10 @@ def _before(host: Grouping, other: int, guest: Grouping, position: int, names: l
     return host.states != guest.states or other < position
 
 
+def key_name(key: Expression) -> str:
+    """Equal for keys that mean the same."""
+    return repr(canonical(key))
+
+
 def _names(grouping: Grouping) -> frozenset[str]:
-    return frozenset(repr(canonical(key)) for key in grouping.keys)
+    return frozenset(map(key_name, grouping.keys))

@@ -24,14 +24,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from panewise.errors import PanewiseError
+from panewise.serve.papers.connection_trace import connections, source_numbers, trace_path
 from panewise.serve.papers.plots import Panel
 from panewise.serve.papers.shown import figures_console, show_plot
 from panewise.synopses.frequent import FrequentSynopsis
 from panewise.synopses.runs import Run, run_of
 
 Ints = NDArray[np.int64]
-TRACE = "zeek_conn_20240419_20240421.tsv.zst"
 WINDOWS = (100_000, 20_000)  # rows
 SUB_WINDOWS = (20, 100, 500)  # rows
 COUNTERS = range(1, 11)
@@ -59,7 +58,7 @@ class Outcome:
 
 def run(quick: bool, folder: Path | None) -> int:
     console = figures_console()
-    items = source_addresses(_trace(folder))
+    items = source_addresses(trace_path(folder))
     console.print(f"{len(items):,} rows, {items.max() + 1:,} source addresses")
     failed = False
     for window in (10_000,) if quick else WINDOWS:
@@ -70,30 +69,9 @@ def run(quick: bool, folder: Path | None) -> int:
     return int(failed)
 
 
-def _trace(folder: Path | None) -> Path:
-    # The recorded streams lie beside a source tree, where they are not given.
-    folder = folder or Path(__file__).parents[4].parent / "shared" / "data"
-    path = folder / TRACE
-    if not path.is_file():
-        raise PanewiseError(f"there is no connection trace {path}", hint="--data names the folder that holds it")
-    return path
-
-
 def source_addresses(path: Path) -> Ints:
     """The sources of all connections in the order of their starts, as small numbers."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import csv
-
-    with pa.input_stream(str(path), compression="zstd") as stream:
-        table = csv.read_csv(
-            stream,
-            parse_options=csv.ParseOptions(delimiter="\t"),
-            convert_options=csv.ConvertOptions(include_columns=["ts", "id.orig_h"], column_types={"ts": pa.float64()}),
-        )
-    table = table.take(pc.sort_indices(table, sort_keys=[("ts", "ascending")]))
-    codes = pc.dictionary_encode(table.column("id.orig_h")).combine_chunks().indices
-    return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
+    return source_numbers(connections(path, ["id.orig_h"]))
 
 
 def measured(items: Ints, window: int, starts: int) -> Iterator[Outcome]:

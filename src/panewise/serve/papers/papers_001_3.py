@@ -23,8 +23,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from panewise.errors import PanewiseError
-from panewise.serve.papers.frequent_items import TRACE
+from panewise.serve.papers.connection_trace import trace_path
 from panewise.serve.papers.plots import Panel
 from panewise.serve.papers.shown import figures_console, show_plot, show_table
 from panewise.serve.papers.update_patterns import (
@@ -56,15 +55,6 @@ class Query:
     executions: dict[str, Build]
     windows: tuple[int, ...]
     sentences: Callable[[Sequence[int], Outcomes], list[str]]
-
-
-def _trace_path(folder: Path | None) -> Path:
-    # The recorded streams lie beside a source tree, where they are not given.
-    folder = folder or Path(__file__).parents[4].parent / "shared" / "data"
-    path = folder / TRACE
-    if not path.is_file():
-        raise PanewiseError(f"there is no connection trace {path}", hint="--data names the folder that holds it")
-    return path
 
 
 # ---- what the chapter says, and what is found ------------------------------------------------------------------------
@@ -207,7 +197,7 @@ def _queries() -> list[Query]:
 
 def run(quick: bool, folder: Path | None) -> int:
     console = figures_console()
-    trace = read_trace(_trace_path(folder))
+    trace = read_trace(trace_path(folder))
     console.print(
         f"{len(trace):,} rows, {trace.sources.max() + 1:,} sources; steps of {STEP} rows; "
         "milliseconds for 1,000 rows, of which for keeping the result; kilobytes of state"

@@ -14,12 +14,10 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import csv
 
 from panewise.operators.deltas import Delta, Ints
+from panewise.serve.papers.connection_trace import connections, source_numbers
 from panewise.serve.papers.update_patterns import Build, Trace
 
 STEP = 10  # rows
@@ -56,16 +54,8 @@ Outcomes = dict[str, list[Outcome]]  # by execution, each by window
 
 def read_trace(path: Path) -> Trace:
     """All connections in the order of their starts."""
-    names = ["ts", "id.orig_h", "id.resp_p", "proto"]
-    with pa.input_stream(str(path), compression="zstd") as stream:
-        table = csv.read_csv(
-            stream,
-            parse_options=csv.ParseOptions(delimiter="\t"),
-            convert_options=csv.ConvertOptions(include_columns=names, column_types={"ts": pa.float64()}),
-        )
-    table = table.take(pc.sort_indices(table, sort_keys=[("ts", "ascending")]))
-    codes = pc.dictionary_encode(table.column("id.orig_h")).combine_chunks().indices
-    sources = np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
+    table = connections(path, ["id.orig_h", "id.resp_p", "proto"])
+    sources = source_numbers(table)
     protocols = table.column("proto").to_numpy().astype(np.str_)
     return trace_of(sources, table.column("id.resp_p").to_numpy(), protocols)
 

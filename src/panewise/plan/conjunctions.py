@@ -1,0 +1,27 @@
+"""Conditions as the parts that must all be true, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from panewise.language.expressions import Call, Expression, Literal
+from panewise.schema import BOOLEAN
+
+
+def conjuncts(condition: Expression | None) -> list[Expression]:
+    """The parts of a condition; what is always true is none."""
+    if condition is None or (isinstance(condition, Literal) and condition.value is True):
+        return []
+    if isinstance(condition, Call) and condition.function == "and":
+        return [part for argument in condition.arguments for part in conjuncts(argument)]
+    return [condition]
+
+
+def conjunction(parts: Sequence[Expression]) -> Expression | None:
+    """All of them; None where there are none."""
+    return reduce(_both, parts) if parts else None
+
+
+def _both(left: Expression, right: Expression) -> Expression:
+    return Call(BOOLEAN, "and", (left, right))
