@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.errors import DataError, PlanError
+from panewise.operators import ordered_join
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import Delta
 from panewise.plan.nodes import Pattern
@@ -267,6 +268,20 @@ def test_queries_over_joins_and_joins_of_queries() -> None:
     for name in ("again", "inside", "counts", "pairs"):
         engine.execute(f"DROP QUERY {name}")
     assert not engine.hosting.queries
+
+
+def test_orders_that_change_in_mid_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A join of three or more goes on with its rows in another order, also after a restart."""
+    monkeypatch.setattr(ordered_join, "LOOK_FROM", 3)
+    monkeypatch.setattr(ordered_join, "DRIFT", 1.0001)
+    changed: list[object] = []
+    reorder = ordered_join.OrderedJoin.reorder
+    monkeypatch.setattr(
+        ordered_join.OrderedJoin, "reorder", lambda join, orders: (changed.append(orders), reorder(join, orders))[1]
+    )
+    for seed in range(900_000, 900_120):
+        check(seed)
+    assert len(changed) > 2
 
 
 def test_explain_says_patterns_states_and_orders() -> None:

@@ -42,7 +42,7 @@ from panewise.operators.schedule import Schedule
 from panewise.operators.shapes import Shapes
 from panewise.operators.sparse_reports import sparse_reports
 from panewise.operators.sparse_slices import SparseSlices
-from panewise.operators.tree_forgetting import forget_groups, forget_strings
+from panewise.operators.tree_forgetting import evict_slices, forget_groups, forget_strings
 from panewise.operators.tree_outline import adopt_outline, outline_of, rebuild_tree, skip_reports
 from panewise.operators.tree_snapshot import restore_tree, snapshot_of
 from panewise.operators.tree_weave import leave_tree
@@ -411,38 +411,11 @@ class PeriodicTree:
     # -- forgetting ----------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        self._evict()
+        evict_slices(self)
         forget_groups(self)
         forget_strings(self)
         # Nobody asks for edges of the past, but where several trees must agree on what the slices held answer.
         self.store.open.forget_epochs(self.needed_from if self.by_cuts else self.watermark)
-
-    def _evict(self) -> None:
-        """Drops the slices that no member's next report needs."""
-        needed = len(self.store.starts)
-        held_to = reach = INT64_MAX
-        schedule = self.schedule
-        if len(schedule):
-            following = schedule.next_reports(np.maximum(schedule.column("reported"), self.watermark))
-            bounded = schedule.column("range") > 0
-            starts = (following - schedule.column("offset") - schedule.column("range"))[bounded]
-            if len(starts):
-                held_to = reach = int(starts.min())
-            for row in np.flatnonzero(~bounded):
-                member = schedule.members[row]
-                start = min(int(following[row]) - member.cadence.offset, self.watermark)
-                number = int(np.searchsorted(self.store.ends, start, side="right"))
-                member.endless = member.endless or number > 0
-                needed = min(needed, number)
-                reach = min(reach, start)
-        self.needed_from = max(self.needed_from, min(reach, self.watermark))
-        if not len(self.store.starts):
-            return
-        gone_to = min(reach, self.watermark)
-        if self.evicted_to is None or gone_to > self.evicted_to:
-            self.evicted_to = gone_to
-        needed = min(needed, int(np.searchsorted(self.store.starts, held_to, side="left")))
-        self.store.evict(self.store.first + needed)
 
     def next_due(self) -> int:
         """The first point at which a report will be due."""

@@ -1,6 +1,7 @@
-"""Groups and strings that nobody holds any more leave a tree, so that it follows what is live and not what ever was.
+"""Slices, groups and strings that nobody needs any more leave a tree: it follows what is live and not what ever was.
 
-Looked for when a table or pool has doubled since the last look: O(1) amortised for each group or string that came.
+Slices go at every step; groups and strings are looked for when a table or pool has doubled since the last look: O(1)
+amortised for each group or string that came.
 """
 
 from __future__ import annotations
@@ -20,6 +21,35 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 FORGET_FROM = 65_536  # groups or strings; fewer are not worth looking for idle ones
 INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+
+
+def evict_slices(tree: PeriodicTree) -> None:
+    """Drops the slices that no member's next report needs."""
+    needed = len(tree.store.starts)
+    held_to = reach = INT64_MAX
+    schedule = tree.schedule
+    if len(schedule):
+        following = schedule.next_reports(np.maximum(schedule.column("reported"), tree.watermark))
+        bounded = schedule.column("range") > 0
+        starts = (following - schedule.column("offset") - schedule.column("range"))[bounded]
+        if len(starts):
+            held_to = reach = int(starts.min())
+        for row in np.flatnonzero(~bounded):
+            member = schedule.members[row]
+            start = min(int(following[row]) - member.cadence.offset, tree.watermark)
+            number = int(np.searchsorted(tree.store.ends, start, side="right"))
+            member.endless = member.endless or number > 0
+            needed = min(needed, number)
+            reach = min(reach, start)
+    tree.needed_from = max(tree.needed_from, min(reach, tree.watermark))
+    if not len(tree.store.starts):
+        return
+    gone_to = min(reach, tree.watermark)
+    if tree.evicted_to is None or gone_to > tree.evicted_to:
+        tree.evicted_to = gone_to
+    needed = min(needed, int(np.searchsorted(tree.store.starts, held_to, side="left")))
+    tree.store.evict(tree.store.first + needed)
 
 
 def forget_folded(tree: PeriodicTree, groups: Ints, codes: dict[Expression, Ints]) -> None:

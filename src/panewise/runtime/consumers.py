@@ -11,11 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers, wrapped
-from panewise.errors import NotHeldError, QueryFailed
+from panewise.errors import NotHeldError
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation
 from panewise.operators.due_reports import EmptyReports
@@ -26,7 +25,6 @@ from panewise.operators.rows import Rows
 from panewise.operators.shared_fold import SharedFold
 from panewise.operators.tree_asking import past_report
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.finish import RestoredOperator
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.ledger import Entry, Ledger, Place
 from panewise.runtime.weaver import Weaver
@@ -378,71 +376,6 @@ class TreesTogether:
             self.shared_fold.settle()
         for consumer in consumers:
             consumer.follow(rows, watermark)
-
-
-class OperatorConsumer:
-    """An operator of one query, fed in event-time order."""
-
-    ordered = True
-
-    @property
-    def read_queries(self) -> list[HostedQuery]:
-        return [self.query] if self.query.consumers else []
-
-    def __init__(self, channel: Channel, query: HostedQuery, operator: Any) -> None:
-        self.channel = channel
-        self.query = query
-        self.operator = operator
-        self._last_report: pa.Table | None = None
-
-    def next_due(self) -> int:
-        return INT64_MIN
-
-    def take(self, rows: Rows, watermark: int) -> None:
-        if self.query.status == "FAILED":
-            return
-        try:
-            table = self.operator.process(rows, watermark)
-        except QueryFailed as problem:
-            if isinstance(problem.results, pa.Table):
-                self.query.receive(list(problem.results.to_batches()), watermark)
-            self.query.status, self.query.reason = "FAILED", problem.message
-            return
-        pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
-        if isinstance(self.operator, RestoredOperator) and table.num_rows:
-            ends = table.column("window_end")
-            self._last_report = table.filter(pc.equal(ends, ends[-1]))
-        self.query.receive(pieces, watermark)
-
-    def lookup(self, name: str, at: int | None) -> pa.Table:
-        watermark = self.channel.watermark
-        if isinstance(self.operator, RestoredOperator):
-            if at is not None:
-                raise NotHeldError(f"only the last report of '{name}' is held")
-            return self._last_report if self._last_report is not None else self.query.arrow.empty_table()
-        periodic = self.query.block.periodic
-        if watermark == INT64_MIN:
-            names = self.query.arrow.names if periodic else [item.name for item in self.query.block.items]
-            return self.query.arrow.empty_table().select(names)
-        if at is None:
-            at = watermark if periodic else watermark - 1
-        result: pa.Table = self.operator.lookup(at)
-        return result
-
-    @property
-    def bytes_held(self) -> int:
-        held: int = self.operator.bytes_held
-        return held
-
-    def snapshot(self) -> dict[str, Any]:
-        return {
-            "operator": self.operator.snapshot(),
-            "last_report": self._last_report,
-        }
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        self.operator.restore(snapshot["operator"])
-        self._last_report = snapshot["last_report"]
 
 
 def _ends_of(query: HostedQuery, reports: EmptyReports) -> Ints:

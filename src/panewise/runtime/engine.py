@@ -33,7 +33,6 @@ from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.build import build
 from panewise.plan.explain import Explanation
-from panewise.plan.inputs import report_window
 from panewise.plan.supported import check_supported
 from panewise.runtime.ask import ask_once
 from panewise.runtime.channel import Channel
@@ -43,7 +42,6 @@ from panewise.runtime.explaining import explain_all, explain_query
 from panewise.runtime.hosted_query import HostedQuery, Subscriber
 from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.one_group import of_key
-from panewise.runtime.plan_consumer import PlanConsumer
 from panewise.runtime.sharing import sharing_report
 from panewise.runtime.stream import Stream
 from panewise.runtime.table import Table
@@ -145,27 +143,9 @@ class Engine:
 
     def _limit_streams(self) -> None:
         """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
-        slides: dict[int, list[int]] = {}
-        for tree in self.hosting.trees:
-            shortest = None if tree.counts_rows else tree.tree.shortest_slide
-            if shortest is not None:
-                for root in self._roots(tree.channel):
-                    slides.setdefault(id(root), []).append(shortest)
-        for consumer in self.hosting.consumers.values():
-            if isinstance(consumer, PlanConsumer) and (window := report_window(consumer.query.plan)) is not None:
-                for root in (root for port in consumer.ports for root in self._roots(port.channel)):
-                    slides.setdefault(id(root), []).append(window.slide_us or 1)
+        slides = self.hosting.slides()
         for stream in self.streams.values():
-            stream.set_slide(min(slides.get(id(stream), []), default=None))
-
-    def _roots(self, channel: Channel) -> list[Channel]:
-        """The streams that a channel's rows come from in the end."""
-        if not isinstance(channel, HostedQuery):
-            return [channel]
-        consumer = self.hosting.consumers[channel.name]
-        if isinstance(consumer, PlanConsumer):
-            return [root for port in consumer.ports for root in self._roots(port.channel)]
-        return self._roots(consumer.channel)
+            stream.set_slide(slides.get(id(stream)))
 
     def _drop(self, statement: s.Drop) -> None:
         if statement.if_exists and self.catalog.find(statement.name) is None:

@@ -10,8 +10,9 @@ from panewise.operators.tree_weave import members_by_tree
 from panewise.optimize.sharing.report import family_explanation
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Join, Negate, Node, Pattern
-from panewise.runtime.consumers import OperatorConsumer, TreeConsumer
+from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting, shown_name
+from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import PlanConsumer, Port
 from panewise.runtime.sharing import family_report, state_name
 from panewise.runtime.stream import Stream

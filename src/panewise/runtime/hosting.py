@@ -1,8 +1,9 @@
 """Hosting: which operators run a query, and where they are attached.
 
 Periodic aggregates over one channel with equal selection and grouping share a tree, time windows one and row windows
-another, and those of a technique that was asked for one of their own; everything else gets an operator of its own. A
-query inside another one's FROM is hosted first, under a name that nobody else can use.
+another, and those of a technique that was asked for one of their own. A query over several inputs gets a plan of
+operators that reads all their channels; everything else gets an operator of its own. A query inside another one's FROM
+is hosted first, under a name that nobody else can use.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from panewise.operators.periodic import PeriodicTree
 from panewise.operators.relation_to_stream import RelationToStream, Restore
 from panewise.operators.row_window import RowWindow
 from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs, table_inputs, windowed_inputs
+from panewise.plan.inputs import has_several_inputs, report_window, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.runtime.channel import Channel
-from panewise.runtime.consumers import OperatorConsumer, TreeConsumer, TreeKey, TreesTogether
+from panewise.runtime.consumers import TreeConsumer, TreeKey, TreesTogether
 from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import PlanConsumer
 from panewise.runtime.table import Table
 from panewise.runtime.technique_option import chosen_technique
@@ -248,6 +250,32 @@ class Hosting:
             for query in consumer.read_queries:
                 last = max(last, self.last_end(query, _last_window(query.block.window, newest)))
         return last
+
+    def slides(self) -> dict[int, int]:
+        """By stream, as its id: the shortest slide of the reports that its rows cause, of queries over queries too."""
+        shortest: dict[int, int] = {}
+
+        def note(slide: int | None, channel: Channel) -> None:
+            for root in self._roots(channel) if slide is not None else ():
+                assert slide is not None
+                shortest[id(root)] = min(slide, shortest.get(id(root), slide))
+
+        for tree in self.trees:
+            note(None if tree.counts_rows else tree.tree.shortest_slide, tree.channel)
+        for consumer in self.consumers.values():
+            window = report_window(consumer.query.plan) if isinstance(consumer, PlanConsumer) else None
+            if isinstance(consumer, PlanConsumer) and window is not None:
+                for port in consumer.ports:
+                    note(window.slide_us, port.channel)
+        return shortest
+
+    def _roots(self, channel: Channel) -> list[Channel]:
+        """The streams that a channel's rows come from in the end."""
+        if not isinstance(channel, HostedQuery):
+            return [channel]
+        consumer = self.consumers[channel.name]
+        read = [port.channel for port in consumer.ports] if isinstance(consumer, PlanConsumer) else [consumer.channel]
+        return [root for source in read for root in self._roots(source)]
 
     def snapshot(self) -> dict[str, Any]:
         """The state of queries and consumers. A consumer that feeds several queries is written once, by number."""
