@@ -126,9 +126,12 @@ def measure(name: str, queries: int, count: int, repeat: int) -> dict[str, Any]:
         def work() -> None:
             nonlocal families
             shared_fold.ROWS_LEAST = least if system == "together" else NEVER
-            for batch in pushes:
-                engine.push("s", batch)
-            engine.flush()
+            try:
+                for batch in pushes:
+                    engine.push("s", batch)
+                engine.flush()
+            finally:
+                shared_fold.ROWS_LEAST = least
             found[system] = [engine.results(f"q{number}") for number in range(queries)]
             if system != "alone":
                 families = len(engine.hosting.trees)

@@ -12,7 +12,7 @@ import panewise as pw
 from panewise.errors import NotHeldError
 from panewise.operators.collective import CollectiveLookup
 from panewise.operators.continuous import ContinuousAggregate
-from panewise.runtime.consumers import OperatorConsumer
+from panewise.runtime.operator_consumer import OperatorConsumer
 from tests.runtime.small_engine import SECOND, STREAM, engine_of, row
 
 RANGE = 6

@@ -12,18 +12,19 @@ from typer.testing import CliRunner
 from panewise.serve.bench import FIGURES
 from panewise.serve.cli import app
 from panewise.serve.papers import frequent_items, plots
+from panewise.serve.papers.connection_trace import TRACE
 
 
 def trace(folder: Path, sources: list[str]) -> None:
     lines = [f"{1000 + i}.5\tuid\t{source}" for i, source in enumerate(sources)]
     text = "\n".join(["ts\tuid\tid.orig_h", *reversed(lines)]) + "\n"
-    with pa.output_stream(str(folder / frequent_items.TRACE), compression="zstd") as stream:
+    with pa.output_stream(str(folder / TRACE), compression="zstd") as stream:
         stream.write(text.encode())
 
 
 def test_sources_come_in_the_order_of_time(tmp_path: Path) -> None:
     trace(tmp_path, ["a", "b", "a", "c"])
-    assert frequent_items.source_addresses(tmp_path / frequent_items.TRACE).tolist() == [0, 1, 0, 2]
+    assert frequent_items.source_addresses(tmp_path / TRACE).tolist() == [0, 1, 0, 2]
 
 
 def test_outcomes_follow_the_definitions() -> None:
