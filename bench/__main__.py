@@ -26,6 +26,7 @@ BENCHMARKS = {
     "shared_queries": "1 to 10,000 MAX queries over 2 million rows, against the floor, DuckDB and Polars",
     "shared_selections": "queries that differ in WHERE or GROUP BY, folded in one pass, against one by one",
     "joins": "equality joins of two and four streams, 100,000 and 1,000 keys",
+    "shared_joins": "windows of many lengths over one join or one DISTINCT, against each query alone",
     "planning": "10,000 queries as text and a million as arrays: bound and woven",
     "many_groups": "20 million rows, 1 million keys, a window of 24 hours",
     "spark_windows": "2 million rows in Parquet, ranges of 1 to 300 s, against Spark's own windows",

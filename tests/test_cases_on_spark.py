@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 SHARED = [case for case in CASES if not never_runs(case)]
 ALONE = [case for case in CASES if never_runs(case)]
-SKIPS_MAX = 7
+SKIPS_MAX = 4
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,11 @@ class StreamDefinition:
     options: Options = ()
     kind: str = "stream"
 
+    @property
+    def sheds(self) -> bool:
+        """Whether its rows may be a sample: the option `shedding` is there, whatever it says."""
+        return any(name == "shedding" for name, _ in self.options)
+
 
 @dataclass(frozen=True)
 class TableDefinition:
@@ -34,6 +39,20 @@ class TableDefinition:
     retroactive: bool
     options: Options = ()
     kind: str = "table"
+
+    @property
+    def changes(self) -> str | None:
+        """The stream that changes it; None: statements do."""
+        return self._written("changes")
+
+    @property
+    def operation(self) -> str | None:
+        """The column of that stream that says what a row does."""
+        return self._written("operation")
+
+    def _written(self, name: str) -> str | None:
+        value = dict(self.options).get(name)
+        return None if value is None else str(value)
 
 
 @dataclass(frozen=True)
@@ -99,13 +118,14 @@ class Catalog:
         self._definitions[name.lower()] = replace(definition, **fields)  # type: ignore[arg-type]
 
     def readers(self, name: str) -> list[Definition]:
-        """Queries and sinks that read the definition of that name."""
+        """Queries, sinks and tables that read the definition of that name."""
         key = name.lower()
         return [
             d
             for d in self
             if (isinstance(d, QueryDefinition) and key in map(str.lower, d.inputs))
             or (isinstance(d, SinkDefinition) and d.source.lower() == key)
+            or (isinstance(d, TableDefinition) and d.changes is not None and d.changes.lower() == key)
         ]
 
     def drop(self, name: str, kind: str) -> Definition:

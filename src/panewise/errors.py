@@ -98,6 +98,10 @@ class DataError(PanewiseError):
     """A row or batch does not fit its stream."""
 
 
+class OverloadError(PanewiseError):
+    """A push waited for room in its stream's queue for as long as it was willing to; nothing of it was taken."""
+
+
 class QueryFailed(PanewiseError):
     """A running query met data that it cannot answer for, such as an overflow; it is marked FAILED.
 
@@ -117,6 +121,14 @@ class ConnectorError(PanewiseError):
 
 class SnapshotError(PanewiseError):
     """A snapshot is damaged or belongs to other statements."""
+
+
+class DurabilityError(PanewiseError):
+    """The folder of a durable engine cannot be written, is in use, or is damaged where that matters."""
+
+
+class DurabilityWarning(UserWarning):
+    """Something about the folder of a durable engine that is worth knowing, and was dealt with."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -86,6 +86,8 @@ def test_joins() -> None:
     assert holds(join(50, 80), generalized) == ""  # b - g is 6
     assert holds(join(70, 80), synopsis(BASIC, flagged=0)) == ""
     assert holds(join(90, 90), generalized) == ""
+    assert holds(join(70, 70, 70), generalized) == "SS3"
+    assert holds(join(70, 70, 80), generalized) == ""  # only the two windows of a join are told apart
     assert holds(join(80, 80), synopsis()) == ""  # intervals by arrival, not by expiration
     assert holds(query(80), generalized) == ""
     assert holds(join(70, 80), join(30, 30), generalized) == "SS3, CS5"

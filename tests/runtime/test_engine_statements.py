@@ -120,7 +120,7 @@ def test_show() -> None:
     assert shown["STREAMS"] == [
         {"name": "t", "columns": "ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE", "timestamp": "ts"}
     ]
-    assert shown["TABLES"] == [{"name": "u", "columns": "k STRING, n INT", "primary_key": "k"}]
+    assert shown["TABLES"] == [{"name": "u", "columns": "k STRING, n INT", "primary_key": "k", "changes": ""}]
     assert shown["QUERIES"] == [{"name": "q", "status": "RUNNING", "reason": "", "statement": SUMS}]
     assert shown["SINKS"][0]["source"] == "q"
 

@@ -16,7 +16,7 @@ from panewise.errors import DataError, PlanError
 from panewise.operators import ordered_join
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import Delta
-from panewise.plan.nodes import Pattern
+from panewise.plan.nodes import Node, Pattern
 from panewise.runtime.plan_consumer import PlanConsumer
 from tests.runtime.random_relations import CREATE, SECOND, STREAMS, Query, QueryWriter, Row, random_rows
 
@@ -150,37 +150,49 @@ def test_queries_are_worth_comparing() -> None:
     assert any(len(query.sources) == 4 for query, _ in played)
 
 
+class Watched:
+    """A node of a running plan, with what it gave."""
+
+    def __init__(self, node: Any, given: list[Delta]) -> None:
+        self._node, self._given = node, given
+
+    def run(self, *arguments: Any) -> Delta:
+        self._given.append(self._node.run(*arguments))
+        return self._given[-1]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+
 @settings(max_examples=settings.default.max_examples // 2)
 @given(st.integers(0, 2**32))
 def test_edges_expire_as_their_patterns_say(seed: int) -> None:
-    """The pattern of the plan against what its results actually do."""
+    """The pattern of every edge of the plan against what its rows actually do."""
     chance = Random(seed)
     query = QueryWriter(chance).query()
-    seen_deltas: list[Delta] = []
-    process = DeltaPlan.process
+    edges: list[tuple[Node, list[Delta]]] = []
+    built, source = DeltaPlan._built, DeltaPlan._source
 
-    def spied(plan: DeltaPlan, rows: Any, until: int) -> pa.Table:
-        run = plan._root.run
-        plan._root.run = lambda *arguments: seen_deltas.append(run(*arguments)) or seen_deltas[-1]  # type: ignore[method-assign,func-returns-value]
-        try:
-            return process(plan, rows, until)
-        finally:
-            plan._root.run = run  # type: ignore[method-assign]
+    def watched(make: Any) -> Any:
+        def made(plan: DeltaPlan, node: Node) -> Any:
+            deltas: list[Delta] = []
+            edges.append((node, deltas))
+            return Watched(make(plan, node), deltas)
+
+        return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DeltaPlan, "process", spied)
-        engine, _ = play(query, random_rows(chance, 10), chance)
-    consumer = engine.hosting.consumers["q"]
-    if not isinstance(consumer, PlanConsumer):
-        return
-    pattern = consumer.query.plan.input.pattern
-    deaths = [death for delta in seen_deltas for death in delta.deaths.tolist()]
-    if pattern is not Pattern.STRICT:
-        assert not any(len(delta.ended) for delta in seen_deltas)
-    if pattern is Pattern.WEAKEST:
-        assert deaths == sorted(deaths)
-    if pattern is Pattern.MONOTONIC:
-        assert set(deaths) <= {2**63 - 1}
+        patch.setattr(DeltaPlan, "_built", watched(built))
+        patch.setattr(DeltaPlan, "_source", watched(source))
+        play(query, random_rows(chance, 10), chance)
+    for node, deltas in edges:
+        deaths = [death for delta in deltas for death in delta.deaths.tolist()]
+        if node.pattern is not Pattern.STRICT:
+            assert not any(len(delta.ended) for delta in deltas), (query.cql, node)
+        if node.pattern is Pattern.WEAKEST:
+            assert deaths == sorted(deaths), (query.cql, node)
+        if node.pattern is Pattern.MONOTONIC:
+            assert set(deaths) <= {2**63 - 1}, (query.cql, node)
 
 
 @settings(max_examples=settings.default.max_examples // 2)
@@ -293,11 +305,16 @@ def test_explain_says_patterns_states_and_orders() -> None:
         "WHERE a.k = b.k AND b.w = c.w AND NOT EXISTS (SELECT 1 FROM c [RANGE 2 SECONDS] AS d WHERE d.k = a.k)"
     )
     text = str(engine.explain("q"))
-    assert "operators: OrderedJoin, Negation, Distinct" in text
+    assert "operators: Distinct, Negation, Distinct, Distinct, Distinct, OrderedJoin, Distinct" in text
     assert "order: a probes b, c; b probes a, c; c probes b, a" in text
-    assert "DISTINCT  <STRICT, state: counters by value>" in text
-    assert "NOT EXISTS  <STRICT, state: by key; left rows in a calendar queue, right rows in a queue>" in text
-    assert "<WEAK, state: a hash index per input>" in text
+    assert "rewritten: push down negation (" in text and "; push down distinct (" in text
+    assert "DISTINCT  <STRICT, state: counters by value, cost: " in text
+    assert "DISTINCT  <WEAK, state: a calendar queue of what is shown, cost: " in text
+    assert "NOT EXISTS  <STRICT, state: by key; left rows in a calendar queue, right rows in a queue, cost: " in text
+    assert "<STRICT, state: a hash index per input, cost: " in text
+    assert "cost of all: " in text and "rows a second" not in text
+    engine.push("a", [{"ts": i * SECOND // 4, "k": 1, "v": 1, "w": "x"} for i in range(101)])
+    assert "rows a second: a 4.0" in str(engine.explain("q"))
 
 
 def test_a_row_from_the_far_future_is_a_bad_row() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -208,27 +207,6 @@ def test_internal_windows_meet_versions() -> None:
         engine.push(stream, [{"ts": time * SECOND, "k": 1, "v": time, "w": ""}])
     engine.flush()
     assert engine.results("q").column("w").to_pylist() == ["x", "x"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "INSERT INTO r VALUES (1, 1)",
-        "UPDATE r SET v = 1",
-        "DELETE FROM r",
-        "CREATE QUERY q AS SELECT a.v FROM a [RANGE 1 MINUTE], r WHERE a.k = r.k",
-        "CREATE QUERY q AS SELECT k FROM r",
-    ],
-)
-def test_spark_has_no_tables_yet(text: str) -> None:
-    session: Any = SimpleNamespace(version="4.3.0")  # none is started
-    pipeline = pw.SparkPipeline(session, partitions=2)
-    pipeline.execute("CREATE STREAM a (ts TIMESTAMP, k BIGINT, v BIGINT)")
-    pipeline.execute("CREATE TABLE r (k BIGINT PRIMARY KEY, v BIGINT)")
-    with pytest.raises(PlanError, match=r"table.* has no operator on Spark yet"):
-        pipeline.execute(text)
-    with pytest.raises(PlanError, match="on Spark a one-time query reads the answer of a registered query"):
-        pipeline.execute("SELECT * FROM r")
 
 
 def test_the_statements_of_the_manual() -> None:

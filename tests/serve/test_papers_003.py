@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from panewise.operators.join_strategies import Strategy
+from panewise.operators.join_strategies import GROUPED, Strategy
 from panewise.serve.bench import FIGURES
-from panewise.serve.papers import papers_003, papers_003_costs
+from panewise.serve.papers import papers_003, papers_003_costs, papers_003_strategies
 from panewise.serve.papers.papers_003_costs import TABLES_003, divided
+from panewise.serve.papers.papers_003_strategies import COLUMNS, ROWS
 from panewise.serve.papers.papers_003_streams import Cost, RandomStreams, judge
 
 TABLE_5 = TABLES_003[0].streams
@@ -55,6 +57,21 @@ def test_a_join_that_gives_other_results_is_noticed(monkeypatch: pytest.MonkeyPa
     assert not papers_003.beside_our_join(Console(quiet=True), quick=True)
 
 
+def test_every_strategy_is_compared_by_every_form() -> None:
+    """Of all strategies, each by nested loops and hash tables, with eager and lazy expiration but for grouped ones."""
+    assert {strategy for strategy, _ in ROWS.values()} == set(Strategy)
+    assert {(buckets > 1, expiration > 0) for buckets, expiration in COLUMNS.values()} == set(
+        product((False, True), repeat=2)
+    )
+    missing = [(row, form) for row in ROWS for form in COLUMNS if not papers_003_strategies._exists(row, form)]
+    assert {(ROWS[row][0] in GROUPED, COLUMNS[form][1] > 0) for row, form in missing} == {(True, True)}
+
+
+def test_a_strategy_that_loses_results_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ROWS, "grouped with restore, every 5", ROWS["grouped, every 5"])
+    assert not papers_003_strategies.every_strategy(Console(quiet=True), quick=True)
+
+
 def test_divisions_of_buckets() -> None:
     assert divided(12)["equal"] == (12, 12, 12, 12) and divided(12)["1 to slow"] == (1, 1, 1, 45)
     assert divided(12)["5 to slow"] == (5, 5, 5, 33) and divided(12)["10 to slow"] == (10, 10, 10, 18)
@@ -84,6 +101,7 @@ def test_all_of_it_runs_quickly(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     for expected in (
         "table 5:", "table 7:", "80400", "table 8", "figure 4 (a)", "best intervals", "figure 4 (b), lazy",
         "figure 4 (b), general lazy", "figure 3 (b): rows", "beside the strategies", "same number of results: yes",
+        "every strategy, streams of table 5", "same results by all that restore: yes", "GENERAL LAZY, every 5",
     ):  # fmt: skip
         assert expected in shown
     assert "number of buckets, by operations: agrees" in shown

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from panewise.errors import ConnectorError
 
+# By connector, the endings of names that are data in a folder.
+ENDINGS = {"parquet": (".parquet",), "csv": (".csv", ".tsv", ".txt"), "json": (".json", ".jsonl", ".ndjson")}
 _COMPRESSED = ("", ".gz", ".bz2", ".zst", ".lz4")
 
 

@@ -117,6 +117,10 @@ STREAM_OPTIONS = (
     Option("idle", duration, None),
     Option("on_bad_row", one_of("fail", "skip"), "fail"),
     Option("retain", duration, None),
+    Option("shedding", one_of("none", "random", "semantic"), None),
+    Option("max_rate", whole_number(1), None),
+    Option("keep", text, None),
+    Option("queue", whole_number(1), None),
 )
 
 

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import EPOCH_UNITS, conform, matching_names
-from panewise.connectors.files import files_of
+from panewise.connectors.files import ENDINGS, files_of
 from panewise.connectors.json_rows import Rows, broken_rows, parse_objects, rows_batch
 from panewise.connectors.options import STREAM_OPTIONS, Option, one_of, read_options, single_character, text
 from panewise.errors import ConnectorError
@@ -49,7 +49,7 @@ class ParquetSource:
         values = read_options(f"stream '{stream.name}'", stream.options, self.options)
         self._schema = stream.schema
         self._epoch = _optional_text(values["epoch"])
-        self._files = files_of(str(values["path"]), (".parquet",), f"stream '{stream.name}'")
+        self._files = files_of(str(values["path"]), ENDINGS["parquet"], f"stream '{stream.name}'")
         self.rows_total: int | None = 0
         for file in self._files:
             try:
@@ -86,7 +86,7 @@ class CsvSource:
         self._skip = values["on_bad_row"] == "skip"
         self._delimiter = str(values["delimiter"])
         self._null = str(values["null"])
-        self._files = files_of(str(values["path"]), (".csv", ".tsv", ".txt"), f"stream '{stream.name}'")
+        self._files = files_of(str(values["path"]), ENDINGS["csv"], f"stream '{stream.name}'")
         self.rows_total: int | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch | Rows]:
@@ -144,8 +144,7 @@ class JsonSource:
         self._timestamp = stream.timestamp
         self._epoch = _optional_text(values["epoch"])
         self._skip = values["on_bad_row"] == "skip"
-        endings = (".json", ".jsonl", ".ndjson")
-        self._files = files_of(str(values["path"]), endings, f"stream '{stream.name}'")
+        self._files = files_of(str(values["path"]), ENDINGS["json"], f"stream '{stream.name}'")
         self.rows_total: int | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch | Rows]:

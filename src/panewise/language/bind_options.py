@@ -17,21 +17,24 @@ from panewise.language.statements import Options
 from panewise.temporal import duration_us
 
 _CONNECTED = ("connector", "path")
+_OVERLOAD = ("shedding", "max_rate", "keep", "queue")
 KNOWN: dict[str, tuple[str, ...]] = {
-    "stream": (*_CONNECTED, "late", "idle", "on_bad_row", "retain", "shedding"),
-    "table": _CONNECTED,
+    "stream": (*_CONNECTED, "late", "idle", "on_bad_row", "retain", *_OVERLOAD),
+    "table": (*_CONNECTED, "changes", "operation"),
     "query": ("mode", "technique", "refresh", "sharing"),
     "sink": _CONNECTED,
 }
-ALTERABLE = ("late", "idle", "on_bad_row", "retain", "shedding")
+ALTERABLE = ("late", "idle", "on_bad_row", "retain", *_OVERLOAD)
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "late": ("drop", "keep"),
     "on_bad_row": ("fail", "skip"),
     "mode": ("push", "lookup"),
+    "shedding": ("none", "random", "semantic"),
 }
 _DURATIONS = ("idle", "retain")
-_TEXTS = ("connector", "path", "technique", "refresh")
+_TEXTS = ("connector", "path", "technique", "refresh", "changes", "operation", "keep")
+_COUNTS = ("max_rate", "queue")  # whole numbers of rows, at least one
 
 
 def bind_options(found: Iterable[Option] | None, kind: str, binding: Binding) -> Options:
@@ -73,13 +76,15 @@ def _value(option: Option, known: str | None, binding: Binding) -> Value:
     node = option.expression
     value = _literal(node, binding)
     if known in _CHOICES and value not in _CHOICES[known]:
-        choices = " or ".join(f"'{choice}'" for choice in _CHOICES[known])
+        choices = ", ".join(f"'{choice}'" for choice in _CHOICES[known][:-1]) + f" or '{_CHOICES[known][-1]}'"
         raise binding.error(f"'{known}' takes {choices}", node)
     if known in _DURATIONS:
         if not isinstance(value, str):
             raise binding.error(f"'{known}' takes a duration in quotes", node, "write '30 seconds', for example")
         with binding.at(node):
             duration_us(value)
+    if known in _COUNTS and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise binding.error(f"'{known}' takes a number of rows, at least 1", node)
     if known in _TEXTS and not isinstance(value, str):
         raise binding.error(f"'{known}' takes a text in quotes", node)
     return value

@@ -47,6 +47,21 @@ class SourceNode:
         return []
 
 
+class RenamedNode:
+    """What is below, its columns under other names."""
+
+    def __init__(self, below: DeltaNode, names: list[str]) -> None:
+        self._below = below
+        self._names = names
+
+    def run(self, sources: Sequence[Delta], since: int, until: int) -> Delta:
+        delta = self._below.run(sources, since, until)
+        return delta.with_batch(delta.batch.rename_columns(self._names))
+
+    def operators(self) -> list[DeltaOperator]:
+        return self._below.operators()
+
+
 class OperatorNode:
     """An operator over its inputs."""
 

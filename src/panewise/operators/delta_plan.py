@@ -18,7 +18,9 @@ import pyarrow as pa
 from panewise.language.expressions import Call, ColumnRef, Expression, rewritten
 from panewise.language.statements import Emit as Emission
 from panewise.operators.aggregation import Aggregation
-from panewise.operators.delta_nodes import DeltaNode, OperatorNode, Selecting, SourceNode, ValuesNode
+from panewise.operators.beginning import Beginning
+from panewise.operators.delta_nodes import DeltaNode, OperatorNode, RenamedNode, Selecting, SourceNode, ValuesNode
+from panewise.operators.deltas import Delta
 from panewise.operators.distinct import Distinct as DistinctOperator
 from panewise.operators.grouped_relation import GroupedRelation
 from panewise.operators.lifetimes import FOREVER, NEVER
@@ -35,6 +37,8 @@ from panewise.plan.conjunctions import conjunction, conjuncts
 from panewise.plan.inputs import (
     in_layers,
     is_table,
+    joined_as,
+    of_block,
     report_window,
     source_names,
     table_inputs,
@@ -50,6 +54,7 @@ from panewise.plan.nodes import (
     Node,
     Pattern,
     Project,
+    Scan,
     Union,
     WindowOf,
 )
@@ -60,16 +65,31 @@ from panewise.temporal import RowsWindow, TimeWindow
 
 
 class DeltaPlan:
-    """`held_from[i]`: rows of input i before that instant were not all seen; None: all were."""
+    """`held_from[i]`: rows of input i before that instant were not all seen; None: all were.
 
-    def __init__(self, plan: Emit, held_from: Sequence[int | None]) -> None:
+    `core`: a node of the plan, with all its windows below it, whose deltas somebody else makes (`run_core`).
+    `tables_held_from[i]`: what table i was before that instant is not known; None: as it is now.
+    """
+
+    def __init__(
+        self,
+        plan: Emit,
+        held_from: Sequence[int | None],
+        core: Node | None = None,
+        tables_held_from: Sequence[int | None] = (),
+    ) -> None:
         inputs = windowed_inputs(plan)
-        begins = max((_whole_from(node, held) for node, held in zip(inputs, held_from, strict=True)), default=NEVER)
-        self.begins = begins  # the first instant that it accounts for
-        self._sources = [
-            WindowedSource(node.window, node.schema, held, begins) for node, held in zip(inputs, held_from, strict=True)
-        ]
         tables = table_inputs(plan)
+        self._core = core
+        begins = max((_whole_from(node, held) for node, held in zip(inputs, held_from, strict=True)), default=NEVER)
+        for table, held in zip(tables, tables_held_from, strict=False):
+            begins = max(begins, _known_from(table, inputs, held))
+        self.begins = begins  # the first instant that it accounts for
+        early = _meeting_versions(plan)
+        self._sources = [
+            WindowedSource(node.window, node.schema, held, begins, early=id(node) in early)
+            for node, held in zip(inputs, held_from, strict=True)
+        ]
         self.tables = [TableSource(node.schema.to_arrow()) for node in tables]
         self._numbers = {id(node): number for number, node in enumerate([*inputs, *tables])}
         self._root = self._built(plan.input)
@@ -103,6 +123,8 @@ class DeltaPlan:
     # -- building ------------------------------------------------------------------------------------------------
 
     def _built(self, node: Node) -> DeltaNode:
+        if node is self._core:
+            return SourceNode(0)
         match node:
             case WindowOf():
                 return SourceNode(self._numbers[id(node)])
@@ -160,6 +182,7 @@ class DeltaPlan:
             operator = VersionedJoin(Schema(tuple(columns)).to_arrow(), own.to_arrow(), condition)
             joined = OperatorNode(operator, [joined, self._source(table)])
             columns += own
+        joined = OperatorNode(Beginning(Schema(tuple(columns)).to_arrow(), self.begins), [joined])
         changing = [node for node in ordered if is_table(node) and node.retroactive]
         if not changing:
             return joined
@@ -178,12 +201,15 @@ class DeltaPlan:
         strict = [_strict(node) for node in inputs]
         internal = [any(window.internal for window in node.windows()) for node in inputs]
         join = OrderedJoin(schemas, _in_join(condition), strict=strict, internal=internal)
-        join.names = tuple(name for node in inputs for name in source_names(node))
+        join.names = tuple(map(joined_as, inputs))
         return OperatorNode(join, [self._source(node) for node in inputs])
 
     def _source(self, node: Node) -> DeltaNode:
         """An input that is joined with others."""
-        return SourceNode(self._numbers[id(node)], list(_named(node).names))
+        names = list(_named(node).names)
+        if isinstance(node, WindowOf) or is_table(node):
+            return SourceNode(self._numbers[id(node)], names)
+        return RenamedNode(self._built(node), names)
 
     def _related(self, left: Node, right: Node, kind: str) -> DeltaNode:
         """[NOT] EXISTS: equalities between both sides are keys, what reads the right side alone is its selection."""
@@ -224,12 +250,19 @@ class DeltaPlan:
         """Accounts for all instants below `until`; the rows are all those below it that have not come yet."""
         since, until = self._watermark, max(until, self._watermark)
         deltas = [source.take(part, until) for source, part in zip(self._sources, rows, strict=True)]
-        deltas += [table.take(since) for table in self.tables]
+        deltas += [table.take(since, until) for table in self.tables]
         starts_at = min((source.starts_at for source in self._sources), default=FOREVER)
+        return self._step(deltas, starts_at, until)
+
+    def run_core(self, delta: Delta, starts_at: int, until: int) -> pa.Table:
+        """The same where the core's changes are known, and when the first of its inputs had a row."""
+        return self._step([delta], starts_at, max(until, self._watermark))
+
+    def _step(self, deltas: list[Delta], starts_at: int, until: int) -> pa.Table:
         for operator in self._operators:
             if isinstance(operator, GroupedRelation):
                 operator.starts_at = min(operator.starts_at, starts_at)
-        delta = self._root.run(deltas, since, until)
+        delta = self._root.run(deltas, self._watermark, until)
         self._watermark = until
         table = self._results.process(delta, until)
         if self._restore is None:
@@ -276,7 +309,7 @@ def _queue(node: Node) -> type[FifoQueue] | type[CalendarQueue]:
 
 def _named(node: Node) -> Schema:
     """The columns of an input that is joined with others."""
-    (source,) = source_names(node)
+    source = joined_as(node)
     return Schema(tuple(Column(f"{source}.{column.name}", column.type) for column in node.schema))
 
 
@@ -323,3 +356,21 @@ def _whole_from(node: WindowOf, held_from: int | None) -> int:
         return NEVER
     assert isinstance(window, TimeWindow)
     return held_from + window.range_us + window.offset_us - 1
+
+
+def _known_from(table: Scan, inputs: Sequence[WindowOf], held_from: int | None) -> int:
+    """The first instant at which all that a table has to do with is known, where it is known from an instant on.
+
+    Of a table that keeps no versions, what the rows in the windows have met.
+    """
+    if held_from is None or table.retroactive:
+        return NEVER if held_from is None else held_from
+    return max([held_from, *(_whole_from(node, held_from) for node in inputs)])
+
+
+def _meeting_versions(plan: Emit) -> set[int]:
+    """The windows, by id, whose rows meet versions of tables."""
+    joins = [node for node in of_block(plan.input) if isinstance(node, Join)]
+    meeting = [join for join in joins if any(is_table(part) and not part.retroactive for part in join.inputs)]
+    below = [node for join in meeting for part in join.inputs for node in of_block(part)]
+    return {id(node) for node in below if isinstance(node, WindowOf) and isinstance(node.window, TimeWindow)}

@@ -52,6 +52,11 @@ class Delta:
         own = self.sequences[positions], self.births[positions], self.deaths[positions]
         return Delta(batch, *own, self.ended, self.ended_at)
 
+    def from_instant(self, begins: int) -> Delta:
+        """The same for somebody who accounts for the instants from one on only; nothing ends."""
+        births = np.maximum(self.births, begins)
+        return Delta(self.batch, self.sequences, births, self.deaths).take(births < self.deaths)
+
     def settled(self) -> Delta:
         """The same with the ends of rows that came in this very step among their deaths."""
         places = np.searchsorted(self.sequences, self.ended)

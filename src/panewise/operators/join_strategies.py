@@ -1,18 +1,24 @@
-"""The join strategies of Golab and Özsu 2003, section 3, side by side, with what each of them does counted.
+"""The join strategies of Golab and Özsu 2003, section 3, and Golab 2006, section 5.2, side by side and counted.
 
-For comparison and for the figures of the paper, over int64 keys and instants; `WindowJoin` is what queries run. All
-give the same results: a new row joins the rows that came before it, by (time, stream), and have not left their windows,
-`time <= now < time + range`.
+For comparison and for the figures of both, over int64 keys and instants; `WindowJoin` is what queries run. All but
+GROUPED_LAZY give the same results: a new row joins the rows that came before it, by (time, stream), and have not left
+their windows, `time <= now < time + range`.
 
-| strategy     | a new row                                                        | joined                 |
-| ------------ | ---------------------------------------------------------------- | ---------------------- |
-| NAIVE        | stands where the one global order puts its stream                | as it comes, or lazily |
-| EAGER        | stands first, the others follow in the global order              | as it comes            |
-| LAZY         | the same                                                         | every `interval`       |
-| GENERAL_LAZY | stands where the order of its origin puts it                     | every `interval`       |
+| strategy        | a new row                                                     | joined                 | algorithm |
+| --------------- | ------------------------------------------------------------- | ---------------------- | --------- |
+| NAIVE           | stands where the one global order puts its stream             | as it comes, or lazily |           |
+| EAGER           | stands first, the others follow in the global order           | as it comes            | 2, 3      |
+| LAZY            | the same                                                      | every `interval`       |           |
+| GENERAL_LAZY    | stands where the order of its origin puts it                  | every `interval`       |           |
+| GROUPED_LAZY    | stands first, together with those of its stream and key       | every `interval`       | 4         |
+| GROUPED_RESTORE | the same                                                      | every `interval`       | 5         |
+
+GROUPED_LAZY removes at a run what ends before the next one, compares no times, and gives the results that are there at
+some run; GROUPED_RESTORE keeps rows until they have ended, and finds those between two runs too.
 
 `buckets` are per window: 1 is a nested loop, more a hash join (section 3.4). Rows are expired before every join, or
-every `expiration`; lazily, never more often than they are joined. Cost: what the counters say.
+every `expiration`; lazily, never more often than they are joined; grouped joins do it at their runs. Times are compared
+where rows are expired eagerly too, other than in algorithm 2. Cost: what the counters say.
 """
 
 from __future__ import annotations
@@ -24,18 +30,24 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.operators.join_strategy_loops import COMPARISONS, EXPIRATIONS, VISITS, run_strategy
+from panewise.operators.join_strategy_loops import COMPARISONS, EXPIRATIONS, VISITS, run_grouped, run_strategy
 
 Ints = NDArray[np.int64]
 
 
 class Strategy(Enum):
-    """Names of the paper."""
+    """Names of the paper; "grouped" are those of the thesis."""
 
     NAIVE = "naive"
     EAGER = "eager"
     LAZY = "lazy"
     GENERAL_LAZY = "general lazy"
+    GROUPED_LAZY = "grouped lazy"
+    GROUPED_RESTORE = "grouped lazy with restore"
+
+
+GROUPED = (Strategy.GROUPED_LAZY, Strategy.GROUPED_RESTORE)
+LAZY = (Strategy.LAZY, Strategy.GENERAL_LAZY, *GROUPED)
 
 
 @dataclass(frozen=True)
@@ -73,9 +85,11 @@ class ReferenceJoin:
         expiration: int = 0,
     ) -> None:
         streams = len(windows)
-        lazy = strategy in (Strategy.LAZY, Strategy.GENERAL_LAZY)
+        lazy = strategy in LAZY
         assert interval > 0 if lazy else strategy is Strategy.NAIVE or interval == 0, "lazy joins have an interval"
         assert (orders is not None) == (strategy is Strategy.GENERAL_LAZY), "GENERAL_LAZY has an order per origin"
+        assert expiration == 0 or strategy not in GROUPED, "grouped joins expire when they run"
+        self._strategy = strategy
         self._windows: Ints = np.array(windows, np.int64)
         self._orders = _orders(strategy, list(range(streams)) if order is None else list(order), orders)
         sizes = [buckets] * streams if isinstance(buckets, int) else list(buckets)
@@ -93,10 +107,12 @@ class ReferenceJoin:
         count = -1
         while count < 0 or (collect and count > rows.shape[1]):
             rows = np.empty((len(times), max(count, 0)), np.int64)
-            count = run_strategy(
-                arrivals, self._interval, self._expiration, self._orders, self._windows, base, flat_times, flat_keys,
-                self._bucket_base, counters, rows,
-            )  # fmt: skip
+            streams_of = self._orders, self._windows, base, flat_times, flat_keys, self._bucket_base, counters, rows
+            if self._strategy in GROUPED:
+                restore = self._strategy is Strategy.GROUPED_RESTORE
+                count = run_grouped(arrivals, self._interval, restore, *streams_of)
+            else:
+                count = run_strategy(arrivals, self._interval, self._expiration, *streams_of)
         done = counters.tolist()
         return Joined(rows, count, done[COMPARISONS], done[VISITS], done[EXPIRATIONS])
 

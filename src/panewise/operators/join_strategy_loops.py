@@ -6,6 +6,10 @@ each a list of rows from old to young; one bucket makes nested loops, several a 
     window i:  begin[i] <= row < arrived[i]     bucket b: first[bucket_base[i] + b] -> links -> ... -> last
                fresh[i] <= row < arrived[i]: not joined yet; newest[...] is the first of them in the bucket
 
+The grouped joins are those of Golab 2006, algorithms 4 and 5: at every run the new rows of one stream and one key probe
+the other windows once. Without restore (4) what ends before the next run is removed at once, so that no times are
+compared, and results that live between two runs only are lost; with restore (5) rows stay until they have ended.
+
 `counters`: key comparisons, rows visited, buckets and rows touched by expiration.
 """
 
@@ -190,3 +194,107 @@ def run_strategy(
         orders, windows, base, times, keys, bucket_base, begin, fresh, arrived, lists, links, counters, bound, cursors,
         results, count,
     )  # fmt: skip
+
+
+@compiled_loop
+def _join_group(
+    origin: int, group: Ints, order: Ints, restore: bool, windows: Ints, base: Ints, times: Ints, keys: Ints,
+    bucket_base: Ints, lists: Ints, links: Ints, counters: Ints, bound: Ints, cursors: Ints, results: Ints, count: int,
+) -> int:  # fmt: skip
+    """[RESTORE]COMPUTEJOIN: new rows of one stream, of one key, from the oldest on; it stands first in the order."""
+    streams, key, oldest = len(order), keys[base[origin] + group[0]], times[base[origin] + group[0]]
+    depth, start = 1, True
+    while depth >= 1:
+        stream = order[depth]
+        if start:
+            place = bucket_base[stream] + _bucket(key, bucket_base[stream + 1] - bucket_base[stream])
+            cursors[depth] = lists[0, place]
+            start = False
+        row = cursors[depth]
+        if row < 0:
+            depth -= 1
+            continue
+        cursors[depth] = links[base[stream] + row]
+        counters[VISITS] += 1
+        # What had ended before the oldest row of the group came joins none of them.
+        if restore and times[base[stream] + row] + windows[stream] <= oldest:
+            continue
+        counters[COMPARISONS] += 1
+        if keys[base[stream] + row] != key:
+            continue
+        bound[stream] = row
+        if depth < streams - 1:
+            depth, start = depth + 1, True
+            continue
+        born, ends = times[base[stream] + row], times[base[stream] + row] + windows[stream]
+        for level in range(1, streams - 1):
+            other = times[base[order[level]] + bound[order[level]]]
+            born, ends = max(born, other), min(ends, other + windows[order[level]])
+        for member in group:
+            own = times[base[origin] + member]
+            if restore and max(born, own) >= min(ends, own + windows[origin]):
+                continue
+            if count < results.shape[1]:
+                bound[origin] = member
+                for j in range(streams):
+                    results[j, count] = bound[j]
+            count += 1
+    return count
+
+
+@compiled_loop
+def _join_groups(
+    origin: int, rows_from: int, order: Ints, restore: bool, windows: Ints, base: Ints, times: Ints, keys: Ints,
+    bucket_base: Ints, arrived: Ints, lists: Ints, links: Ints, counters: Ints, bound: Ints, cursors: Ints,
+    results: Ints, count: int,
+) -> int:  # fmt: skip
+    """The new rows of one stream, key by key."""
+    own = keys[base[origin] + rows_from : base[origin] + arrived[origin]]
+    by_key = np.argsort(own, kind="mergesort")
+    begin = 0
+    for k in range(1, len(own) + 1):
+        if k == len(own) or own[by_key[k]] != own[by_key[begin]]:
+            count = _join_group(
+                origin, by_key[begin:k] + rows_from, order, restore, windows, base, times, keys, bucket_base, lists,
+                links, counters, bound, cursors, results, count,
+            )  # fmt: skip
+            begin = k
+    return count
+
+
+@compiled_loop
+def run_grouped(
+    arrivals: Ints, interval: int, restore: bool, orders: Ints, windows: Ints, base: Ints, times: Ints, keys: Ints,
+    bucket_base: Ints, counters: Ints, results: Ints,
+) -> int:  # fmt: skip
+    """All rows of all streams, `arrivals` are their streams by (time, stream), by algorithm 4 or, with `restore`, 5.
+    Runs are at the multiples of the interval. Returns the count of results."""
+    streams = len(windows)
+    begin, upto, arrived = np.zeros(streams, np.int64), np.zeros(streams, np.int64), np.zeros(streams, np.int64)
+    bound, cursors = np.zeros(streams, np.int64), np.zeros(streams, np.int64)
+    lists = np.full((3, bucket_base[streams]), -1, np.int64)
+    links = np.full(len(times), -1, np.int64)
+    counters[:] = 0
+    count = n = horizon = 0
+    while n < len(arrivals):
+        now = (times[base[arrivals[n]] + upto[arrivals[n]]] // interval + 1) * interval
+        if n > 0 and now > horizon and not restore:
+            # There were runs without new rows, which removed rows all the same.
+            _expire(now, windows, base, times, bucket_base, begin, arrived, lists, links, counters)
+        while n < len(arrivals) and times[base[arrivals[n]] + upto[arrivals[n]]] < now:
+            upto[arrivals[n]] += 1
+            n += 1
+        for i in range(streams):
+            while not restore and arrived[i] < upto[i] and times[base[i] + arrived[i]] + windows[i] <= now:
+                arrived[i] += 1  # it came and ended since the last run
+            rows_from = arrived[i]
+            while arrived[i] < upto[i]:
+                _insert(i, base, keys, bucket_base, arrived, lists, links)
+            if rows_from < arrived[i]:
+                count = _join_groups(
+                    i, rows_from, orders[i], restore, windows, base, times, keys, bucket_base, arrived, lists, links,
+                    counters, bound, cursors, results, count,
+                )  # fmt: skip
+        horizon = now if restore else now + interval
+        _expire(horizon, windows, base, times, bucket_base, begin, arrived, lists, links, counters)
+    return count

@@ -8,15 +8,16 @@
 | EXCEPT ALL | of every value, max(copies on the left - copies on the right, 0) copies           |
 
 The result is STRICT: a right row may end left rows at any time, and bring them back when it leaves. How results are
-kept is a choice (Golab 2006, section 3.5.2), because it says how their ends are told:
+kept is a choice, because it says how their ends are told:
 
 - `by expiration`: a result carries the death of its left row, and ends only where that comes too late. Whoever keeps
   the results partitions them by expiration, and pays for the ends.
 - `by key`: a result has no known death and every one ends, as in the negative-tuple approach. Whoever keeps the results
   needs to find them by key or number only.
 
-The second is better where most results end prematurely: `premature_share` counts. EXCEPT keeps no row by which a value
-stands, so that its results are always by key.
+The second is better where most results end prematurely: that share is measured, and the storage follows it
+(`negation_storage.py`) unless one is given. EXCEPT keeps no row by which a value stands, so that its results are always
+by key. Golab 2006, section 3.5.2.
 
 State: the living rows of both sides by key and, for EXISTS and NOT EXISTS, the values of the left ones. A row costs
 O(1), expected, and each time that it is shown or hidden O(1) more.
@@ -53,6 +54,7 @@ from panewise.operators.negation_changes import (
     rows_change,
     values_change,
 )
+from panewise.operators.negation_storage import BY_KEY, MeasuredStorage
 from panewise.plan.evaluate import compiled
 from panewise.schema import Schema
 from panewise.state.calendar_queue import CalendarQueue
@@ -60,7 +62,6 @@ from panewise.state.expiring import room_for
 from panewise.state.group_table import GroupTable
 
 _ROW_KINDS = {"NOT EXISTS": NOT_EXISTS, "EXISTS": EXISTS, "EXCEPT ALL": EXCEPT_ALL}
-BY_EXPIRATION, BY_KEY = "by expiration", "by key"
 _SPARE = 4096  # so many keys that are gone are never worth forgetting
 
 
@@ -69,7 +70,8 @@ class Negation:
 
     `schema` is that of the left input and of the result. `left_keys` and `right_keys` are the equal sides of the
     correlation of EXISTS and NOT EXISTS, in pairs of one type, over the columns of their input; there may be none. The
-    two EXCEPTs compare whole rows, column by column. The queues make structures that suit the patterns of the inputs.
+    two EXCEPTs compare whole rows, column by column. `storage` fixes how results are kept; without one it follows the
+    measured share of premature ends. The queues make structures that suit the patterns of the inputs.
 
     >>> from panewise.language.expressions import ColumnRef
     >>> from panewise.schema import BIGINT, Column
@@ -88,12 +90,12 @@ class Negation:
         schema: Schema,
         left_keys: tuple[Expression, ...] = (),
         right_keys: tuple[Expression, ...] = (),
-        storage: str = BY_EXPIRATION,
+        storage: str | None = None,
         left_queue: MakeQueue = CalendarQueue,
         right_queue: MakeQueue = CalendarQueue,
     ) -> None:
-        assert storage in (BY_EXPIRATION, BY_KEY), storage
-        self._kind, self._schema, self.storage = kind, schema.to_arrow(), storage
+        self._kind, self._schema = kind, schema.to_arrow()
+        self._storage = MeasuredStorage(BY_KEY if kind == "EXCEPT" else storage)
         self._whole = kind.startswith("EXCEPT")
         assert self._whole or kind in _ROW_KINDS, kind
         types = tuple(column.type for column in schema) if self._whole else tuple(key.type for key in left_keys)
@@ -110,8 +112,18 @@ class Negation:
         self._worth_forgetting = _SPARE  # with more keys than that, the unused ones are looked for
 
     @property
+    def storage(self) -> str:
+        """How results are kept that are shown from now on."""
+        return self._storage.in_use
+
+    @property
+    def described(self) -> str:
+        """For EXPLAIN: the storage in use, and the share by which it was chosen."""
+        return f"{self.storage}, {self._storage.share:.0%} of the results end prematurely"
+
+    @property
     def premature_share(self) -> float:
-        """Of the results that left, the share that ended before the death of their left row; 0 where none left."""
+        """Of all results that left, the share that ended before the death of their left row; 0 where none left."""
         gone = int(self._tally[PREMATURE] + self._tally[NATURAL])
         return int(self._tally[PREMATURE]) / gone if gone else 0.0
 
@@ -150,6 +162,7 @@ class Negation:
                 self._by_key, self._links, self._tally,
             )  # fmt: skip
         result = self._delta(shows[: self._tally[SHOWS]], ends[: self._tally[ENDS]])
+        self._storage.measure(int(self._tally[PREMATURE]), int(self._tally[NATURAL]))
         self._forget()
         return result
 
@@ -222,8 +235,8 @@ class Negation:
             self._links = np.empty((self._left.room, 3), np.int64)
             relink(self._left.keys, shown, self._by_key, self._links)
 
-    def _index(self, shown_rows: Ints, shown_values: Ints) -> None:
-        """What is found by key, anew from the living rows and the numbers of their (or their values') results."""
+    def _index(self, told_rows: Ints, shown_values: Ints) -> None:
+        """What is found by key, anew from the living rows, what was told of them, and their values' results."""
         self._by_key, self._shown = np.empty((0, 5), np.int64), np.empty(0, np.int64)
         self._make_room()
         room = len(self._by_key)
@@ -231,7 +244,7 @@ class Negation:
         self._by_key[:, LEFT] = np.bincount(self._left.keys, minlength=room)
         self._shown[: len(shown_values)] = shown_values
         if self._kind != "EXCEPT":
-            relink(self._left.keys, shown_rows, self._by_key, self._links)
+            relink(self._left.keys, told_rows, self._by_key, self._links)
 
     def snapshot(self) -> dict[str, Any]:
         self._close_up()
@@ -241,9 +254,10 @@ class Negation:
             "left": self._left.snapshot(),
             "right": self._right.snapshot(),
             "values": None if self._values is None else self._values.all(),
-            "shown_rows": self._links[: self._left.size, SHOWN].copy(),
+            "told_rows": self._links[: self._left.size, SHOWN].copy(),
             "shown_values": self._shown[: len(self._table)].copy(),
             "tally": self._tally.copy(),
+            "storage": self._storage.snapshot(),
             "next": self._next,
         }
 
@@ -255,5 +269,6 @@ class Negation:
             self._values = HeldBatches(self._schema)
             self._values.append(snapshot["values"])
         self._links = np.empty((0, 3), np.int64)
-        self._index(snapshot["shown_rows"], snapshot["shown_values"])
+        self._index(snapshot["told_rows"], snapshot["shown_values"])
+        self._storage.restore(snapshot["storage"])
         self._tally, self._next = snapshot["tally"].copy(), snapshot["next"]

@@ -31,7 +31,8 @@ Matrix = NDArray[np.int64]
 NOT_EXISTS, EXISTS, EXCEPT_ALL = 0, 1, 2
 # Columns of `by_key`, a row each key: its first, last and first hidden left slot (-1: none), the rows on both sides.
 FIRST, LAST, HIDDEN, LEFT, RIGHT = range(5)
-# Columns of `links`, a row each left slot: its neighbours within its key, the number of its result (-1: not shown).
+# Columns of `links`, a row each left slot: its neighbours within its key, and its result (-1: not shown): twice the
+# number, and 1 where no death was told of it, so that it has to end even when its row dies.
 BEFORE, AFTER, SHOWN = range(3)
 # Columns of `shows`, one row a new result, and of `ends`.
 SLOT, BIRTH, DEATH = range(3)
@@ -49,10 +50,13 @@ def _roomier(rows: Matrix, needed: int) -> Matrix:
 
 
 @compiled_loop
-def _show(slot: int, instant: int, death: int, first: int, links: Matrix, shows: Matrix, tally: Ints) -> None:
+def _show(
+    slot: int, instant: int, by_ends: bool, first: int, deaths: Ints, links: Matrix, shows: Matrix, tally: Ints
+) -> None:
     count = tally[SHOWS]
-    shows[count, SLOT], shows[count, BIRTH], shows[count, DEATH] = slot, instant, death
-    links[slot, SHOWN] = first + count
+    shows[count, SLOT], shows[count, BIRTH] = slot, instant
+    shows[count, DEATH] = FOREVER if by_ends else deaths[slot]
+    links[slot, SHOWN] = 2 * (first + count) + (1 if by_ends else 0)
     tally[SHOWS] = count + 1
 
 
@@ -68,7 +72,7 @@ def _end(number: int, instant: int, first: int, shows: Matrix, ends: Matrix, tal
 
 @compiled_loop
 def _hide(slot: int, instant: int, first: int, links: Matrix, shows: Matrix, ends: Matrix, tally: Ints) -> None:
-    _end(links[slot, SHOWN], instant, first, shows, ends, tally)
+    _end(links[slot, SHOWN] >> 1, instant, first, shows, ends, tally)
     links[slot, SHOWN] = -1
     tally[PREMATURE] += 1
 
@@ -123,15 +127,15 @@ def _hide_last(
 
 @compiled_loop
 def _left_leaves(
-    kind: int, slot: int, key: int, premature: int, by_ends: bool, instant: int, first: int, by_key: Matrix,
-    links: Matrix, shows: Matrix, ends: Matrix, tally: Ints,
+    kind: int, slot: int, key: int, premature: int, instant: int, first: int, by_key: Matrix, links: Matrix,
+    shows: Matrix, ends: Matrix, tally: Ints,
 ) -> None:  # fmt: skip
-    number = links[slot, SHOWN]
+    told = links[slot, SHOWN]
     _unlink(slot, key, by_key, links)
-    if number >= 0:
+    if told >= 0:
         tally[PREMATURE if premature else NATURAL] += 1
-        if premature or by_ends:
-            _end(number, instant, first, shows, ends, tally)
+        if premature or told & 1:
+            _end(told >> 1, instant, first, shows, ends, tally)
     elif kind == EXCEPT_ALL:
         # One row less on the left, and it was not one of those shown: one of them has to go.
         _hide_last(key, instant, first, by_key, links, shows, ends, tally)
@@ -147,7 +151,7 @@ def _left_comes(
         if by_key[key, LEFT] > by_key[key, RIGHT]:
             _show_next(key, by_ends, instant, first, deaths, by_key, links, shows, tally)
     elif (by_key[key, RIGHT] > 0) == (kind == EXISTS):
-        _show(slot, instant, FOREVER if by_ends else deaths[slot], first, links, shows, tally)
+        _show(slot, instant, by_ends, first, deaths, links, shows, tally)
 
 
 @compiled_loop
@@ -158,7 +162,7 @@ def _show_next(
     """EXCEPT ALL: the first hidden row of a key, which there must be, is shown."""
     slot = by_key[key, HIDDEN]
     by_key[key, HIDDEN] = links[slot, AFTER]
-    _show(slot, instant, FOREVER if by_ends else deaths[slot], first, links, shows, tally)
+    _show(slot, instant, by_ends, first, deaths, links, shows, tally)
 
 
 @compiled_loop
@@ -176,7 +180,7 @@ def _right_changes(
     slot = by_key[key, FIRST]
     while slot >= 0:
         if (change > 0) == (kind == EXISTS):
-            _show(slot, instant, FOREVER if by_ends else deaths[slot], first, links, shows, tally)
+            _show(slot, instant, by_ends, first, deaths, links, shows, tally)
         else:
             _hide(slot, instant, first, links, shows, ends, tally)
         slot = links[slot, AFTER]
@@ -189,7 +193,7 @@ def rows_change(
     by_key: Matrix, links: Matrix, tally: Ints,
 ) -> tuple[Matrix, Matrix]:  # fmt: skip
     """The new results and the ends. Slots `gone` leave on the left, keys come and go on the right, the left slots from
-    `slots_from` on come. `by_ends`: no death is told before, every result ends."""
+    `slots_from` on come. `by_ends`: of the results that are shown now no death is told, every one will end."""
     shows = np.empty((len(births) + 16, 3), np.int64)
     ends = np.empty((len(gone) + len(right_keys) + 16, 2), np.int64)
     a = b = c = d = 0
@@ -209,9 +213,7 @@ def rows_change(
             if tally[ENDS] == ends.shape[0]:
                 ends = _roomier(ends, tally[ENDS] + 1)
             slot = gone[a]
-            _left_leaves(
-                kind, slot, keys[slot], premature[a], by_ends, instant, first, by_key, links, shows, ends, tally
-            )
+            _left_leaves(kind, slot, keys[slot], premature[a], instant, first, by_key, links, shows, ends, tally)
             a += 1
         elif event == 3:
             if tally[SHOWS] == shows.shape[0]:
@@ -288,7 +290,7 @@ def values_change(
 
 @compiled_loop
 def relink(keys: Ints, shown: Ints, by_key: Matrix, links: Matrix) -> None:
-    """The lists of the left rows anew, from their keys and the numbers of their results, in slots' order."""
+    """The lists of the left rows anew, from their keys and their results, in slots' order."""
     by_key[:, :LEFT] = -1
     by_key[:, LEFT] = 0
     for slot in range(len(keys)):

@@ -11,6 +11,7 @@ from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.user import matrix_of
 from panewise.operators.aggregation import (
     ROW_COUNT,
+    Aggregation,
     ArgumentPlan,
     Arguments,
     Fields,
@@ -37,11 +38,11 @@ def relation(block: Block, rows: Rows) -> pa.Table:
         columns = [compiled(item.expression)(rows.batch) for item in block.items]
         schema = pa.schema([(item.name, item.expression.type.to_arrow()) for item in block.items])
         return pa.Table.from_arrays(columns, schema=schema)
-    return _aggregated(block, rows)
+    return aggregated(aggregation_of(block), rows)
 
 
-def _aggregated(block: Block, rows: Rows) -> pa.Table:
-    aggregation = aggregation_of(block)
+def aggregated(aggregation: Aggregation, rows: Rows) -> pa.Table:
+    """The selected items of all groups of these rows."""
     table = GroupTable(tuple(key.type for key in aggregation.keys))
     slots = np.zeros(len(rows), np.int64)
     if aggregation.keys:

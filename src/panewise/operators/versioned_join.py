@@ -4,8 +4,9 @@ It is a `WindowJoin` in which a row of the stream side can be found at the insta
 the table never meet rows that came before them, and the stream side is not kept. Results live as long as their row of
 the stream side: its death travels with it as one more column. Hence births and deaths come in the order of the stream
 side, whose pattern the output keeps; ends of the table's rows end no result. The stream side may not be STRICT: the
-version that a row met is gone when it ends. Old versions are not kept, as a change holds from where a step
-begins. Golab 2006, sections 3.3.1 and 3.5.3.
+version that a row met is gone when it ends. The versions of a step are there while it is taken: rows of the table come
+and end at their instants, and of one instant they come before the rows that join them. Older versions are not kept.
+Golab 2006, sections 3.3.1 and 3.5.3.
 
 A row costs O(1) expected and its results; state is the table, and the columns of the join's key.
 """

@@ -16,7 +16,7 @@ ones. For STRICT inputs also the results that are alive (`join_results`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,10 +104,17 @@ class WindowJoin:
         held = [pa.schema([field for field in schema if field.name in shown | read]) for schema in schemas]
         self._columns = [StoredColumns(schema) for schema in held]
         sources = [(i, position, field) for i, schema in enumerate(held) for position, field in enumerate(schema)]
-        self._shown = [(i, position) for i, position, field in sources if field.name in shown]
         self._read = [(i, position) for i, position, field in sources if field.name in read]
-        self.schema = pa.schema([field for _, _, field in sources if field.name in shown])
+        self.show(shown)
         self._read_schema = pa.schema([field for _, _, field in sources if field.name in read])
+
+    def show(self, names: Collection[str]) -> None:
+        """The columns of results from now on, of those that are held."""
+        held = [
+            (i, position, field) for i, own in enumerate(self._columns) for position, field in enumerate(own.schema)
+        ]
+        self._shown = [(i, position) for i, position, field in held if field.name in names]
+        self.schema = pa.schema([field for _, _, field in held if field.name in names])
 
     def _arrange(self, orders: Orders) -> None:
         """Plan and empty rows for these orders. Where an input is scanned, all inputs are in one more class."""

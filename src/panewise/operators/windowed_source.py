@@ -2,7 +2,8 @@
 
 Rows come in (time, arrival) order as the watermark passes them. Those that a window shows only later (OFFSET) wait; the
 deaths of rows that left open when they will go (count windows) follow as ends. What a plan was not there to see it does
-not show: no row is born before `begins`, from which on all windows of the plan are whole. O(rows that wait) a step.
+not show: no row is born before `begins`, from which on all windows of the plan are whole; where rows meet versions of
+tables first, that is seen to behind it (`beginning`). O(rows that wait) a step.
 """
 
 from __future__ import annotations
@@ -24,11 +25,18 @@ Ints = NDArray[np.int64]
 
 
 class WindowedSource:
-    """The rows of one input of a plan; `begins`: the first instant that the plan accounts for."""
+    """The rows of one input of a plan; `begins`: the first instant that the plan accounts for; `early`: rows are born
+    at their own instants all the same, for somebody who holds back what becomes of them."""
 
-    def __init__(self, window: Window, schema: Schema, held_from: int | None, begins: int = NEVER) -> None:
-        self._lifetimes = lifetimes_of(window, schema, held_from)
+    def __init__(
+        self, window: Window, schema: Schema, held_from: int | None, begins: int = NEVER, early: bool = False
+    ) -> None:
+        self._lifetimes = lifetimes_of(window, schema, None if early else held_from)
         self._strict = isinstance(window, RowsWindow)
+        assert not (early and self._strict), "windows of rows meet no tables"
+        if early and held_from is not None:
+            self._lifetimes.starts_at = begins
+        self._early = early
         self._begins = begins
         self._schema = schema.to_arrow()
         self._waiting = empty_batch(self._schema)
@@ -52,7 +60,7 @@ class WindowedSource:
         assigned = self._lifetimes.assign(rows)
         ended, ended_at = self._earlier(assigned.earlier, assigned.earlier_births, assigned.earlier_deaths)
         fresh = np.arange(assigned.first, assigned.first + len(rows), dtype=np.int64)
-        births = np.maximum(assigned.births, self._begins)
+        births = assigned.births if self._early else np.maximum(assigned.births, self._begins)
         if not len(self._sequences) and not len(ended) and (births < until).all():
             # The usual way: rows are shown as they come.
             return self._shown(rows.batch, fresh, births, assigned.deaths, ended, ended_at)

@@ -45,6 +45,18 @@ def source_names(node: Node) -> set[str]:
     return {part.source if isinstance(part, WindowOf) else part.alias for part in inputs}
 
 
+def joined_as(node: Node) -> str:
+    """The name by which expressions refer to an input of a join: what stands behind EXISTS has other ones."""
+    while isinstance(node, Negate):
+        node = node.left
+    if isinstance(node, WindowOf):
+        return node.source
+    if is_table(node):
+        return node.alias
+    (below,) = node.children()
+    return joined_as(below)
+
+
 def in_layers(inputs: Sequence[Node]) -> list[Node]:
     """The inputs of a join in the order of their columns in it.
 
@@ -71,3 +83,10 @@ def report_window(plan: Emit) -> TimeWindow | None:
     known = [reach for reach in reaches if reach is not None]
     reach = max(known) if len(known) == len(reaches) else None
     return TimeWindow(reach, periodic.slide_us, 0, periodic.align_us)
+
+
+def reads_answer(node: WindowOf) -> bool:
+    """Of a one-time query: whether an input is another query without a window, whose answer is meant."""
+    scan, window = node.input, node.window
+    named = isinstance(scan, Scan) and scan.kind == "query"
+    return named and isinstance(window, TimeWindow) and window.range_us is None and not window.periodic

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from panewise.errors import PlanError
 from panewise.language.statements import Emit as Emission
 from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs
+from panewise.plan.inputs import has_several_inputs, reads_answer
 from panewise.plan.nodes import Aggregate, Emit, Filter, Join, Negate, Node, Project, Scan, Union, WindowOf
 from panewise.plan.supported_inputs import check_inputs
 from panewise.plan.supported_tables import check_tables
@@ -24,7 +24,8 @@ def check_supported(plan: Emit, once: bool = False) -> None:
             raise PlanError(
                 f"{missing} has no operator yet", hint="the statement is valid; this feature is still to come"
             )
-        _check_windowed(node)
+        if not (once and isinstance(node, WindowOf) and reads_answer(node)):
+            _check_windowed(node)
     for node in plan.walk():
         if isinstance(node, Emit):
             check_tables(node, once and node is plan)

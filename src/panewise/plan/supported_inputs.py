@@ -12,12 +12,12 @@ from panewise.temporal import RowsWindow, TimeWindow
 
 def check_inputs(plan: Emit, once: bool) -> None:
     """Raises PlanError where the plan has no operators; `once`: for a one-time query."""
-    if once:
-        raise PlanError(
-            "a one-time query over several inputs, or with DISTINCT, has no operator yet",
-            hint="create the query, and look it up",
-        )
     _check_slides(plan)
+    if once:  # all rows are there: nothing has to be kept for what may come
+        for node in of_block(plan.input):
+            if isinstance(node, Negate) and node.kind.endswith("EXISTS"):
+                _check_exists(node.right)
+        return
     for node in of_block(plan.input):
         match node:
             case Join():

@@ -2,7 +2,7 @@
 
 A query without a window reads another query's answer, or a table. A window over a stream is answered from the rows
 that the stream retains (`retain`), or, where it has a SLIDE, from the slices of a registered query with the same
-selection and grouping.
+selection and grouping. Several inputs, and DISTINCT, are `ask_inputs`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from panewise.operators.one_time import relation
 from panewise.operators.rows import Rows
 from panewise.operators.tree_asking import last_report_of
 from panewise.plan.blocks import Block, block_of
+from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
+from panewise.runtime.ask_inputs import Sources, ask_inputs
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting, cadence_of
 from panewise.runtime.table import Table
 from panewise.state.group_table import GroupTable
-from panewise.temporal import RowsWindow, TimeWindow, format_duration, format_instant
+from panewise.temporal import RowsWindow, TimeWindow, Window, format_duration, format_instant
+
+RETAIN = "CREATE STREAM ... WITH (retain = '1 day') keeps rows for one-time queries"
 
 
 def ask_once(
@@ -33,8 +37,14 @@ def ask_once(
 ) -> pa.Table:
     """The answer of a one-time query."""
     answered = named_answer(plan)
-    if answered is None:
+    if answered is None or has_several_inputs(plan):
         check_supported(plan, once=True)
+    if has_several_inputs(plan):
+
+        def answer_of(name: str) -> pa.Table:
+            return hosting.consumers[name.lower()].lookup(name.lower(), None)
+
+        return ask_inputs(plan, Sources(channel_of, answer_of, table_of, rows_in))
     block = block_of(plan)
     if answered is not None:
         table = hosting.consumers[answered.lower()].lookup(answered.lower(), None)
@@ -45,7 +55,17 @@ def ask_once(
         return relation(block, rows_of_answer(pa.Table.from_batches([table_of(block.source.name).batch()])))
     channel = channel_of(block.source.name)
     shared = _from_tree(block, channel, hosting)
-    return shared if shared is not None else relation(block, _retained_rows(block, channel))
+    if shared is not None:
+        return shared
+    assert block.window is not None
+    return relation(block, rows_in(block.window, channel, last_report(block.window, channel.watermark)))
+
+
+def last_report(window: Window, watermark: int) -> int:
+    """The instant at which a window shows what was there before it, of those that the watermark has reached."""
+    if isinstance(window, RowsWindow) or window.slide_us is None or watermark == INT64_MIN:
+        return watermark
+    return watermark - (watermark - window.align_us) % window.slide_us
 
 
 def named_answer(plan: Emit) -> str | None:
@@ -84,28 +104,21 @@ def _fits(consumer: TreeConsumer, block: Block) -> bool:
     return consumer.tree.where == block.where and consumer.tree.keys == block.aggregate.keys
 
 
-def _retained_rows(block: Block, channel: Channel) -> Rows:
-    """The rows that the window covers now, from what the stream retains; refuses to answer from a part of them."""
-    rows, watermark = channel.retained(), channel.watermark
-    order = np.lexsort((rows.arrivals, rows.times))
-    rows = rows.take(order)
-    rows = rows.take(rows.times < watermark)
-    window = block.window
+def rows_in(window: Window, channel: Channel, until: int) -> Rows:
+    """The rows that a window shows just before an instant, from what the stream retains, in order of time; refuses to
+    answer from a part of them."""
+    rows = channel.retained()
+    rows = rows.take(np.lexsort((rows.arrivals, rows.times)))
     if isinstance(window, RowsWindow):
-        return _last_rows(rows, window, channel)
-    assert window is not None
-    end = watermark
-    if window.slide_us is not None and watermark != INT64_MIN:
-        end = watermark - (watermark - window.align_us) % window.slide_us
-    end -= window.offset_us
-    if window.range_us is None:
-        _require(channel, None, block)
-        return rows.take(rows.times < end)
-    _require(channel, end - window.range_us, block)
-    return rows.take((rows.times >= end - window.range_us) & (rows.times < end))
+        return _last_rows(rows.take(rows.times < until), window, channel)
+    end = until - window.offset_us
+    start = None if window.range_us is None else end - window.range_us
+    _require(channel, start, window)
+    inside = rows.times < end
+    return rows.take(inside if start is None else inside & (rows.times >= start))
 
 
-def _require(channel: Channel, start: int | None, block: Block) -> None:
+def _require(channel: Channel, start: int | None, window: TimeWindow) -> None:
     if not channel.rows_seen:
         return
     complete = channel.retain_us > 0 and (
@@ -114,11 +127,10 @@ def _require(channel: Channel, start: int | None, block: Block) -> None:
     if complete:
         return
     held = f"rows since {format_instant(channel.retained_from)}" if channel.retain_us else "no rows"
-    window = block.window
-    asked = format_duration(window.range_us) if isinstance(window, TimeWindow) and window.range_us else "all rows"
+    keep = f"ALTER STREAM {channel.name} SET (retain = '{format_duration(window.range_us or 0).lower()}')"
     raise NotHeldError(
         f"the window {window} reaches further back than what stream '{channel.name}' holds ({held})",
-        hint=f"ALTER STREAM {channel.name} SET (retain = '{asked.lower()}') keeps rows from now on",
+        hint=f"{keep} keeps rows from now on" if window.range_us else RETAIN,
     )
 
 
@@ -126,7 +138,7 @@ def _last_rows(rows: Rows, window: RowsWindow, channel: Channel) -> Rows:
     if (channel.rows_seen and channel.retained_from != INT64_MIN) or (channel.rows_seen and not channel.retain_us):
         raise NotHeldError(
             f"the window {window} counts rows that stream '{channel.name}' does not hold",
-            hint="CREATE STREAM ... WITH (retain = '1 day') keeps rows for one-time queries",
+            hint=RETAIN,
         )
     if not window.partition_by:
         stop = max(0, len(rows) - window.offset)

@@ -21,6 +21,7 @@ from panewise.catalog import (
     StreamDefinition,
     TableDefinition,
 )
+from panewise.connectors.tables import check_changeable, check_options, no_rows, read_table, table_connector
 from panewise.errors import (
     CatalogError,
     NotHeldError,
@@ -35,6 +36,8 @@ from panewise.plan.build import build
 from panewise.plan.explain import Explanation
 from panewise.plan.supported import check_supported
 from panewise.runtime.ask import ask_once
+from panewise.runtime.change_feed import check_changes
+from panewise.runtime.changed_table import ChangedTable
 from panewise.runtime.channel import Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.definitions import Created, definition_of, statement_of
@@ -69,6 +72,8 @@ class Engine:
         self.catalog = Catalog()
         self.streams: dict[str, Stream] = {}  # by lower-case name, as in `hosting`
         self.tables: dict[str, Table] = {}
+        # How the rows of a table with a connector are read when it is created.
+        self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
         self.hosting = Hosting(self._channel, sharing, self._table)
         self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
         self._listened: dict[str, HostedQuery] = {}  # queries that somebody has subscribed to
@@ -121,7 +126,9 @@ class Engine:
             case s.SelectOnce():
                 return ask_once(build(statement.query, self.find_aggregate), self._channel, self.hosting, self._table)
             case s.Insert() | s.Update() | s.Delete():
-                self._table(statement.table).run(statement)
+                table = self._table(statement.table)
+                check_changeable(table.definition)
+                table.run(statement)
             case _:
                 raise AssertionError(statement)
         return None
@@ -136,10 +143,22 @@ class Engine:
         if isinstance(definition, StreamDefinition):
             self.streams[definition.name.lower()] = Stream(definition)
         elif isinstance(definition, TableDefinition):
-            self.tables[definition.name.lower()] = Table(definition)
+            table = self._new_table(definition)
+            check_options(definition)
+            if table_connector(definition) is not None:
+                table.become(self.read_table(definition))
+            self.tables[definition.name.lower()] = table
         elif plan is not None:
             self.hosting.host(definition.name.lower(), plan, statement.options)
             self._limit_streams()
+
+    def _new_table(self, definition: TableDefinition) -> Table:
+        check_changes(definition, self.catalog)
+        if definition.changes is None:
+            return Table(definition)
+        table = ChangedTable(definition, self._stream(definition.changes))
+        table.feed.begin()
+        return table
 
     def _limit_streams(self) -> None:
         """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
@@ -159,7 +178,9 @@ class Engine:
         elif statement.kind == "stream":
             del self.streams[key]
         elif statement.kind == "table":
-            del self.tables[key]
+            table = self.tables.pop(key)
+            if isinstance(table, ChangedTable):
+                table.feed.end()
 
     def _set_status(self, name: str, status: str) -> None:
         self.catalog.get(name, "query")
@@ -185,6 +206,7 @@ class Engine:
                     row |= {"columns": str(definition.schema), "timestamp": definition.timestamp}
                 case TableDefinition():
                     row |= {"columns": str(definition.schema), "primary_key": ", ".join(definition.primary_key)}
+                    row["changes"] = definition.changes or ""
                 case QueryDefinition():
                     query = self.hosting.queries[definition.name.lower()]
                     row |= {"status": query.status, "reason": query.reason, "statement": definition.text}
@@ -194,7 +216,7 @@ class Engine:
             rows.append(row)
         names = {
             "streams": ["name", "columns", "timestamp"],
-            "tables": ["name", "columns", "primary_key"],
+            "tables": ["name", "columns", "primary_key", "changes"],
             "queries": ["name", "status", "reason", "statement"],
             "sinks": ["name", "source", "options"],
         }[kind]
@@ -297,7 +319,7 @@ class Engine:
             return self._stream(stream).bad_rows()
 
     def stats(self) -> dict[str, Any]:
-        """Rows, late rows, slices and bytes of state, per stream, query and tree."""
+        """Rows, late rows, slices and bytes of state, per stream, table, query and tree."""
         with self._lock:
             self._flush_all()
             queries = {}
@@ -312,6 +334,7 @@ class Engine:
                 }
             return {
                 "streams": {stream.name: stream.stats() for stream in self.streams.values()},
+                "tables": {table.name: table.stats() for table in self.tables.values()},
                 "queries": queries,
                 "trees": [
                     {
@@ -396,8 +419,10 @@ class Engine:
                 f"the snapshot is of an engine with sharing '{sharing}', this one has '{result.hosting.sharing}'",
                 hint=f"restore it into Engine(sharing='{sharing}')",
             )
+        reading, result.read_table = result.read_table, no_rows  # the snapshot has them
         for text in tree["statements"]:
             result.execute(text)
+        result.read_table = reading
         result.hosting.restore(tree)
         for name, stream in tree["streams"].items():
             result.streams[name].restore(stream)

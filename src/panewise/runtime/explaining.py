@@ -1,25 +1,39 @@
-"""EXPLAIN of running queries: the plan, and how the engine shares it."""
+"""EXPLAIN of running queries: the plan, and how the engine shares it.
+
+Of a plan over several inputs also what it was rewritten by, the state of every operator and the estimate of its cost,
+in row touches a second (`optimize/rewrites/plan_costs.py`). A query that does not run yet is shown as it would.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from panewise.operators.collective import CollectiveLookup
+from panewise.operators.negation import Negation
 from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.tree_weave import members_by_tree
+from panewise.optimize.rewrites.plan_costs import Costed, costed
+from panewise.optimize.rewrites.rewriting import Applied, rewrite
+from panewise.optimize.rewrites.statistics import Statistics
 from panewise.optimize.sharing.report import family_explanation
 from panewise.plan.explain import Explanation, explain
-from panewise.plan.nodes import Aggregate, Distinct, Emit, Join, Negate, Node, Pattern
+from panewise.plan.inputs import has_several_inputs
+from panewise.plan.nodes import Aggregate, Distinct, Emit, Join, Negate, Node, Pattern, WindowOf
+from panewise.runtime.change_feed import ChangeFeed
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.operator_consumer import OperatorConsumer
-from panewise.runtime.plan_consumer import PlanConsumer, Port
+from panewise.runtime.plan_consumer import Clock, PlanConsumer, Port
+from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
 from panewise.runtime.sharing import family_report, state_name
 from panewise.runtime.stream import Stream
 
 
 def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | PlanConsumer | None) -> Explanation:
     """The plan of one query; of a running one also what it shares."""
+    if consumer is None and has_several_inputs(plan):
+        rewritten = rewrite(plan)
+        return _with_rewrites(_with_operators(rewritten.plan, Statistics()), rewritten.applied)
     explanation = explain(plan)
     if isinstance(consumer, TreeConsumer) and consumer.queries:
         others = len(consumer.queries) - 1
@@ -31,17 +45,39 @@ def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | PlanCo
     if isinstance(consumer, OperatorConsumer):
         return replace(explanation, properties=explanation.properties | _operator(consumer))
     if isinstance(consumer, PlanConsumer):
-        explanation = _with_states(explanation, plan)
-        return replace(explanation, properties=explanation.properties | _operators(consumer))
+        rates = {port.channel.name: port.rate for port in consumer.ports if port.rate is not None}
+        explanation = _with_operators(plan, Statistics(rates=rates))
+        explanation = replace(explanation, properties=explanation.properties | _operators(consumer))
+        return _with_rewrites(explanation, consumer.rewrites)
     return explanation
 
 
-def _with_states(explanation: Explanation, node: Node) -> Explanation:
-    """Every node with what its operator keeps rows in, which follows from the patterns of its inputs."""
-    inputs = tuple(_with_states(*pair) for pair in zip(explanation.inputs, node.children(), strict=True))
+def _with_operators(plan: Emit, statistics: Statistics) -> Explanation:
+    """The plan with states and costs; at the top the cost of all together, and the rates where they were measured."""
+    costs = costed(plan, statistics)
+    explanation = _with_states(explain(plan), costs)
+    of_all: dict[str, object] = {"cost of all": round(costs.total)}
+    if statistics.rates:
+        of_all["rows a second"] = ", ".join(f"{name} {rate:.6g}" for name, rate in statistics.rates.items())
+    return replace(explanation, properties=explanation.properties | of_all)
+
+
+def _with_rewrites(explanation: Explanation, applied: tuple[Applied, ...]) -> Explanation:
+    if not applied:
+        return explanation
+    said = {"rewritten": "; ".join(map(str, applied))}
+    return replace(explanation, properties=explanation.properties | said)
+
+
+def _with_states(explanation: Explanation, costs: Costed) -> Explanation:
+    """Every node with what its operator keeps rows in, which follows from the patterns of its inputs, and its cost."""
+    node = costs.node
     state = _state(node)
-    properties = explanation.properties | ({"state": state} if state else {})
-    return replace(explanation, properties=properties, inputs=inputs)
+    properties = explanation.properties | ({"state": state} if state else {}) | {"cost": round(costs.own)}
+    if isinstance(node, WindowOf):  # what it reads is a stream, or a query that has its own costs
+        return replace(explanation, properties=properties)
+    pairs = zip(explanation.inputs, costs.inputs, strict=True)
+    return replace(explanation, properties=properties, inputs=tuple(_with_states(*pair) for pair in pairs))
 
 
 def _state(node: Node) -> str:
@@ -69,10 +105,17 @@ def _operator(consumer: OperatorConsumer) -> dict[str, str]:
 
 def _operators(consumer: PlanConsumer) -> dict[str, str]:
     """The operators with state, from the inputs up; of a join of many, in which order rows of each input probe."""
-    found = {"operators": ", ".join(type(operator).__name__ for operator in consumer.plan.operators)}
-    for operator in consumer.plan.operators:
+    operators = consumer.operators
+    found = {"operators": ", ".join(type(operator).__name__ for operator in operators)}
+    if isinstance(consumer, SharingConsumer):
+        found["core"] = _shares(len(consumer.shared.members) - 1)
+    if consumer.clocks:
+        found["waits for the changes of"] = ", ".join(clock.channel.name for clock in consumer.clocks)
+    for operator in operators:
         if isinstance(operator, OrderedJoin) and len(operator.orders) > 2:
             found["order"] = operator.described
+        if isinstance(operator, Negation):
+            found["negation results"] = operator.described
     return found
 
 
@@ -102,7 +145,21 @@ def _channel(name: str, kind: str, channel: object, hosting: Hosting) -> Explana
                     _operator(consumer) | {"window": str(block.window)},
                 )
             )
-        elif isinstance(consumer, Port):
-            owner = consumer.owner
-            inputs.append(Explanation(f"QUERY {shown_name(owner.query.name)}", _operators(owner)))
+        elif isinstance(consumer, ChangeFeed):
+            inputs.append(Explanation(f"TABLE {consumer.table.name}", consumer.described))
+        elif isinstance(consumer, Port | Clock):
+            inputs.append(_of_port(consumer.owner))
     return Explanation(f"{kind} {name}", {}, tuple(inputs))
+
+
+def _of_port(owner: object) -> Explanation:
+    """A query over several inputs, or what queries over the same ones have in common."""
+    if isinstance(owner, SharedPlan):
+        queries = tuple(_of_plan(member) for member in owner.members.values())
+        return Explanation(owner.core.described.upper(), {"queries": len(queries)}, queries)
+    assert isinstance(owner, PlanConsumer)
+    return _of_plan(owner)
+
+
+def _of_plan(consumer: PlanConsumer) -> Explanation:
+    return Explanation(f"QUERY {shown_name(consumer.query.name)}", _operators(consumer))

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from panewise.aggregates.user import matrix_of
 from panewise.catalog import Options
-from panewise.errors import PlanError
+from panewise.errors import NotHeldError, PlanError
 from panewise.language.statements import Emit as Emission
 from panewise.operators.aggregation import aggregation_of
 from panewise.operators.collective import CollectiveLookup
@@ -26,15 +26,18 @@ from panewise.operators.partitioned_rows import PartitionedRows
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.relation_to_stream import RelationToStream, Restore
 from panewise.operators.row_window import RowWindow
+from panewise.optimize.rewrites.rewriting import rewrite, rewrite_unless_shared
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, report_window, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Scan
+from panewise.plan.shared_core import SharedCore, core_of
 from panewise.runtime.channel import Channel
 from panewise.runtime.consumers import TreeConsumer, TreeKey, TreesTogether
 from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import PlanConsumer
+from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
 from panewise.runtime.table import Table
 from panewise.runtime.technique_option import chosen_technique
 from panewise.slicing.pairs import Cadence
@@ -64,6 +67,7 @@ class Hosting:
         self.queries: dict[str, HostedQuery] = {}
         self.consumers: dict[str, TreeConsumer | OperatorConsumer | PlanConsumer] = {}  # by query
         self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
+        self._cores: dict[object, SharedPlan] = {}  # by inputs and meaning
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
 
     @property
@@ -97,7 +101,11 @@ class Hosting:
         return query
 
     def _host_plan(self, name: str, plan: Emit) -> HostedQuery:
-        """Starts a query over several inputs."""
+        """Starts a query over several inputs, by the cheapest plan that means the same."""
+        block, core = block_of(plan), core_of(plan)
+        rewritten = rewrite(plan) if core is None else rewrite_unless_shared(plan)
+        if rewritten.plan is not plan:
+            plan, core = rewritten.plan, None
         windows = windowed_inputs(plan)
         channels = []
         try:
@@ -106,17 +114,30 @@ class Hosting:
                 channels.append(self._source(name, node.input))
                 _check_window(node.window, channels[-1], alone=False)
                 _check_rows_seen(node.window, channels[-1])
-        except PlanError:
+            tables = [self._table(node.name) for node in table_inputs(plan)]
+            for table in tables:
+                table.check_known()
+                _check_versions(table, [node.window for node in windows])
+        except (PlanError, NotHeldError):
             for inner in self._hidden.pop(name, []):
                 self.drop(inner)
             raise
-        query = HostedQuery(name, plan, block_of(plan))
+        query = HostedQuery(name, plan, block)
         query.watermark = max([query.watermark, *(c.watermark for c in channels if c.held_from is not None)])
         self.queries[name] = query
-        tables = [self._table(node.name) for node in table_inputs(plan)]
-        consumer = self.consumers[name] = PlanConsumer(query, channels, tables)
+        consumer = PlanConsumer(query, channels, tables) if core is None else self._sharing(query, core, channels)
+        consumer.rewrites = rewritten.applied
+        self.consumers[name] = consumer
         consumer.attach()
         return query
+
+    def _sharing(self, query: HostedQuery, core: SharedCore, channels: list[Channel]) -> SharingConsumer:
+        """A query over a core that others may have too."""
+        alone = query.name if self.sharing == "none" else ""
+        key = tuple(map(id, channels)), core.meaning, alone
+        if key not in self._cores:
+            self._cores[key] = SharedPlan(core, channels)
+        return SharingConsumer(query, core, channels, self._cores[key])
 
     def _table(self, name: str) -> Table:
         assert self._table_of is not None, "a host without tables refuses them before"
@@ -231,6 +252,7 @@ class Hosting:
                 self._trees = {key: tree for key, tree in self._trees.items() if tree is not consumer}
         elif isinstance(consumer, PlanConsumer):
             consumer.detach()
+            self._cores = {key: shared for key, shared in self._cores.items() if shared.members}
         else:
             consumer.channel.detach(consumer)
         for inner in self._hidden.pop(query.name, []):
@@ -256,7 +278,7 @@ class Hosting:
         shortest: dict[int, int] = {}
 
         def note(slide: int | None, channel: Channel) -> None:
-            for root in self._roots(channel) if slide is not None else ():
+            for root in self.roots(channel) if slide is not None else ():
                 assert slide is not None
                 shortest[id(root)] = min(slide, shortest.get(id(root), slide))
 
@@ -265,17 +287,17 @@ class Hosting:
         for consumer in self.consumers.values():
             window = report_window(consumer.query.plan) if isinstance(consumer, PlanConsumer) else None
             if isinstance(consumer, PlanConsumer) and window is not None:
-                for port in consumer.ports:
-                    note(window.slide_us, port.channel)
+                for channel in consumer.waits_for:
+                    note(window.slide_us, channel)
         return shortest
 
-    def _roots(self, channel: Channel) -> list[Channel]:
+    def roots(self, channel: Channel) -> list[Channel]:
         """The streams that a channel's rows come from in the end."""
         if not isinstance(channel, HostedQuery):
             return [channel]
         consumer = self.consumers[channel.name]
-        read = [port.channel for port in consumer.ports] if isinstance(consumer, PlanConsumer) else [consumer.channel]
-        return [root for source in read for root in self._roots(source)]
+        read = consumer.waits_for if isinstance(consumer, PlanConsumer) else [consumer.channel]
+        return [root for source in read for root in self.roots(source)]
 
     def snapshot(self) -> dict[str, Any]:
         """The state of queries and consumers. A consumer that feeds several queries is written once, by number."""
@@ -330,9 +352,19 @@ def _check_rows_seen(window: Window, channel: Channel) -> None:
         )
 
 
+def _check_versions(table: Table, windows: list[Window]) -> None:
+    """Rows of a window without end may be older than what is known of a table that keeps no versions."""
+    endless = next((w for w in windows if isinstance(w, TimeWindow) and w.range_us is None), None)
+    if endless is not None and table.held_from is not None and not table.definition.retroactive:
+        raise PlanError(
+            f"'{table.name}' has had changes already, and rows of {endless} may be older than what is known of it",
+            hint="create the query before the first change, or give its window a RANGE",
+        )
+
+
 def _reads(consumer: TreeConsumer | OperatorConsumer | PlanConsumer, channel: Channel) -> bool:
     if isinstance(consumer, PlanConsumer):
-        return any(port.channel is channel for port in consumer.ports)
+        return any(read is channel for read in consumer.waits_for)
     return consumer.channel is channel
 
 

@@ -1,13 +1,14 @@
 """The consumer of a plan over several inputs: it reads several channels and goes as far as the slowest of them.
 
 Each input has a port on its channel. Rows wait at their port until the watermarks of all inputs have passed them.
-Tables hold nothing up: their changes are there when the plan takes its next step.
+Tables that statements change hold nothing up: their changes are there when the plan takes its next step. For a table
+that a stream changes the plan has a clock on that stream's channel, and waits for it as for its inputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,17 @@ from panewise.errors import NotHeldError, QueryFailed
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows, concatenated
+from panewise.optimize.rewrites.rewriting import Applied
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.table import Table
+from panewise.temporal import SECOND
+
+
+class Owner(Protocol):
+    """Who is told when a port has come further."""
+
+    def go_on(self) -> None: ...
 
 
 class Port:
@@ -26,11 +35,12 @@ class Port:
 
     ordered = True
 
-    def __init__(self, owner: PlanConsumer, channel: Channel) -> None:
+    def __init__(self, owner: Owner, channel: Channel) -> None:
         self.owner = owner
         self.channel = channel
         self.watermark = INT64_MIN
         self._waiting: list[Rows] = []
+        self._rows, self._first, self._last = 0, 0, 0  # how many rows have come since, and between which times
 
     def next_due(self) -> int:
         return INT64_MIN
@@ -38,6 +48,8 @@ class Port:
     def take(self, rows: Rows, watermark: int) -> None:
         if len(rows):
             self._waiting.append(rows)
+            self._first = self._first if self._rows else int(rows.times[0])
+            self._rows, self._last = self._rows + len(rows), int(rows.times[-1])
         self.watermark = max(self.watermark, watermark)
         self.owner.go_on()
 
@@ -49,6 +61,11 @@ class Port:
         cut = int(np.searchsorted(rows.times, until, side="left"))
         self._waiting = [rows.slice(cut, len(rows))] if cut < len(rows) else []
         return rows.slice(0, cut)
+
+    @property
+    def rate(self) -> float | None:
+        """Rows a second of event time since it began or was restored; None before there are two times."""
+        return self._rows * SECOND / (self._last - self._first) if self._last > self._first else None
 
     @property
     def bytes_held(self) -> int:
@@ -65,14 +82,40 @@ class Port:
         self.watermark, self._waiting = snapshot["watermark"], [rows] if len(rows) else []
 
 
+class Clock:
+    """How far the stream has come that changes a table of the plan. The table itself has read its rows before."""
+
+    ordered = True
+
+    def __init__(self, owner: Owner, channel: Channel) -> None:
+        self.owner = owner
+        self.channel = channel
+        self.watermark = INT64_MIN
+
+    def next_due(self) -> int:
+        return INT64_MIN
+
+    def take(self, rows: Rows, watermark: int) -> None:
+        self.watermark = max(self.watermark, watermark)
+        self.owner.go_on()
+
+
 class PlanConsumer:
-    """A plan, its ports and its query."""
+    """A plan, its ports and its query. `rewrites` is how the plan came to be what it is, for people."""
+
+    rewrites: tuple[Applied, ...] = ()
+    clocks: Sequence[Clock] = ()
 
     def __init__(self, query: HostedQuery, channels: list[Channel], tables: Sequence[Table] = ()) -> None:
         self.query = query
         self.ports = [Port(self, channel) for channel in channels]
-        self.plan = DeltaPlan(query.plan, [channel.held_from for channel in channels])
+        tables_held_from = [table.held_from for table in tables]
+        self.plan = DeltaPlan(
+            query.plan, [channel.held_from for channel in channels], tables_held_from=tables_held_from
+        )
         self._tables = tables
+        changing = {id(table.changes): table.changes for table in tables if table.changes is not None}
+        self.clocks = [Clock(self, channel) for channel in changing.values()]
         self._watermark = INT64_MIN
 
     @property
@@ -81,18 +124,32 @@ class PlanConsumer:
         return self.ports[0].channel
 
     @property
+    def operators(self) -> list[Any]:
+        """Those with state, from the inputs up."""
+        return self.plan.operators
+
+    @property
     def read_queries(self) -> list[HostedQuery]:
         return [self.query] if self.query.consumers else []
 
+    @property
+    def _waiting(self) -> list[Port | Clock]:
+        return [*self.ports, *self.clocks]
+
+    @property
+    def waits_for(self) -> list[Channel]:
+        """All channels that hold the plan up."""
+        return [waiting.channel for waiting in self._waiting]
+
     def attach(self) -> None:
-        for port in self.ports:
-            port.channel.attach(port)
         for table, source in zip(self._tables, self.plan.tables, strict=True):
             table.attach(source)
+        for waiting in self._waiting:
+            waiting.channel.attach(waiting)
 
     def detach(self) -> None:
-        for port in self.ports:
-            port.channel.detach(port)
+        for waiting in self._waiting:
+            waiting.channel.detach(waiting)
         self._leave_tables()
 
     def _leave_tables(self) -> None:
@@ -100,10 +157,14 @@ class PlanConsumer:
             table.detach(source)
 
     def go_on(self) -> None:
-        """As far as all inputs have come."""
-        until = min(port.watermark for port in self.ports)
-        if until <= self._watermark or self.query.status == "FAILED":
-            return
+        """As far as all inputs have come; what a table that has failed still lets be known comes out before that."""
+        until = min(waiting.watermark for waiting in self._waiting)
+        known = min([until, *(table.known_until for table in self.plan.tables)])
+        for reached in (known, until):
+            if reached > self._watermark and self.query.status != "FAILED":
+                self._step(reached)
+
+    def _step(self, until: int) -> None:
         self._watermark = until
         try:
             table = self.plan.process([port.released(until) for port in self.ports], until)
@@ -111,6 +172,9 @@ class PlanConsumer:
             self.query.status, self.query.reason = "FAILED", problem.message
             self._leave_tables()
             return
+        self._tell(table, until)
+
+    def _tell(self, table: pa.Table, until: int) -> None:
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
         self.query.receive(pieces, until)
 
@@ -121,9 +185,13 @@ class PlanConsumer:
             names = self.query.arrow.names if periodic else [item.name for item in self.query.block.items]
             return self.query.arrow.empty_table().select(names)
         if at is not None and at > self._watermark:
-            raise NotHeldError(f"'{name}' has not come so far yet")
+            slowest = min(self.waits_for, key=lambda channel: channel.watermark)
+            raise NotHeldError(f"'{name}' has not come so far yet", hint=f"it waits for '{slowest.name}'")
         if at is None:
             at = self._watermark if periodic else self._watermark - 1
+        return self._answer(at)
+
+    def _answer(self, at: int) -> pa.Table:
         return self.plan.lookup(at)
 
     @property
@@ -134,6 +202,7 @@ class PlanConsumer:
         return {
             "plan": self.plan.snapshot(),
             "ports": [port.snapshot() for port in self.ports],
+            "clocks": [clock.watermark for clock in self.clocks],
             "watermark": self._watermark,
             "failed": self.query.status == "FAILED",
         }
@@ -142,6 +211,8 @@ class PlanConsumer:
         self.plan.restore(snapshot["plan"])
         for port, saved in zip(self.ports, snapshot["ports"], strict=True):
             port.restore(saved)
+        for clock, reached in zip(self.clocks, snapshot["clocks"], strict=True):
+            clock.watermark = reached
         self._watermark = snapshot["watermark"]
         if snapshot.get("failed"):
             self._leave_tables()

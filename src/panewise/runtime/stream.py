@@ -210,6 +210,15 @@ class Stream(Channel):
             }
         )
 
+    @property
+    def skips_bad(self) -> bool:
+        return self._skip_bad
+
+    def set_aside(self, rows: list[tuple[pa.RecordBatch, str]]) -> None:
+        """Rows that have been taken in and turn out to be bad for somebody who reads them."""
+        self._bad.extend((str(shown_row(row)), reason) for row, reason in rows)
+        self.bad_count += len(rows)
+
     def stats(self) -> dict[str, Any]:
         value = self.progress.value
         return {

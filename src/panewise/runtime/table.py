@@ -27,6 +27,8 @@ from panewise.operators.deltas import NONE, Ints
 from panewise.operators.stored_columns import StoredColumns
 from panewise.operators.table_source import Key, TableSource
 from panewise.plan.evaluate import compiled
+from panewise.runtime.channel import Channel
+from panewise.runtime.table_content import check_keys, differing
 
 
 class Table:
@@ -39,7 +41,7 @@ class Table:
         self._numbers = NONE
         self._fresh: list[Ints] = []  # numbers of the last rows, not yet at the end of `_numbers`
         self._next = 0
-        self._keys: set[Key] = set()
+        self._known_keys: set[Key] | None = set()  # None: to be taken from the rows when they are needed
         self._readers: list[TableSource] = []
 
     @property
@@ -49,6 +51,44 @@ class Table:
     def batch(self) -> pa.RecordBatch:
         """All rows, in the order in which they came."""
         return self._rows.batch()
+
+    @property
+    def numbers(self) -> Ints:
+        """The numbers of all rows, ascending."""
+        return self._all_numbers()
+
+    @property
+    def bytes_held(self) -> int:
+        return self._rows.bytes_held + 8 * self._rows.count
+
+    @property
+    def row_count(self) -> int:
+        return self._rows.count
+
+    @property
+    def changes(self) -> Channel | None:
+        """What those who read the table wait for too: the stream that changes it, if one does."""
+        return None
+
+    @property
+    def held_from(self) -> int | None:
+        """What it was before this instant is not known to somebody who begins to read now; None: it is as it is."""
+        return None
+
+    @property
+    def last_change(self) -> int | None:
+        """When it changed last, where its changes have instants of their own."""
+        return None
+
+    def stats(self) -> dict[str, Any]:
+        return {"rows": self.row_count, "bytes": self.bytes_held, "changes": "statements"}
+
+    def check_known(self) -> None:
+        """Raises where nobody knows what is in the table."""
+
+    @property
+    def is_read(self) -> bool:
+        return bool(self._readers)
 
     def attach(self, reader: TableSource) -> None:
         """Tells the reader of all rows, and of every change from now on."""
@@ -88,12 +128,34 @@ class Table:
         places = np.flatnonzero(flags(compiled(where)(batch)))
         return places, batch.take(pa.array(places))
 
+    def become(self, rows: pa.RecordBatch) -> None:
+        """Changes the rows to these; those that are in both stay. DataError, and nothing changed, as for statements.
+
+        O(rows). Keys that go may come back at any time: what is read anew as a whole has no history of its keys.
+        """
+        check_keys(rows, self.definition)
+        going, fresh = differing(self.batch(), rows, self.definition.schema)
+        self._known_keys = None
+        numbers = np.arange(self._next, self._next + len(fresh), dtype=np.int64)
+        self._move(going, rows.take(pa.array(fresh)), numbers)
+
     def _change(self, places: Ints, old: pa.RecordBatch, new: pa.RecordBatch) -> None:
         """The rows at these places, which are `old`, go; the new ones come. An update has one new row for each old."""
         old_keys, new_keys = self._keys_of(old), self._keys_of(new)
         self._check(old_keys, new_keys)
+        self._keys.difference_update(old_keys)
+        self._keys.update(new_keys)
         numbers = np.arange(self._next, self._next + new.num_rows, dtype=np.int64)
-        self._next += new.num_rows
+        self._move(places, new, numbers)
+        for reader in self._readers if not self.definition.retroactive else ():
+            reader.retire(set(old_keys) - set(new_keys))
+
+    def follow(self, ended: Ints, new: pa.RecordBatch, numbers: Ints) -> None:
+        """A change that another table has checked and made: rows go by their numbers, and new ones come with theirs."""
+        self._known_keys = None
+        self._move(np.flatnonzero(np.isin(self._all_numbers(), ended)).astype(np.int64), new, numbers)
+
+    def _move(self, places: Ints, new: pa.RecordBatch, numbers: Ints) -> None:
         ended = NONE
         if len(places):
             known = self._all_numbers()
@@ -104,18 +166,21 @@ class Table:
             self._rows.keep(np.flatnonzero(stays).astype(np.int32))
         self._rows.append(new)
         self._fresh.append(numbers)
-        self._keys.difference_update(old_keys)
-        self._keys.update(new_keys)
+        self._next = max([self._next, *(numbers[-1:] + 1).tolist()])
         for reader in self._readers:
             reader.change(ended, new, numbers)
-            if not self.definition.retroactive:
-                reader.retire(set(old_keys) - set(new_keys))
 
     def _all_numbers(self) -> Ints:
         self._numbers, self._fresh = np.concatenate([self._numbers, *self._fresh]), []
         return self._numbers
 
     # -- keys ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _keys(self) -> set[Key]:
+        if self._known_keys is None:
+            self._known_keys = set(self._keys_of(self.batch()))
+        return self._known_keys
 
     def _keys_of(self, batch: pa.RecordBatch) -> list[Key]:
         """The primary keys of rows, in plain values that are equal where the keys are; none where there is no key."""
@@ -163,7 +228,7 @@ class Table:
         self._rows = StoredColumns(self._schema)
         self._rows.append(snapshot["rows"])
         self._numbers, self._fresh, self._next = snapshot["numbers"], [], snapshot["next"]
-        self._keys = set(self._keys_of(snapshot["rows"]))
+        self._known_keys = None
 
 
 def _plain_values(column: pa.Array) -> list[Any]:

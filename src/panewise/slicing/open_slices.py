@@ -307,6 +307,11 @@ class OpenSlices:
         slots = entries[:found].copy()
         return slots, self._entry_group[slots]
 
+    @property
+    def entries(self) -> tuple[Ints, Ints, Ints]:
+        """Of sparse slices: the first slot of each room (-1: none), the next slot after each one, and its group."""
+        return self._heads, self._entry_next, self._entry_group
+
     def groups_held(self) -> Ints:
         """The groups of all rows in open sparse slices, some of them several times."""
         return self._entry_group[self._entry_room >= 0]

@@ -145,10 +145,15 @@ def split_by_bucket(batch: pa.RecordBatch, key_columns: Sequence[str], buckets: 
 
     Dictionaries shrink to what is left of them.
     """
-    if buckets == 1 or not key_columns:
+    return split_by_keys(batch, [batch.column(name) for name in key_columns], buckets)
+
+
+def split_by_keys(batch: pa.RecordBatch, keys: Sequence[pa.Array], buckets: int) -> list[pa.RecordBatch | None]:
+    """The same by the values of columns that may stand beside the batch."""
+    if buckets == 1 or not keys:
         return [batch if batch.num_rows else None, *[None] * (buckets - 1)]
     ends, order = np.empty(buckets, np.int64), np.empty(batch.num_rows, np.int64)
-    _by_bucket(key_hash([batch.column(name) for name in key_columns]), buckets, ends, order)
+    _by_bucket(key_hash(keys), buckets, ends, order)
     starts = [0, *ends.tolist()]
     return [
         _taken(batch, order[start:end]) if end > start else None

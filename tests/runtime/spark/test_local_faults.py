@@ -21,7 +21,7 @@ import pytest
 
 import panewise as pw
 from panewise.operators import periodic
-from panewise.runtime.spark import bucket_state, tree_pages, worker
+from panewise.runtime.spark import row_journal, tree_pages, worker
 from panewise.runtime.spark.marks import last_marks
 from tests.case_runner import same_rows
 from tests.runtime.spark.local_run import LocalRun
@@ -270,7 +270,7 @@ def check(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few groups are kept densely, many sparsely; here three are many. Pages and journals are turned over soon."""
     monkeypatch.setattr(periodic, "DENSE_GROUPS", 3 if seed % 2 else 4_096)
     monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
-    monkeypatch.setattr(bucket_state, "JOURNAL_LEAST", 4_096 if seed % 3 else 100)
+    monkeypatch.setattr(row_journal, "JOURNAL_LEAST", 4_096 if seed % 3 else 100)
     played = Play(seed)
     undisturbed = performed(LocalRun(folder / "undisturbed"), played)
     faulty = performed(FaultyRun(folder / "faulty", seed=seed), played)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from panewise.runtime.spark import bucket_state, tree_pages
+from panewise.runtime.spark import row_journal, tree_pages
 from tests.runtime.random_weaves import STREAM, Row, Script, Woven, long_script, woven_at_random
 from tests.runtime.spark.local_run import LocalRun
 from tests.runtime.weave_players import Player, Values, compare_results, values
@@ -90,7 +90,7 @@ class SparkPlayer:
 def check(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[SparkPlayer, Woven]:
     """Every second time workers lose what they keep, and attempts fail: buckets are then rebuilt from their pages."""
     monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
-    monkeypatch.setattr(bucket_state, "JOURNAL_LEAST", 4_096 if seed % 3 else 100)
+    monkeypatch.setattr(row_journal, "JOURNAL_LEAST", 4_096 if seed % 3 else 100)
     chance = Random(seed)
     script = long_script(chance, turns, late=False, embedded=False)
     dense_groups = chance.choice((4096, 4096, 4))

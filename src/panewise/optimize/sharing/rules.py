@@ -74,7 +74,7 @@ class Synopsis:
     selection: Selection = EVERY_ROW
 
     def reaches(self, lengths: Sequence[int]) -> bool:
-        """Whether it holds windows of these lengths: ns with 1 <= n <= b; unequal ones of a join with b - g <= n."""
+        """Whether it holds windows of these lengths: ns with 1 <= n <= b; of a join of two, unequal with b - g <= n."""
         if any(length % self.interval for length in lengths):
             return False
         counts = [length // self.interval for length in lengths]
@@ -82,7 +82,7 @@ class Synopsis:
             return False
         if self.flagged is None or len(set(counts)) == 1:
             return True
-        return min(counts) >= self.intervals - self.flagged
+        return len(counts) == 2 and min(counts) >= self.intervals - self.flagged
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from panewise.runtime.spark.inbox import remove_letters
 from panewise.runtime.spark.marks import KEPT, Marks, read_marks, write_marks
 from panewise.runtime.spark.packing import ANSWER, BAD, COUNTED, FAILED, LATE, RESULT, STATE, Packet, table_of
 from panewise.runtime.spark.result_log import Entry, read_entries, write_entries
+from panewise.runtime.spark.table_pins import TablePins
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,12 +75,15 @@ class BatchWriter:
     sinks: list[VersionSinks]  # of the versions that may still have micro-batches to come
     retention_seconds: float
     halt: Halt = field(default_factory=Halt)
+    tables: TablePins | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if self.halt.asked.is_set():
             self.halt.held.set()
             self.halt.told.wait(HALT_SECONDS)
             raise Halted
+        if self.tables is not None:
+            self.tables.pin(batch, frame.sparkSession)  # before the frame is evaluated
         entries = read_entries(self.folder, batch)
         outputs = _outputs(frame.toArrow())
         if entries is None:
@@ -104,6 +108,8 @@ class BatchWriter:
                 refused.setdefault(name, payload)
             elif kind in (RESULT, LATE, BAD, ANSWER):
                 parts.setdefault((kind, name), []).append(table_of(payload))
+        for name in refused:
+            parts.pop((ANSWER, name), None)  # what other buckets answer is not the whole of it
         entries = []
         for (kind, name), tables in sorted(parts.items(), key=lambda item: item[0]):
             table = pa.concat_tables(tables)

@@ -20,6 +20,7 @@ from panewise.catalog import StreamDefinition
 from panewise.errors import NotHeldError, PlanError
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.rows import Rows, concatenated
+from panewise.plan.nodes import Emit
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosted_query import HostedQuery
@@ -27,6 +28,7 @@ from panewise.runtime.hosting import Hosting, cadence_of
 from panewise.runtime.spark.marks import Marks
 from panewise.runtime.spark.packing import Packet
 from panewise.runtime.spark.program import Fragment, PlannedQuery, Program, Version
+from panewise.runtime.spark.tables import FollowedTable, PinnedTables, TableChange
 from panewise.runtime.watermark import Watermark
 from panewise.slicing.window_set import WindowSet
 from panewise.temporal import Window
@@ -109,8 +111,11 @@ class Bucket:
         self.inflows = {key: Inflow(version.streams[key]) for key in fragment.streams}
         self.main = self.inflows[fragment.stream]
         self.main.channel.folds_only = folds_only
-        self.hosting = Hosting(self._channel_of, program.sharing)
+        self.hosting = Hosting(self._channel_of, program.sharing, self._table_of)
+        self.tables: dict[str, FollowedTable] = {}  # that its queries read
         self.merged: list[TreePart] = []  # the partials of this micro-batch
+        self.table_changes: dict[str, TableChange] = {}  # those of this micro-batch
+        self._plans: dict[str, Emit] = {}  # by query that is hosted, as it was written: hosting may run another
         self._courses: dict[int, Course] = {}  # by tree
         self._consumers: dict[int, TreeConsumer] = {}  # by tree
         self._tree_of: dict[str, int] = {}  # by query that is hosted in a tree
@@ -122,6 +127,11 @@ class Bucket:
             return next(found)
         query.stand_apart()  # somebody wants its results as they come
         return query
+
+    def _table_of(self, name: str) -> FollowedTable:
+        version = self.program.versions[self.main.channel.version]
+        key = version.table_key(name)
+        return self.tables.setdefault(key, FollowedTable(version.tables[key]))
 
     @property
     def trees(self) -> dict[int, PeriodicTree]:
@@ -154,7 +164,7 @@ class Bucket:
                 hosted[name].status = "SUSPENDED" if query.suspended else "RUNNING"
 
     def _changed(self, name: str, wanted: dict[str, PlannedQuery]) -> bool:
-        return name not in wanted or wanted[name].plan is not self.hosting.queries[name].plan
+        return name not in wanted or wanted[name].plan is not self._plans[name]
 
     def _change_rows(self, leaving: list[str], coming: list[PlannedQuery], version: Version, marks: Marks) -> None:
         for stream, inflow in self.inflows.items():
@@ -209,6 +219,7 @@ class Bucket:
         return reached + 1 if course is None else course.slice_end(reached)
 
     def _host(self, query: PlannedQuery) -> None:
+        self._plans[query.name] = query.plan
         try:
             self.hosting.host(query.name, query.plan, query.definition.options)
         except PlanError as problem:
@@ -230,6 +241,18 @@ class Bucket:
             consumer.remove(name)
 
     # -- what comes in -------------------------------------------------------------------------------------------
+
+    def see(self, tables: PinnedTables) -> None:
+        """The tables come to the versions of this micro-batch."""
+        self.tables = {key: table for key, table in self.tables.items() if table.is_read}
+        found = {key: tables.change(key, table) for key, table in self.tables.items()}
+        self.change_tables({key: change for key, change in found.items() if change is not None})
+
+    def change_tables(self, changes: dict[str, TableChange]) -> None:
+        self.table_changes = changes
+        for key, change in changes.items():
+            if key in self.tables:
+                self.tables[key].go_to(change)
 
     def take(self, packets: list[Packet]) -> None:
         """What the tasks of a micro-batch have sent, in order; then the watermark of each stream moves once."""
@@ -315,7 +338,8 @@ class Bucket:
     def bytes_held(self) -> int:
         consumers = {id(c): c for c in self.hosting.consumers.values()}
         channels = sum(inflow.channel.bytes_held for inflow in self.inflows.values())
-        return channels + sum(consumer.bytes_held for consumer in consumers.values())
+        tables = sum(table.bytes_held for table in self.tables.values())
+        return channels + tables + sum(consumer.bytes_held for consumer in consumers.values())
 
     # -- whole snapshots, for fragments that keep a journal ------------------------------------------------------
 
@@ -323,6 +347,7 @@ class Bucket:
         return {
             "version": self.version,
             "inflows": {stream: inflow.snapshot() for stream, inflow in self.inflows.items()},
+            "tables": {key: table.snapshot() for key, table in self.tables.items()},
             **self.hosting.snapshot(),
         }
 
@@ -330,6 +355,9 @@ class Bucket:
         """A fresh bucket becomes the one of the snapshot."""
         self.become(self.program.versions[snapshot["version"]], marks)
         self.hosting.restore(snapshot)
+        for key, table in snapshot.get("tables", {}).items():
+            if key in self.tables:  # not of a query that has failed or gone
+                self.tables[key].restore(table)
         for stream, inflow in self.inflows.items():
             inflow.restore(snapshot["inflows"][stream])
 

@@ -25,7 +25,10 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class PagePart:
-    """What a page holds of one tree: from the first start to the last end of its slices, and bytes."""
+    """What a page holds of one tree: from the first start to the last end of its slices, and bytes.
+
+    Of a page of a journal: the place of a stream, and until when it has rows.
+    """
 
     tree: int
     since: int
@@ -35,7 +38,7 @@ class PagePart:
 
 @dataclass
 class Page:
-    """Where a page came from, and what it holds of which tree; a page of a journal has no parts."""
+    """Where a page came from, and what it holds of which tree or stream."""
 
     number: int
     level: int

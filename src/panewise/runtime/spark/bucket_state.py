@@ -1,7 +1,7 @@
 """The state of a bucket in Spark's state store, and how a bucket comes back from it.
 
 Two layouts. Trees keep *pages* (`tree_pages.py`): the partials that micro-batches brought. Everything else keeps a
-*journal*: what came in, and now and then, when the journal has outgrown it, a snapshot.
+*journal* (`row_journal.py`): what came in, as long as it is needed, or since the last snapshot.
 
 A micro-batch thus writes in proportion to what it brought. A worker that has kept a bucket from an earlier micro-batch
 catches up with the pages since; the head's `recent` lists the commits that are known to be true, so that a bucket that
@@ -13,18 +13,14 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from panewise.runtime.spark.bucket import Bucket
-from panewise.runtime.spark.bucket_head import Head, Page, Store
+from panewise.runtime.spark.bucket_head import Head, Store
 from panewise.runtime.spark.marks import Marks
-from panewise.runtime.spark.packing import Packet
 from panewise.runtime.spark.program import Program, Version
+from panewise.runtime.spark.row_journal import RowJournal
 from panewise.runtime.spark.tree_pages import TreePages
-from panewise.state.snapshot_format import dumped, loaded
 
 RECENT = 16
-JOURNAL_LEAST = 256 * 1024
 
 
 @dataclass
@@ -50,7 +46,7 @@ def opened(
         head = Head(-1, [])
     if head.version < 0:
         return Bucket(program, fragment, version), head
-    layout = TreePages if fragment.tree else _Journal
+    layout = TreePages if fragment.tree else RowJournal
     if kept is not None and (kept.bucket.program is not program or (kept.batch, kept.token) not in head.recent):
         kept = None
     if kept is not None and (kept.batch == head.batch or layout.catch_up(kept.bucket, kept.batch, head, store)):
@@ -67,7 +63,7 @@ def _was_gone(program: Program, fragment: int, since: int, until: int) -> bool:
 
 def committed(store: Store, bucket: Bucket, head: Head, packets: list[bytes], batch: int) -> Kept:
     """Writes what the micro-batch has changed."""
-    layout = TreePages if bucket.fragment.tree else _Journal
+    layout = TreePages if bucket.fragment.tree else RowJournal
     head.version = bucket.version
     token = uuid.uuid4().hex[:16]
     head.recent = [*head.recent[-(RECENT - 1) :], (batch, token)]
@@ -76,53 +72,3 @@ def committed(store: Store, bucket: Bucket, head: Head, packets: list[bytes], ba
     store.set_head(data)
     head.written += len(data)
     return Kept(bucket, batch, token, bucket.bytes_held)
-
-
-class _Journal:
-    """Everything else: what came in since the last snapshot."""
-
-    @staticmethod
-    def catch_up(bucket: Bucket, since: int, head: Head, store: Store) -> bool:
-        later = [page for page in head.pages if page.last_batch > since]
-        if head.snapshot_page is not None and any(page.number == head.snapshot_page for page in later):
-            return False
-        return False if head.body["versions_changed_at"] > since else _Journal._replay(bucket, later, store)
-
-    @staticmethod
-    def _replay(bucket: Bucket, pages: list[Page], store: Store, marks: Marks | None = None) -> bool:
-        for page in pages:
-            entry = loaded(store.page(page.number))
-            if marks is not None:
-                bucket.become(bucket.program.versions[entry["version"]], marks)
-            packets = entry["packets"].column(0).to_pylist()
-            bucket.take([Packet.unpacked(packet) for packet in packets])
-            for query in bucket.hosting.queries.values():
-                query.read()
-        return True
-
-    @staticmethod
-    def build(bucket: Bucket, head: Head, store: Store, marks: Marks) -> None:
-        pages = list(head.pages)
-        if head.snapshot_page is not None:
-            bucket.restore(loaded(store.page(head.snapshot_page)), marks)
-            pages = [page for page in pages if page.number != head.snapshot_page]
-        _Journal._replay(bucket, pages, store, marks)
-        bucket.become(bucket.program.versions[head.version], marks)
-        for query in bucket.hosting.queries.values():
-            query.read()
-
-    @staticmethod
-    def write(bucket: Bucket, head: Head, store: Store, packets: list[bytes], batch: int) -> None:
-        if head.body.get("version") != bucket.version:
-            head.body = {"version": bucket.version, "versions_changed_at": batch}
-        entry = {"version": bucket.version, "packets": pa.record_batch({"packet": pa.array(packets, pa.binary())})}
-        data = dumped(entry)
-        snapshot = next((page for page in head.pages if page.number == head.snapshot_page), None)
-        journal = head.bytes_stored - (snapshot.size if snapshot else 0) + len(data)
-        if journal > max(JOURNAL_LEAST, snapshot.size if snapshot else 0):
-            old = list(head.pages)
-            page = head.add_page(store, dumped(bucket.snapshot()), 0, (0, batch))
-            head.snapshot_page = page.number
-            head.drop(store, old)
-            return
-        head.add_page(store, data, 0, (batch, batch))

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from panewise.plan.inputs import has_several_inputs
+from panewise.plan.partitioning import partitioning
 from panewise.plan.spark_sql import to_spark_sql
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
-from panewise.runtime.spark.program import Change, Fragment, PlannedTree, Program
+from panewise.runtime.spark.program import Change, Fragment, PlannedQuery, PlannedTree, Program
 
 
-def spark_lines(books: Engine, query: str | None, partitions: int | None) -> list[str]:
-    """A few lines per fragment of the query, or of all queries; of several trees a line each."""
+def spark_lines(
+    books: Engine, query: str | None, partitions: int | None, tables: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """A few lines per fragment of the query, or of all queries; of several trees a line each.
+
+    `tables`: by name, what micro-batches have seen of them (`Reader.table_stats`).
+    """
     program = Program(partitions or 1, books.user_aggregates, books.hosting.sharing)
     program.apply(Change(0, 0, tuple(statement_of(d) for d in books.catalog if d.kind != "sink")))
     version = program.versions[0]
@@ -20,28 +30,60 @@ def spark_lines(books: Engine, query: str | None, partitions: int | None) -> lis
         if query is not None and query.lower() not in (q.name for q in own):
             continue
         names = ", ".join(q.definition.name for q in own)
-        columns = ", ".join(program.columns_needed(version, fragment.stream).names)
-        stream = version.streams[fragment.stream].name
+        streams = [version.streams[key].name for key in fragment.streams]
         trees = program.trees_in(version, fragment)
-        lines.append(f"  fragment {number} over {stream} answers {names}")
-        lines.append(f"    the source is asked for: {columns}")
-        lines.append(f"    {_spread(fragment, trees, partitions)}")
+        lines.append(f"  fragment {number} over {', '.join(streams)} answers {names}")
+        for key, stream in zip(fragment.streams, streams, strict=True):
+            asked = "the source" if len(streams) == 1 else f"the source of {stream}"
+            lines.append(f"    {asked} is asked for: {', '.join(program.columns_needed(version, key).names)}")
+        lines.append(f"    {_exchanged(fragment, streams, own, partitions) or _spread(fragment, trees, partitions)}")
         for tree in trees if len(trees) > 1 else ():
             answered = ", ".join(q.definition.name for q in own if q.tree == tree.number)
             lines.append(f"      {_selected(tree)}{_kept(tree)}: {answered}")
+        asked_for = [q for q in own if query is None or q.name == query.lower()]
+        read = dict.fromkeys(key for q in asked_for for key in version.tables_of(q))
+        lines.extend(f"    {_seen(version.tables[key].name, tables)}" for key in read)
     return lines if len(lines) > 1 else []
 
 
+def _exchanged(
+    fragment: Fragment, streams: list[str], queries: list[PlannedQuery], partitions: int | None
+) -> str | None:
+    """How rows that travel whole are spread; None where partials travel."""
+    if fragment.tree:
+        return None
+    if not fragment.exchanged_by:
+        several = [partitioning(query.plan).reason for query in queries if has_several_inputs(query.plan)]
+        reasons = "; ".join(dict.fromkeys(reason for reason in several if reason))
+        return "rows are exchanged whole, in order, into one bucket" + (f": {reasons}" if reasons else "")
+    keys = [
+        " = ".join(f"{stream}.{to_spark_sql(key)}" for stream, key in zip(streams, together, strict=True))
+        for together in zip(*fragment.exchanged_by, strict=True)
+    ]
+    return f"rows are exchanged whole, in order, by {', '.join(keys)} into {_many(partitions)}"
+
+
 def _spread(fragment: Fragment, trees: list[PlannedTree], partitions: int | None) -> str:
-    if not fragment.tree:
-        return "rows are exchanged whole, in order, into one bucket"
     selected = _selected(trees[0]) if len(trees) == 1 else "rows"
     keys = ", ".join(to_spark_sql(key) for key in (trees[0].shape.keys if len(trees) == 1 else fragment.keys))
     folded = f"{selected} are folded per slice{f' and {keys}' if keys else ''} before the exchange"
     if len(trees) > 1:
         folded += f", for {len(trees)} trees"
-    many = f"{partitions} buckets" if partitions else "a bucket per shuffle partition"
-    return f"{folded}, partials merged in {many if fragment.keys else 'one bucket'}"
+    return f"{folded}, partials merged in {_many(partitions) if fragment.keys else 'one bucket'}"
+
+
+def _many(partitions: int | None) -> str:
+    return f"{partitions} buckets" if partitions else "a bucket per shuffle partition"
+
+
+def _seen(name: str, tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Which version of a table results are made of."""
+    table = tables.get(name, {"version": 0})
+    if not table["version"]:
+        return f"table {name}: the version that each micro-batch finds when it begins"
+    rows = f"{table['rows']} row{'' if table['rows'] == 1 else 's'}"
+    seen = f"table {name}: version {table['version']}, {rows}, as of micro-batch {table['batch']}"
+    return seen + (f"; a later one cannot be read: {table['problem']}" if table["problem"] else "")
 
 
 def _selected(tree: PlannedTree) -> str:

@@ -7,6 +7,8 @@
     marks/      after each micro-batch: how far the streams have come
     stats/      after each micro-batch: counts for people
     results/    the result log: one file per micro-batch
+    tables/     the versions of tables
+    pins/       before each micro-batch: which versions it sees
 
 A file appears under its name only when it is complete, so that no reader ever sees half of one. Any file system that
 Arrow knows will do; workers and driver must see the same one.
@@ -96,6 +98,11 @@ class Folder:
     def exists(self, name: str) -> bool:
         system, path = self._at(name)
         return bool(system.get_file_info(path).type != pafs.FileType.NotFound)
+
+    def size(self, name: str) -> int:
+        """Bytes of a file; 0 where there is none."""
+        system, path = self._at(name)
+        return int(system.get_file_info(path).size or 0)
 
     def remove(self, name: str) -> None:
         system, path = self._at(name)

@@ -35,6 +35,8 @@ from panewise.runtime.spark.session import STATE_SETTINGS, settings
 from panewise.runtime.spark.shipping import ship
 from panewise.runtime.spark.sinks import SinkTarget, sink_kinds, sink_target
 from panewise.runtime.spark.sources import INBOX, connector_of
+from panewise.runtime.spark.table_books import TableBooks
+from panewise.runtime.spark.table_pins import TablePins
 from panewise.temporal import INSTANT_MAX, instant_us
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from panewise.runtime.spark.pipeline import SparkPipeline
 
 TELL_SECONDS = 0.1
-FOLDERS = ("catalog", "inbox", "marks", "stats", "results")
+FOLDERS = ("catalog", "inbox", "marks", "stats", "results", "tables", "pins")
 
 
 class Handle(Reader):
@@ -60,6 +62,7 @@ class Handle(Reader):
         super().__init__(folder, pipeline.books.catalog, program)
         self._pipeline = pipeline
         self._inbox = Inbox(folder)
+        self._tables = TableBooks(folder, pipeline.books, program)
         self._trigger = trigger
         self._available_now = available_now
         self._query: StreamingQuery | None = None
@@ -73,9 +76,12 @@ class Handle(Reader):
     def begin(self, replace: bool) -> None:
         """Brings the checkpoint's definitions to those of the pipeline, and starts the Spark query."""
         statements = reconciled(self._pipeline.books, self._program, replace)
+        self._tables.begin(replace)
         self._check_frames()
         ship(self._pipeline.spark)
         written = self._write_change(statements) if statements or not self._program.versions else None
+        if self._tables.log():
+            self._wake()
         try:
             self._start_helpers()
             self._launch()
@@ -98,9 +104,14 @@ class Handle(Reader):
         change = Change(number, self._next_batch(), tuple(statements))
         self._program.apply(change)
         write_change(self._folder, change)
+        self._tables.log()
         if number:
-            self._inbox.post_control({"wake": number})
+            self._wake()
         return change
+
+    def _wake(self) -> None:
+        """Has a micro-batch come also where there are no rows."""
+        self._inbox.post_control({"wake": len(self._program.versions) - 1})
 
     def _next_batch(self) -> int:
         """The first micro-batch whose offsets Spark has not written yet."""
@@ -117,6 +128,16 @@ class Handle(Reader):
             self._write_change(statements)
             self._start_helpers()
             self._launch()
+
+    def change_tables(self) -> None:
+        """The rows of tables have changed; the next micro-batch sees it, and nothing is stopped for it."""
+        with self._lock:
+            if self._tables.log():
+                self._wake()
+
+    @property
+    def tables(self) -> TableBooks:
+        return self._tables
 
     def _first_version(self) -> int:
         """The version of the next micro-batch, which is an older one where it was under way and is to be replayed."""
@@ -194,6 +215,7 @@ class Handle(Reader):
             sinks,
             self._pipeline.retention_us / 1e6,
             self._halt_asked,
+            TablePins(self._folder, [(v.from_batch, v.tables) for v in program.versions]),
         )
 
     def _version_sinks(self, version: Version) -> VersionSinks:
@@ -379,7 +401,7 @@ class Handle(Reader):
         return table if key is None else of_key(planned.name, planned.block, table, key)
 
     def _asked(self, query: PlannedQuery, at: int | None) -> pa.Table:
-        """The answer of a query that keeps its state in one bucket: a letter goes there, the log brings it back."""
+        """The answer of a query that is not in a tree: a letter goes to its buckets, the log brings it back."""
         if not self.active:
             raise NotHeldError(f"'{query.definition.name}' answers lookups only while the pipeline runs")
         number = uuid.uuid4().hex

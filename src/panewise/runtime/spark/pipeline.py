@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition
+from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition, TableDefinition
+from panewise.connectors.options import written_option
 from panewise.errors import CatalogError, ConnectorError, PlanError
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
@@ -24,6 +25,7 @@ from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.program import log_name, read_program
 from panewise.runtime.spark.session import check_version, own_session, settings
 from panewise.runtime.spark.sources import INBOX, check_source, connector_of, source_frame
+from panewise.runtime.spark.table_readers import table_reader
 from panewise.schema import DOUBLE, Column, DataType, Schema, from_arrow
 from panewise.temporal import duration_us
 
@@ -61,6 +63,7 @@ class SparkPipeline:
         self.print_table: PrintTable | None = None
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
         self.books = Engine(sharing=sharing)
+        self.books.read_table = self._read_table
         self.frames: dict[str, DataFrame] = {}  # the user's own, by lower-case name of the stream
         self._handle: Handle | None = None
         self._lock = threading.RLock()
@@ -112,27 +115,34 @@ class SparkPipeline:
         """Runs one or more statements; returns the table of the last one that yields one (SHOW, EXPLAIN, SELECT).
 
         While the pipeline runs, the statements of one call are one change: the query goes on with it from the next
-        micro-batch boundary. Where a statement is refused, those before it stay.
+        micro-batch boundary. Where a statement is refused, those before it stay. Rows of tables change with the next
+        micro-batch, for which nothing is stopped.
         """
         result = None
         with self._lock:
             changed: list[str] = []
+            changed_rows = False
             try:
                 for parsed in parse(text):
                     books = self.books
                     statement = bind_one(parsed, books.catalog, books.find_aggregate, books.aggregate_names)
                     if isinstance(statement, s.SelectOnce):
-                        table = self._select_once(statement)
+                        table = self._select_once(statement, parsed)
                     elif isinstance(statement, s.Show | s.Explain):
                         table = self._shown(statement, parsed)
                     else:
                         self._note_rows()
                         table = self._registered(statement, parsed)
-                        changed.append(parsed.text[parsed.span.start : parsed.span.end])
+                        if isinstance(statement, s.Insert | s.Update | s.Delete):
+                            changed_rows = True
+                        else:
+                            changed.append(parsed.text[parsed.span.start : parsed.span.end])
                     result = table if table is not None else result
             finally:
                 if changed and self._handle is not None:
                     self._handle.change(changed)
+                elif changed_rows and self._handle is not None:
+                    self._handle.change_tables()
         return result
 
     def _registered(self, statement: s.Statement, parsed: ParsedStatement) -> pa.Table | None:
@@ -149,12 +159,10 @@ class SparkPipeline:
                 self._handle.check_new_stream(definition)
         if isinstance(statement, s.CreateSink):
             self._check_sink(statement)
-        if isinstance(statement, s.CreateQuery):
-            self._check_no_tables(statement)
-        if isinstance(statement, s.Insert | s.Update | s.Delete):
+        if isinstance(statement, s.CreateTable) and written_option(statement.options, "changes") is not None:
             raise PlanError(
-                "changing the rows of a table has no operator on Spark yet",
-                hint="the embedded engine has tables: panewise.Engine()",
+                f"table '{statement.name}' would be changed by a stream, which has no operator on Spark yet",
+                hint="change it by statements, or join the stream itself",
             )
         if isinstance(statement, s.SuspendQuery | s.ResumeQuery) and self._handle is not None:
             # The books know nothing of failures.
@@ -163,17 +171,9 @@ class SparkPipeline:
                 raise CatalogError(f"query '{statement.name}' has failed: {reason}", hint="drop it and create it anew")
         return self.books.execute_parsed(parsed)
 
-    def _check_no_tables(self, statement: s.CreateQuery) -> None:
-        from panewise.plan.build import build
-        from panewise.plan.nodes import Scan
-
-        plan = build(statement.query, self.books.find_aggregate)
-        table = next((node for node in plan.walk() if isinstance(node, Scan) and node.kind == "table"), None)
-        if table is not None:
-            raise PlanError(
-                f"reading table '{table.name}' in a query has no operator on Spark yet",
-                hint="the embedded engine joins streams with tables: panewise.Engine()",
-            )
+    def _read_table(self, definition: TableDefinition) -> pa.RecordBatch:
+        reader = table_reader(definition, self.spark)
+        return reader.rows(reader.seen())
 
     def _check_sink(self, statement: s.CreateSink) -> None:
         from panewise.runtime.spark.sinks import SinkTarget, sink_kinds
@@ -197,19 +197,26 @@ class SparkPipeline:
             if of_stream is not None and of_stream.reached is not None:
                 stream.rows_seen = max(1, of_stream.rows)
                 stream.watermark = of_stream.watermark(stream.progress.delay)
+        self._handle.tables.go_on()
 
-    def _select_once(self, statement: s.SelectOnce) -> pa.Table:
+    def _select_once(self, statement: s.SelectOnce, parsed: ParsedStatement) -> pa.Table | None:
         from panewise.operators.one_time import relation
         from panewise.plan.blocks import block_of
         from panewise.plan.build import build
+        from panewise.plan.nodes import Scan
         from panewise.runtime.ask import named_answer, rows_of_answer
 
         plan = build(statement.query, self.books.find_aggregate)
+        scans = [node for node in plan.walk() if isinstance(node, Scan)]
+        if all(scan.kind == "table" for scan in scans):  # the driver holds their rows
+            if self._handle is not None:
+                self._handle.tables.refresh({scan.name for scan in scans})
+            return self.books.execute_parsed(parsed)
         answered = named_answer(plan)
         if answered is None:
             raise PlanError(
-                "on Spark a one-time query reads the answer of a registered query",
-                hint="SELECT ... FROM a query's name, without a window",
+                "on Spark a one-time query reads the answer of a registered query, or a table",
+                hint="SELECT ... FROM its name, without a window",
             )
         if self._handle is None:
             raise PlanError("there are no answers before the pipeline is started")
@@ -244,7 +251,8 @@ class SparkPipeline:
     def _spark_lines(self, query: str | None) -> list[str]:
         from panewise.runtime.spark.explaining import spark_lines
 
-        return spark_lines(self.books, query, self.partitions)
+        tables = self._handle.table_stats() if self._handle is not None else {}
+        return spark_lines(self.books, query, self.partitions, tables)
 
     # -- rows and results ----------------------------------------------------------------------------------------
 

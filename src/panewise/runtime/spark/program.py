@@ -12,9 +12,10 @@ as its queries need, and they share its buckets, packets and state:
     fragment: stream, {keys} -- tree: WHERE v > 1, GROUP BY a, b -- queries with any windows and aggregates
                              \\- tree: WHERE v > 2, GROUP BY b, a -- queries ...
 
-All other queries need their rows in order and whole: they share *row* fragments of one bucket each, several per stream
-so that cores share the work; a query that they read is computed beside them. Queries over several streams share one
-where they read the same streams: the rows of each go there.
+All other queries need their rows in order and whole, in *row* fragments. Queries that join, negate or remove duplicates
+by a key (`plan/partitioning.py`) share one whose rows are exchanged by that key over all buckets, where they read the
+same streams by the same keys. The others share fragments of one bucket each, several per stream so that cores share the
+work; a query that they read is computed beside them.
 
 Fragments keep their numbers for good. A tree has its number for as long as it has queries: one that loses all of them
 and gets others is another tree, with another number, so that nobody takes old partials for its own.
@@ -29,14 +30,23 @@ from functools import cached_property
 
 from panewise import aggregates
 from panewise.aggregates.functions import AggregateFunction
-from panewise.catalog import Catalog, Options, QueryDefinition, SinkDefinition, StreamDefinition
+from panewise.catalog import (
+    Catalog,
+    Options,
+    QueryDefinition,
+    SinkDefinition,
+    StreamDefinition,
+    TableDefinition,
+)
 from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.language.expressions import Expression
 from panewise.language.sql_text import to_sql
 from panewise.language.statements import Emit as Emission
 from panewise.plan.blocks import Block, block_of
+from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Emit, Scan
+from panewise.plan.partitioning import partitioning
 from panewise.runtime.definitions import definition_of
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.keys import bucket_keys
@@ -98,10 +108,11 @@ class PlannedSink:
 
 @dataclass(frozen=True)
 class Fragment:
-    """`tree`: partials are folded before the shuffle and spread over `buckets`; otherwise rows go to one bucket.
+    """`tree`: partials are folded before the shuffle and spread over `buckets`; otherwise rows go there whole.
 
     `keys`: what a tree fragment is partitioned by, in one order for all its trees. `others`: further streams whose rows
-    go to the bucket, where queries read several.
+    go to the buckets, where queries read several. `exchanged_by`: for each of `streams` what says to which bucket its
+    rows go; empty where there is one bucket.
     """
 
     number: int
@@ -111,6 +122,7 @@ class Fragment:
     keys: tuple[Expression, ...] = ()
     shard: int = 0
     others: tuple[str, ...] = ()
+    exchanged_by: tuple[tuple[Expression, ...], ...] = ()
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -142,7 +154,8 @@ class PlannedTree:
 class Version:
     """All that holds from one micro-batch on, in the order of creation; queries and sinks by name.
 
-    Streams are known by name and creation: one that is dropped and made anew has other rows and another time.
+    Streams are known by name and creation: one that is dropped and made anew has other rows and another time. So are
+    tables; which rows they have is no matter of versions (`tables.py`).
     """
 
     number: int
@@ -150,10 +163,15 @@ class Version:
     streams: dict[str, StreamDefinition]
     queries: dict[str, PlannedQuery]
     sinks: dict[str, PlannedSink]
+    tables: dict[str, TableDefinition] = field(default_factory=dict)
 
     def stream_key(self, name: str) -> str:
         """By what a stream's rows, marks and fragments are known."""
         return next(key for key, stream in self.streams.items() if stream.name.lower() == name.lower())
+
+    def table_key(self, name: str) -> str:
+        """By what a table's rows are known."""
+        return next(key for key, table in self.tables.items() if table.name.lower() == name.lower())
 
     def hosted(self, fragment: Fragment) -> dict[str, PlannedQuery]:
         """The queries that a fragment's buckets compute: its own and those that they read, in order of creation."""
@@ -164,6 +182,16 @@ class Version:
                 if name in needed:
                     needed |= {i.lower() for i in self.queries[name].definition.inputs if i.lower() in self.queries}
         return {name: query for name, query in self.queries.items() if name in needed}
+
+    def tables_of(self, query: PlannedQuery) -> list[str]:
+        """The tables that a query and the queries below it read, each once: by what their rows are known."""
+        found: dict[str, None] = {}
+        for node in query.plan.walk():
+            if isinstance(node, Scan) and node.kind == "table":
+                found[self.table_key(node.name)] = None
+            elif isinstance(node, Scan) and node.name.lower() in self.queries:
+                found.update(dict.fromkeys(self.tables_of(self.queries[node.name.lower()])))
+        return list(found)
 
     @cached_property
     def fragment_numbers(self) -> frozenset[int]:
@@ -203,12 +231,13 @@ class Program:
         """One more version."""
         last = self.versions[-1] if self.versions else Version(-1, 0, {}, {}, {})
         streams, queries, sinks = dict(last.streams), dict(last.queries), dict(last.sinks)
+        tables = dict(last.tables)
         for text in change.statements:
             for parsed in parse(text):
                 statement = bind_one(parsed, self.catalog, self.find_aggregate, self._aggregate_names)
-                self._run(statement, change.version, streams, queries, sinks)
+                self._run(statement, change.version, streams, queries, sinks, tables)
         self._plant(change.version, queries)
-        self.versions.append(Version(change.version, change.from_batch, streams, queries, sinks))
+        self.versions.append(Version(change.version, change.from_batch, streams, queries, sinks, tables))
 
     def _run(
         self,
@@ -217,6 +246,7 @@ class Program:
         streams: dict[str, StreamDefinition],
         queries: dict[str, PlannedQuery],
         sinks: dict[str, PlannedSink],
+        tables: dict[str, TableDefinition],
     ) -> None:
         match statement:
             case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink():
@@ -228,6 +258,8 @@ class Program:
                 if isinstance(definition, StreamDefinition):
                     streams[log_name(key, version)] = definition
                     self._stream_keys[key] = log_name(key, version)
+                elif isinstance(definition, TableDefinition):
+                    tables[log_name(key, version)] = definition
                 elif isinstance(definition, SinkDefinition):
                     sinks[key] = PlannedSink(definition, version)
                 elif isinstance(definition, QueryDefinition):
@@ -241,6 +273,8 @@ class Program:
                 key = statement.name.lower()
                 if statement.kind == "stream":
                     del streams[self._stream_keys.pop(key)]
+                elif statement.kind == "table":
+                    del tables[next(known for known, table in tables.items() if table.name.lower() == key)]
                 queries.pop(key, None)
                 sinks.pop(key, None)
             case s.SuspendQuery() | s.ResumeQuery():
@@ -270,8 +304,12 @@ class Program:
         for scan in plan.walk():
             if isinstance(scan, Scan) and scan.name.lower() in queries:
                 source = self.fragments[queries[scan.name.lower()].fragment]
-                if not source.tree and {stream, *others} <= set(source.streams):
+                if not source.tree and not source.exchanged_by and {stream, *others} <= set(source.streams):
                     return source.number  # where the query that it reads is computed already
+        by_name = partitioning(plan).keys if has_several_inputs(plan) else {}
+        if by_name:
+            by = tuple(by_name[self._name_of(key)] for key in (stream, *others))
+            return self._numbered(Fragment(0, stream, False, self.partitions, others=tuple(others), exchanged_by=by))
         shard = zlib.crc32(query.name.lower().encode()) % self.partitions
         return self._numbered(Fragment(0, stream, False, 1, shard=shard, others=tuple(others)))
 
@@ -279,11 +317,15 @@ class Program:
         """The streams that a query's rows come from in the end, each once."""
         found: dict[str, None] = {}
         for node in plan.walk():
-            if isinstance(node, Scan):
+            if isinstance(node, Scan) and node.kind != "table":
                 key = node.name.lower()
                 roots = self._streams_of(queries[key].plan, queries) if key in queries else [self._stream_keys[key]]
                 found.update(dict.fromkeys(roots))
         return sorted(found)
+
+    def _name_of(self, stream: str) -> str:
+        """The name of a stream that there is now, in lower case."""
+        return next(name for name, key in self._stream_keys.items() if key == stream)
 
     def _numbered(self, fragment: Fragment) -> int:
         number = self._numbers.setdefault(fragment, len(self._numbers) + 1)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.catalog import Catalog, QueryDefinition
+from panewise.connectors.tables import table_connector
 from panewise.errors import NotHeldError
 from panewise.runtime.spark.batch_writer import last_stats
 from panewise.runtime.spark.folder import Folder
@@ -19,6 +20,7 @@ from panewise.runtime.spark.marks import INT64_MIN, Marks, last_marks
 from panewise.runtime.spark.packing import BAD, LATE, RESULT
 from panewise.runtime.spark.program import PlannedQuery, Program, Version
 from panewise.runtime.spark.result_log import read_entries
+from panewise.runtime.spark.tables import Pin, last_pins
 from panewise.temporal import TimeWindow, format_instant
 
 
@@ -78,6 +80,7 @@ class Reader:
                 "watermark": None if watermark == INT64_MIN else format_instant(watermark),
             }
         queries = {}
+        tables = self.table_stats(marks)
         for query in version.queries.values():
             reason = marks.failed.get(query.log_name)
             status = "FAILED" if reason is not None else ("SUSPENDED" if query.suspended else "RUNNING")
@@ -86,7 +89,26 @@ class Reader:
                 "reason": reason or "",
                 "results": stats["queries"].get(query.log_name, 0),
             }
-        return {"streams": streams, "queries": queries, "trees": self._tree_stats(version, stats)}
+            if read := [version.tables[key].name for key in version.tables_of(query)]:
+                queries[query.definition.name]["tables"] = {name: tables[name]["version"] for name in read}
+        return {"streams": streams, "tables": tables, "queries": queries, "trees": self._tree_stats(version, stats)}
+
+    def table_stats(self, marks: Marks | None = None) -> dict[str, dict[str, Any]]:
+        """Of every table: the version that the last micro-batch has seen, its rows, and what is wrong with later ones.
+
+        Version 0: no micro-batch has seen it.
+        """
+        marks = marks or self.marks()
+        pins = last_pins(self._folder, marks.batch)
+        found = {}
+        for key, table in self._program.versions[-1].tables.items():
+            pin = pins.get(key, Pin(0, 0))
+            changes = table_connector(table) or "statements"
+            found[table.name] = {
+                "version": pin.version, "rows": pin.rows, "batch": marks.batch, "changes": changes,
+                "problem": pin.problem,
+            }  # fmt: skip
+        return found
 
     def _tree_stats(self, version: Version, stats: dict[str, Any]) -> list[dict[str, Any]]:
         found = []

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from panewise.catalog import StreamDefinition
-from panewise.connectors.files import files_of
+from panewise.connectors.files import ENDINGS, files_of
 from panewise.connectors.options import STREAM_OPTIONS, Option, read_options, text, whole_number, written_option
 from panewise.connectors.registry import SOURCES
 from panewise.errors import ConnectorError, did_you_mean
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-FILES = {"parquet": (".parquet",), "csv": (".csv", ".tsv", ".txt"), "json": (".json", ".jsonl", ".ndjson")}
+FILES = ENDINGS
 CONNECTORS = (*FILES, "kafka", "socket", "rate", "delta", "generator")
 INBOX = (None, "memory", "generator")  # connectors whose rows come through the inbox
 _FILE_LISTING = "path string, modificationTime timestamp, length long, content binary"

@@ -1,8 +1,9 @@
 """Stage 1, in the Python workers before the shuffle: rows become partials, per slice and group, for each tree.
 
 A task reads its part of a micro-batch once, judges every row once (bad, late or good), folds the good ones into every
-tree of the stream, and ends with one packet per bucket; a packet without partials is a heartbeat. Rows go whole only to
-row fragments. The trees stay in the worker from task to task: what is kept is the table of groups, never a row.
+tree of the stream, and ends with one packet per bucket; a packet without partials or rows is a heartbeat. Rows go whole
+only to row fragments, each to the bucket of its key where there are several, in the order in which they came. The trees
+stay in the worker from task to task: what is kept is the table of groups, never a row.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from panewise.catalog import StreamDefinition
 from panewise.language.expressions import Expression
 from panewise.operators.rows import Rows
 from panewise.operators.shared_fold import SharedFold
+from panewise.plan.evaluate import compiled
 from panewise.plan.inputs import has_several_inputs
 from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
 from panewise.runtime.spark.bucket import Bucket
@@ -30,7 +32,7 @@ from panewise.runtime.spark.packing import BAD, LATE, PACKED, Packet
 from panewise.runtime.spark.program import METER, Fragment, PlannedTree, Program, Version
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.worker import Task, task_of
-from panewise.state.key_hash import split_by_bucket
+from panewise.state.key_hash import split_by_bucket, split_by_keys
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, TimeWindow
 
 Ints = NDArray[np.int64]
@@ -257,9 +259,18 @@ class StreamTask:
         if self._whole:
             tables = pa.Table.from_batches(self._batches).combine_chunks().to_batches() if self._batches else []
             for fragment in self._whole:
-                packet = self._packet(fragment, 0)
-                packet.batch = tables[0] if tables else None
-                yield program.keys_of(fragment)[0], packet
+                yield from self._row_packets(fragment, tables[0] if tables else None)
+
+    def _row_packets(self, fragment: Fragment, rows: pa.RecordBatch | None) -> Iterator[tuple[int, Packet]]:
+        """One for each bucket, also where it gets no rows: it must learn how far the stream has come."""
+        parts: list[pa.RecordBatch | None] = [rows] * fragment.buckets
+        if rows is not None and fragment.exchanged_by:
+            by = fragment.exchanged_by[fragment.streams.index(self._stream)]
+            parts = split_by_keys(rows, [compiled(expression)(rows) for expression in by], fragment.buckets)
+        for number, (key, part) in enumerate(zip(self._task.program.keys_of(fragment), parts, strict=True)):
+            packet = self._packet(fragment, number)
+            packet.batch = part
+            yield key, packet
 
     def _tree_packets(self, fragment: Fragment, bucket: Bucket) -> Iterator[tuple[int, Packet]]:
         """One for each bucket, with its part of the partials of every tree."""

@@ -13,6 +13,7 @@ from typing import Any
 from panewise.runtime.spark.marks import Marks, read_marks
 from panewise.runtime.spark.program import Program, Version, read_changes
 from panewise.runtime.spark.reference import Reference
+from panewise.runtime.spark.tables import PinnedTables
 
 BATCH_ID = "streaming.sql.batchId"  # the local property by which Spark tells a task its micro-batch
 
@@ -27,6 +28,7 @@ class Task:
     version: Version
     marks: Marks
     kept: dict[Any, Any]
+    tables: PinnedTables
 
 
 _programs: OrderedDict[tuple[str, int], Program] = OrderedDict()
@@ -52,7 +54,7 @@ def task_at(reference: Reference, batch: int, partition: int) -> Task:
     marks = _marks_before(reference, batch)
     marks.take_hold(program.beginning(batch))
     kept = _recent(_kept, reference.pipeline, dict)
-    return Task(batch, partition, program, program.at(batch), marks, kept)
+    return Task(batch, partition, program, program.at(batch), marks, kept, PinnedTables(reference.folder, batch))
 
 
 def program_of(reference: Reference) -> Program:

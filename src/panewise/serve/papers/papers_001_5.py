@@ -5,10 +5,9 @@
                         hash tables of 2 and 5 buckets
 
 The streams are those of table 5.5 with a rate of 10 for the first, to which its costs belong. "Eager" is algorithm 2,
-with lazy expiration 3 (`ReferenceJoin`, which compares times in both); "lazy" and "lazyR" are algorithms 4 and 5
-(`papers_001_5_loops.py`). The thesis does not say what the fourth order of figure 5.2 is: here it is the worst.
-Sentences on agreement are judged by the figures; the exit code is about formulas and numbers of results, which may not
-differ.
+with lazy expiration 3 (`ReferenceJoin` compares times in both); "lazy" and "lazyR" are algorithms 4 and 5. The thesis
+does not say what the fourth order of figure 5.2 is: here it is the worst. Sentences on agreement are judged by the
+figures; the exit code is about formulas and numbers of results, which may not differ.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import numpy as np
 from rich.console import Console
 
 from panewise.operators.join_strategies import Strategy
-from panewise.serve.papers.papers_001_5_loops import EXPIRATIONS, VISITS, grouped_join
 from panewise.serve.papers.papers_003_costs import TABLES_001, named, tables_of_2006
 from panewise.serve.papers.papers_003_streams import Cost, RandomStreams, judge
 from panewise.serve.papers.plots import Panel
@@ -42,32 +40,14 @@ def eager(streams: RandomStreams, order: Sequence[int], buckets: int, interval: 
     return streams.cost(Strategy.EAGER, order=order, buckets=buckets, expiration=interval, repeats=repeats)
 
 
-def grouped(
-    streams: RandomStreams, order: Sequence[int], buckets: int, interval: float, repeats: int, restore: bool
-) -> Cost:
-    count = len(order)
-    orders = np.array([[j for j in order if j != i] for i in range(count)], np.int64)
-    windows, counters = np.array(streams.windows, np.int64), np.zeros(2, np.int64)
-    base = np.arange(count + 1, dtype=np.int64) * buckets
-
-    def run(rows: int) -> tuple[int, ...]:
-        results = grouped_join(
-            streams.streams[:rows], streams.values[:rows], streams.distinct, windows, orders, base,
-            round(interval * streams.unit), restore, counters,
-        )  # fmt: skip
-        return results, int(counters[VISITS]), int(counters[VISITS]), int(counters[EXPIRATIONS])
-
-    return streams.cost_of(run, repeats)
-
-
 def lazy(streams: RandomStreams, order: Sequence[int], buckets: int, interval: float, repeats: int) -> Cost:
     """Algorithm 4."""
-    return grouped(streams, order, buckets, interval, repeats, restore=False)
+    return streams.cost(Strategy.GROUPED_LAZY, order=order, buckets=buckets, interval=interval, repeats=repeats)
 
 
 def lazy_restore(streams: RandomStreams, order: Sequence[int], buckets: int, interval: float, repeats: int) -> Cost:
     """Algorithm 5."""
-    return grouped(streams, order, buckets, interval, repeats, restore=True)
+    return streams.cost(Strategy.GROUPED_RESTORE, order=order, buckets=buckets, interval=interval, repeats=repeats)
 
 
 def run(quick: bool, folder: Path | None) -> int:

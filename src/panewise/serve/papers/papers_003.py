@@ -4,6 +4,8 @@
     intervals           sections 6.3 and 6.4, figure 4 (a): rows per second against the interval, by number of buckets
     unequal_sizes       section 6.5, figure 4 (b): larger tables for the faster stream
     strategies          figure 3, which the paper has by formula only: rows looked at by NAIVE, LAZY, GENERAL LAZY
+    every_strategy      all of them by nested loops and hash tables, with eager and lazy expiration
+                        (`papers_003_strategies.py`)
     beside_our_join     the same streams joined by the engine's own operator, `WindowJoin`
 
 Streams are those of section 6.1 (`papers_003_streams.py`). Every sentence on agreement is judged by the figures above
@@ -35,6 +37,7 @@ from panewise.serve.papers.papers_003_costs import (
     tables_of_2003,
     unequal_costs,
 )
+from panewise.serve.papers.papers_003_strategies import every_strategy
 from panewise.serve.papers.papers_003_streams import Cost, RandomStreams, judge
 from panewise.serve.papers.plots import Panel
 from panewise.serve.papers.shown import figures_console, show_plot, show_table
@@ -60,6 +63,7 @@ def run(quick: bool, folder: Path | None) -> int:
     same &= intervals(console, quick)
     same &= unequal_sizes(console, quick)
     same &= strategies(console, quick)
+    same &= every_strategy(console, quick)
     same &= beside_our_join(console, quick)
     if not same:
         console.print("[red]joins of the same streams gave different numbers of results[/]")

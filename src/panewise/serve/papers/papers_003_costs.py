@@ -21,7 +21,7 @@ from itertools import permutations
 
 from rich.console import Console
 
-from panewise.optimize.joins.costs import Evaluation, JoinCosts, MaintenanceWeights, Order
+from panewise.optimize.joins.costs import EAGER, Evaluation, JoinCosts, MaintenanceWeights, Order
 from panewise.optimize.joins.exact import best_global_order, best_loops, best_order
 from panewise.optimize.joins.hash_sizes import by_scans
 from panewise.optimize.joins.heuristic_quality import Kind, heuristic_quality, random_joins
@@ -60,8 +60,8 @@ class CostTable:
     selectivity: tuple[str, ...]  # what the plain heuristic may choose, by ties
     best: str
 
-    def costs(self) -> JoinCosts:
-        return JoinCosts(_inputs(self.streams), common_attribute(len(self.streams)))
+    def costs(self, evaluation: Evaluation = EAGER) -> JoinCosts:
+        return JoinCosts(_inputs(self.streams), common_attribute(len(self.streams)), evaluation)
 
 
 _INITIAL = (

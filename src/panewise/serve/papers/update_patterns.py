@@ -28,7 +28,8 @@ from panewise.language.functions import resolve
 from panewise.operators.delta_nodes import DeltaNode, OperatorNode, SourceNode
 from panewise.operators.deltas import FOREVER, NONE, Delta, DeltaOperator, Ints
 from panewise.operators.distinct import Distinct
-from panewise.operators.negation import BY_EXPIRATION, BY_KEY, Negation
+from panewise.operators.negation import Negation
+from panewise.operators.negation_storage import BY_EXPIRATION, BY_KEY
 from panewise.operators.window_join import WindowJoin
 from panewise.schema import BIGINT, Schema
 from panewise.serve.papers.kept_input_distinct import KeyedDistinct, ListedDistinct, spread

@@ -1,0 +1,147 @@
+"""Tables that a connector fills: all rows of the files, read at once.
+
+`read_table` gives the rows in the declared columns and types, or says what is not there or does not fit: unlike a
+stream, a table has no row to set aside. All of it is held in memory, so that a table has at most TABLE_ROWS_MAX rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from panewise.catalog import StreamDefinition, TableDefinition
+from panewise.connectors.conform import conform
+from panewise.connectors.files import ENDINGS, files_of
+from panewise.connectors.options import CONNECTOR, STREAM_OPTIONS, Option, read_options, text, written_option
+from panewise.connectors.registry import SOURCES
+from panewise.errors import ConnectorError, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TABLE_ROWS_MAX = 1_000_000
+TABLE_CONNECTORS = (*ENDINGS, "delta")
+_UNCONNECTED = (CONNECTOR, Option("changes", text, None), Option("operation", text, None))
+
+
+def table_connector(table: TableDefinition) -> str | None:
+    """Its name in lower case; None where statements change the table."""
+    written = written_option(table.options, "connector")
+    return None if written is None else str(written).lower()
+
+
+def check_table(table: TableDefinition) -> dict[str, Any]:
+    """The values of all options; ConnectorError where one is wrong, or the table is of the wrong kind."""
+    owner, connector = f"table '{table.name}'", table_connector(table)
+    if connector is None or connector not in TABLE_CONNECTORS:
+        raise ConnectorError(
+            f"{owner} wants an unknown connector '{connector}'", hint=did_you_mean(str(connector), TABLE_CONNECTORS)
+        )
+    if table.retroactive:
+        raise ConnectorError(
+            f"{owner} has a connector, whose content is seen by rows that come after it",
+            hint="write NON RETROACTIVE before WITH",
+        )
+    return read_options(owner, table.options, _options(connector))
+
+
+def check_options(table: TableDefinition) -> None:
+    """ConnectorError where an option, of a table with a connector or of any other, is none."""
+    if table_connector(table) is not None:
+        check_table(table)
+    else:
+        read_options(f"table '{table.name}' without a connector", table.options, _UNCONNECTED)
+
+
+def check_changeable(table: TableDefinition) -> None:
+    """Raises where statements do not change the rows of a table."""
+    if table_connector(table) is not None:
+        raise ConnectorError(
+            f"the rows of table '{table.name}' come from its connector, and no statement changes them",
+            hint=f"change what it reads: {written_option(table.options, 'path')}",
+        )
+
+
+def _options(connector: str) -> tuple[Option, ...]:
+    if connector == "delta":
+        return CONNECTOR, Option("path", text)
+    of_streams = {option.name for option in STREAM_OPTIONS}
+    known: tuple[Option, ...] = SOURCES[connector].options  # type: ignore[attr-defined]
+    return (CONNECTOR, *(option for option in known if option.name not in of_streams))
+
+
+def read_table(table: TableDefinition) -> pa.RecordBatch:
+    """All rows of the files on this machine that the table names."""
+    owner, connector = f"table '{table.name}'", table_connector(table)
+    path = str(check_table(table)["path"])
+    if connector not in ENDINGS:
+        raise ConnectorError(
+            f"{owner} wants the connector '{connector}', which only Spark has",
+            hint=f"the embedded engine has {', '.join(ENDINGS)}",
+        )
+    files_of(path, ENDINGS[connector], owner)  # first, because it names the table where there are none
+    # Files are read as those of a stream; no option of one is allowed here, so that its time is never looked at.
+    stream = StreamDefinition(table.name, table.schema, table.schema.names[0], 0, table.options)
+    parts, rows = [], 0
+    for piece in SOURCES[connector](stream).batches():
+        parts.append(_rows_as_batch(piece, table) if isinstance(piece, list) else declared(piece, table))
+        rows += len(piece)
+        check_size(table, rows)
+    return whole(parts, table)
+
+
+def no_rows(table: TableDefinition) -> pa.RecordBatch:
+    """In place of `read_table`, where rows come from elsewhere."""
+    return whole([], table)
+
+
+def check_size(table: TableDefinition, rows: int) -> None:
+    if rows > TABLE_ROWS_MAX:
+        raise ConnectorError(
+            f"table '{table.name}' has more than {TABLE_ROWS_MAX:,} rows, and all of them are held in memory",
+            hint="join a table of this size as a stream, or keep the rows that queries need in a smaller one",
+        )
+
+
+def whole(parts: list[pa.RecordBatch], table: TableDefinition) -> pa.RecordBatch:
+    """All rows as one batch of the table's columns."""
+    import pyarrow as pa
+
+    schema = table.schema.to_arrow()
+    batches = pa.Table.from_batches(parts, schema).combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema)
+
+
+def declared(batch: pa.RecordBatch, table: TableDefinition) -> pa.RecordBatch:
+    """The batch with the table's columns in their types; ConnectorError where it has others."""
+    import pyarrow as pa
+
+    batch = conform(batch, table.schema, f"what table '{table.name}' reads")
+    arrow = table.schema.to_arrow()
+    columns = []
+    for column, values, field in zip(table.schema, batch.columns, arrow, strict=True):
+        if pa.types.is_dictionary(values.type) and values.type.value_type == field.type:
+            values = values.dictionary_decode()
+        if values.type != field.type:
+            raise ConnectorError(
+                f"column '{column.name}' of table '{table.name}' is declared {column.type}, and what it reads has "
+                f"{values.type} values there that do not all convert",
+                hint=f"the first is {values[0].as_py()!r}" if len(values) else None,
+            )
+        columns.append(values)
+    return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+def _rows_as_batch(rows: list[dict[str, Any]], table: TableDefinition) -> pa.RecordBatch:
+    """Rows of which some value has another type than its column, which this finds."""
+    import pyarrow as pa
+
+    for row in rows:
+        for column in table.schema:
+            try:
+                pa.scalar(row.get(column.name), column.type.to_arrow())
+            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+                raise ConnectorError(
+                    f"column '{column.name}' of table '{table.name}' is declared {column.type}, and a row has "
+                    f"{row.get(column.name)!r} there"
+                ) from None
+    return pa.RecordBatch.from_pylist(rows, table.schema.to_arrow())

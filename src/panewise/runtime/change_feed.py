@@ -1,0 +1,280 @@
+"""What a change stream does to its table: a consumer of the stream that applies its rows in event-time order.
+
+The rows come behind the watermark, all of an instant together, so that the table never takes back what it said. A
+column of the stream may say what a row does; without one each is an upsert.
+
+    operation   with a primary key                         without
+    upsert      the row replaces the one with its key      the row comes
+    insert      the row comes; its key is not there yet    the row comes
+    update      the row replaces the one with its key,     (bad)
+                which is there
+    delete      the row with its key goes, if any          one row with equal values goes, if any
+
+A change that does not fit is a bad row (`on_bad_row` of the stream): 'skip' sets it aside, with 'fail' the table is not
+known any more from that instant on. A key that was deleted is not there again at the same instant in a table that keeps
+no versions (Golab 2006, section 3.3.1).
+
+    key -> number in `GroupTable` -> latest slot -> the row's number; equal rows of a table without a key are a chain
+
+A change costs O(1) amortised, in a compiled loop. State: the keys of the table's rows, a slot for each, and at most as
+many that are gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from panewise.aggregates.columns import flags, wrapped
+from panewise.catalog import Catalog, StreamDefinition, TableDefinition
+from panewise.errors import PlanError, did_you_mean
+from panewise.loops import compiled_loop
+from panewise.operators.deltas import NONE, Ints
+from panewise.operators.rows import Rows
+from panewise.plan.supported import KEYS_MAX
+from panewise.runtime.channel import INT64_MAX, INT64_MIN
+from panewise.runtime.intake import shown_row
+from panewise.runtime.stream import Stream
+from panewise.schema import STRING
+from panewise.state.group_table import GroupTable
+
+if TYPE_CHECKING:
+    from panewise.runtime.changed_table import ChangedTable
+
+OPERATIONS = ("upsert", "insert", "update", "delete")
+UPSERT, INSERT, UPDATE, DELETE = range(4)
+NULL_KEY, UNKNOWN, NO_KEY, TAKEN, MISSING, RETIRED = range(1, 7)  # what is wrong with a change; 0: nothing
+ROOM_MIN = 1024
+
+
+@compiled_loop
+def _settle(
+    keys: Ints, operations: Ints, times: Ints, keyed: bool, versioned: bool, stops: bool, latest: Ints,
+    retired_at: Ints, slot_numbers: Ints, slot_before: Ints, slots: int, number: int, born: Ints, ended: Ints,
+    problems: Ints,
+) -> tuple[int, int, int]:  # fmt: skip
+    """The number of the row that each change brings and of the one that it ends, -1 for none.
+
+    Returns how many changes were gone through, which is up to the first bad one where `stops`, and the slots and
+    numbers used.
+    """
+    for i in range(keys.shape[0]):
+        key, operation, slot = keys[i], operations[i], latest[keys[i]]
+        if problems[i] == 0 and keyed:
+            if operation == INSERT and slot >= 0:
+                problems[i] = TAKEN
+            elif operation == UPDATE and slot < 0:
+                problems[i] = MISSING
+            elif operation != DELETE and slot < 0 and versioned and retired_at[key] == times[i]:
+                problems[i] = RETIRED
+        if problems[i] != 0:
+            if stops:
+                return i, slots, number
+            continue
+        if slot >= 0 and (keyed or operation == DELETE):
+            ended[i] = slot_numbers[slot]
+            latest[key] = slot_before[slot]
+            if operation == DELETE:
+                retired_at[key] = times[i]
+        if operation == DELETE:
+            continue
+        slot_numbers[slots], slot_before[slots] = number, latest[key]
+        latest[key] = slots
+        born[i] = number
+        slots += 1
+        number += 1
+    return keys.shape[0], slots, number
+
+
+class ChangeFeed:
+    """Reads the change stream of a table. It comes before the queries that read the table, as they need the table."""
+
+    ordered = True
+
+    def __init__(self, table: ChangedTable, stream: Stream) -> None:
+        self.table = table
+        self.stream = stream
+        definition = table.definition
+        operation = definition.operation
+        self.operation = None if operation is None else stream.schema[operation].name
+        self._names = [stream.schema[name].name for name in definition.schema.names]  # as the stream spells them
+        self._arrow = definition.schema.to_arrow()
+        self._keyed = bool(definition.primary_key)
+        self._key_names = definition.primary_key or definition.schema.names
+        self.last_change = INT64_MIN  # the instant of the last change
+        self._latest: Ints = NONE  # by key: the slot of its latest row
+        self._retired_at: Ints = NONE  # by key: when it was taken away last
+        self._slot_numbers: Ints = NONE
+        self._slot_before: Ints = NONE
+        self._slots = 0
+        self.read_anew()
+
+    @property
+    def bytes_held(self) -> int:
+        arrays = self._latest, self._retired_at, self._slot_numbers, self._slot_before
+        return self._keys.bytes_held + sum(array.nbytes for array in arrays)
+
+    @property
+    def described(self) -> dict[str, str]:
+        by = {"primary key": ", ".join(self.table.definition.primary_key)} if self._keyed else {}
+        return by | ({"operation": self.operation} if self.operation is not None else {})
+
+    def next_due(self) -> int:
+        return INT64_MAX  # nobody is told by the table itself
+
+    def begin(self) -> None:
+        """Follows the stream from now on: the rows that its watermark has not passed, and those to come."""
+        self.stream.attach(self)
+
+    def end(self) -> None:
+        self.stream.detach(self)
+
+    def take(self, rows: Rows, watermark: int) -> None:
+        if not len(rows) or self.table.failed:
+            return
+        batch = rows.batch.select(self._names).rename_columns(self._arrow.names).cast(self._arrow)
+        operations, problems = self._read(rows.batch, batch)
+        keys = self._keys.ids([batch.column(name) for name in self._key_names])
+        self._make_room(len(rows))
+        stops = not self.stream.skips_bad
+        born, ended = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
+        versioned = not self.table.definition.retroactive
+        done, self._slots, next_number = _settle(
+            keys, operations, rows.times, self._keyed, versioned, stops, self._latest, self._retired_at,
+            self._slot_numbers, self._slot_before, self._slots, self.table.next_number, born, ended, problems,
+        )  # fmt: skip
+        came, went = np.flatnonzero(born >= 0), np.flatnonzero(ended >= 0)
+        if len(came) or len(went):
+            self.last_change = int(rows.times[max(came[-1:].tolist() + went[-1:].tolist())])
+            self.table.change(
+                batch.take(wrapped(came)), born[came], rows.times[came], ended[went], rows.times[went], next_number
+            )
+        bad = np.flatnonzero(problems[: done + 1]).tolist()
+        reasons = [(rows.batch.slice(i, 1), self._reason(rows.batch, batch, i, int(problems[i]))) for i in bad]
+        if stops and reasons:
+            row, reason = reasons[0]
+            self.table.fail(int(rows.times[bad[0]]), f"{reason}; the row: {shown_row(row)}")
+        elif reasons:
+            self.stream.set_aside(reasons)
+        if self._slots > 2 * self.table.row_count + ROOM_MIN or len(self._keys) > 2 * self.table.row_count + ROOM_MIN:
+            self.read_anew()
+
+    def _read(self, whole: pa.RecordBatch, batch: pa.RecordBatch) -> tuple[Ints, Ints]:
+        """What each row does, and what is wrong with it whatever the table holds."""
+        operations, problems = np.full(len(batch), UPSERT, np.int64), np.zeros(len(batch), np.int64)
+        if self.operation is not None:
+            words = pc.utf8_lower(whole.column(self.operation).cast(pa.string()))
+            found = pc.index_in(words, pa.array(OPERATIONS))
+            operations = np.asarray(pc.fill_null(found, -1)).astype(np.int64)
+        if self._keyed:
+            for name in self._key_names:
+                problems[_missing(batch.column(name))] = NULL_KEY
+        else:
+            problems[operations == UPDATE] = NO_KEY
+        problems[operations < 0] = UNKNOWN
+        return operations, problems
+
+    def _reason(self, whole: pa.RecordBatch, batch: pa.RecordBatch, i: int, problem: int) -> str:
+        name = self.table.name
+        values = {key: batch.column(key)[i].as_py() for key in self._key_names}
+        key = ", ".join(f"{column} = {value!r}" for column, value in values.items())
+        if problem == NULL_KEY:
+            column = next(column for column, value in values.items() if value is None)
+            return f"'{column}' is part of the primary key of '{name}' and cannot be NULL"
+        if problem == UNKNOWN:
+            assert self.operation is not None
+            found = whole.column(self.operation)[i].as_py()
+            return f"{self.operation} = {found!r} is none of {', '.join(map(repr, OPERATIONS))}"
+        return {
+            NO_KEY: f"'update' needs to know which row: '{name}' has no primary key",
+            TAKEN: f"'{name}' already has a row with the key {key}",
+            MISSING: f"'{name}' has no row with the key {key} to update",
+            RETIRED: f"the key {key} of '{name}' was taken away at the same instant, and a NON RETROACTIVE table has "
+            "a key once at an instant",
+        }[problem]
+
+    # -- the rows by key -----------------------------------------------------------------------------------------------
+
+    def _make_room(self, changes: int) -> None:
+        keys, slots = len(self._keys), self._slots + changes
+        self._latest, self._retired_at = _grown(self._latest, keys, -1), _grown(self._retired_at, keys, INT64_MIN)
+        self._slot_numbers = _grown(self._slot_numbers, slots, -1)
+        self._slot_before = _grown(self._slot_before, slots, -1)
+
+    def read_anew(self) -> None:
+        """Knows the rows of the table as they are, and nothing else."""
+        batch, numbers = self.table.numbered()
+        self._keys = GroupTable(tuple(self.table.definition.schema[name].type for name in self._key_names))
+        self._latest, self._retired_at, self._slot_numbers, self._slot_before = NONE, NONE, NONE, NONE
+        self._slots = 0
+        keys = self._keys.ids([batch.column(name) for name in self._key_names])
+        self._make_room(len(numbers))
+        self._slot_numbers[: len(numbers)] = numbers
+        # Behind each slot the one before it of the same key.
+        order = np.argsort(keys, kind="stable")
+        same = keys[order][1:] == keys[order][:-1]
+        self._slot_before[order[1:][same]] = order[:-1][same]
+        self._latest[keys] = np.arange(len(numbers))
+        self._slots = len(numbers)
+
+
+def _grown(array: Ints, count: int, filled: int) -> Ints:
+    if len(array) >= count:
+        return array
+    return np.concatenate([array, np.full(max(count, 2 * len(array), ROOM_MIN) - len(array), filled, np.int64)])
+
+
+def _missing(column: pa.Array) -> NDArray[np.bool_]:
+    return flags(pc.is_null(column))
+
+
+def check_changes(definition: TableDefinition, catalog: Catalog) -> None:
+    """Refuses a table whose change stream is not there or does not have its columns."""
+    options = dict(definition.options)
+    if definition.changes is None:
+        if "operation" in options:
+            raise PlanError(
+                f"table '{definition.name}' says which column is its operation, and not which stream has it",
+                hint="add changes = 'the stream'",
+            )
+        return
+    if "connector" in options:
+        raise PlanError(f"table '{definition.name}' is changed by a stream: a connector fills that, not the table")
+    stream = catalog.get(definition.changes, "stream")
+    assert isinstance(stream, StreamDefinition)
+    for column in definition.schema:
+        found = stream.schema.find(column.name)
+        if found is None:
+            raise PlanError(
+                f"stream '{stream.name}' has no column '{column.name}', which table '{definition.name}' takes from it",
+                hint=did_you_mean(column.name, stream.schema.names),
+            )
+        if found.type != column.type:
+            raise PlanError(
+                f"column '{column.name}' is {column.type} in table '{definition.name}' and {found.type} in stream "
+                f"'{stream.name}'",
+                hint="both need the same type",
+            )
+    if len(definition.primary_key or definition.schema.names) > KEYS_MAX:
+        raise PlanError(
+            f"rows of '{definition.name}' are found by more than {KEYS_MAX} columns", hint="give it a PRIMARY KEY"
+        )
+    _check_operation(definition, stream)
+
+
+def _check_operation(definition: TableDefinition, stream: StreamDefinition) -> None:
+    name = definition.operation
+    if name is None:
+        return
+    column = stream.schema.find(name)
+    if column is None:
+        raise PlanError(
+            f"stream '{stream.name}' has no column '{name}' that says what a change of '{definition.name}' does",
+            hint=did_you_mean(name, stream.schema.names),
+        )
+    if column.type != STRING:
+        raise PlanError(f"the operation '{name}' of stream '{stream.name}' is {column.type}, and has to be STRING")

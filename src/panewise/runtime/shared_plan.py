@@ -1,0 +1,203 @@
+"""Queries over the same core: one set of ports, one core, and for each query the rest of its plan.
+
+A core is a join, or a DISTINCT, over windows of time (`plan/shared_core.py`). It runs over the windows of all its
+queries at once and gives each the changes that its own windows see. A query that comes later begins, as if it ran
+alone, when its windows are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from panewise.errors import QueryFailed
+from panewise.operators.delta_plan import DeltaPlan
+from panewise.operators.deltas import FOREVER, Delta
+from panewise.operators.distinct_core import DistinctCore
+from panewise.operators.join_core import JoinCore
+from panewise.operators.rows import Rows
+from panewise.plan.nodes import Emit, Join
+from panewise.plan.shared_core import SharedCore
+from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.plan_consumer import PlanConsumer, Port
+
+
+class Core(Protocol):
+    """What runs once for many windows."""
+
+    @property
+    def described(self) -> str: ...
+
+    @property
+    def operators(self) -> Sequence[Any]:
+        """What has the state."""
+
+    def add(self, name: str, plan: Emit, core: SharedCore, begins: int, held_from: Sequence[int | None]) -> None:
+        """A query that accounts for the instants from `begins` on; rows before `held_from` were not all seen."""
+
+    def remove(self, name: str) -> None: ...
+
+    def process(self, rows: Sequence[Rows], since: int, until: int, starts_at: int) -> dict[str, Delta | pa.Table]:
+        """The changes that each query sees, or, if there are any, its results; `starts_at` is the first row's time."""
+
+    def folds(self, name: str) -> bool:
+        """Whether a query is given results, which `lookup` finds then."""
+
+    def lookup(self, name: str, at: int) -> pa.Table: ...
+
+    def failure(self, name: str) -> QueryFailed | None:
+        """Why a query cannot be answered any more."""
+
+    def nothing(self, name: str) -> Delta:
+        """No changes for a query."""
+
+    @property
+    def bytes_held(self) -> int: ...
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None: ...
+
+
+def core_operator(core: SharedCore) -> Core:
+    """The operator of a core."""
+    return JoinCore(core) if isinstance(core.node, Join) else DistinctCore(core)
+
+
+class SharedPlan:
+    """The ports and the core of queries that have it in common."""
+
+    def __init__(self, core: SharedCore, channels: list[Channel]) -> None:
+        self.core = core_operator(core)
+        self.ports = [Port(self, channel) for channel in channels]
+        self.members: dict[str, SharingConsumer] = {}
+        self._watermark = INT64_MIN
+        self._starts_at = FOREVER
+
+    def add(self, member: SharingConsumer) -> None:
+        name = member.query.name
+        self.core.add(name, member.query.plan, member.core, member.plan.begins, member.held_from)
+        self.members[name] = member
+        if len(self.members) == 1:
+            for port in self.ports:
+                port.channel.attach(port)
+        elif self._watermark != INT64_MIN:
+            nothing = None if self.core.folds(name) else self.core.nothing(name)
+            member.step(nothing, self._starts_at, self._watermark)
+
+    def remove(self, member: SharingConsumer) -> None:
+        name = member.query.name
+        del self.members[name]
+        self.core.remove(name)
+        if not self.members:
+            for port in self.ports:
+                port.channel.detach(port)
+
+    def go_on(self) -> None:
+        """As far as all inputs have come."""
+        until = min(port.watermark for port in self.ports)
+        if until <= self._watermark:
+            return
+        since, self._watermark = self._watermark, until
+        rows = [port.released(until) for port in self.ports]
+        self._starts_at = min([self._starts_at, *(int(part.times[0]) for part in rows if len(part))])
+        found = self.core.process(rows, since + 1 if since == INT64_MIN else since, until, self._starts_at)
+        for name, member in list(self.members.items()):
+            member.step(found.get(name), self._starts_at, until)
+
+    @property
+    def bytes_held(self) -> int:
+        return self.core.bytes_held + sum(port.bytes_held for port in self.ports)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "core": self.core.snapshot(),
+            "ports": [port.snapshot() for port in self.ports],
+            "watermark": self._watermark,
+            "starts_at": self._starts_at,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.core.restore(snapshot["core"])
+        for port, saved in zip(self.ports, snapshot["ports"], strict=True):
+            port.restore(saved)
+        self._watermark, self._starts_at = snapshot["watermark"], snapshot["starts_at"]
+
+
+class SharingConsumer(PlanConsumer):
+    """A query whose core others have too."""
+
+    def __init__(self, query: HostedQuery, core: SharedCore, channels: list[Channel], shared: SharedPlan) -> None:
+        self.query = query
+        self.core = core
+        self.held_from = [channel.held_from for channel in channels]
+        self.plan = DeltaPlan(query.plan, self.held_from, core.node)
+        self.shared = shared
+        self.ports = self.shared.ports
+        self._begun = any(instant is not None for instant in self.held_from)  # rows came before it did
+        self._tables = ()
+        self._watermark = INT64_MIN
+
+    def attach(self) -> None:
+        self.shared.add(self)
+
+    def detach(self) -> None:
+        self.shared.remove(self)
+
+    def step(self, found: Delta | pa.Table | None, starts_at: int, until: int) -> None:
+        """What changes in the core until an instant, or what comes of it; None: nothing."""
+        if self.query.status == "FAILED":
+            return
+        self._watermark = until
+        try:
+            table = self._results(found, starts_at, until)
+        except QueryFailed as problem:
+            self.query.status, self.query.reason = "FAILED", problem.message
+            return
+        self._tell(table, until)
+
+    def _results(self, found: Delta | pa.Table | None, starts_at: int, until: int) -> pa.Table:
+        if isinstance(found, Delta):
+            begins = self.plan.begins
+            return self.plan.run_core(found, begins if self._begun else max(starts_at, begins), until)
+        failure = self.shared.core.failure(self.query.name)
+        if failure is not None:
+            raise failure
+        return self.query.arrow.empty_table() if found is None else found
+
+    def _answer(self, at: int) -> pa.Table:
+        core = self.shared.core
+        return core.lookup(self.query.name, at) if core.folds(self.query.name) else self.plan.lookup(at)
+
+    @property
+    def operators(self) -> list[Any]:
+        own = [] if self.shared.core.folds(self.query.name) else self.plan.operators
+        return [*self.shared.core.operators, *own]
+
+    @property
+    def _first(self) -> bool:
+        """Whether it is the one of those that share that answers for what they share."""
+        return next(iter(self.shared.members.values()), self) is self
+
+    @property
+    def bytes_held(self) -> int:
+        return self.plan.bytes_held + (self.shared.bytes_held if self._first else 0)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "plan": self.plan.snapshot(),
+            "begins": self.plan.begins,
+            "begun": self._begun,
+            "watermark": self._watermark,
+            "shared": self.shared.snapshot() if self._first else None,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.plan.restore(snapshot["plan"])
+        self.plan.begins, self._begun = snapshot["begins"], snapshot["begun"]
+        self._watermark = snapshot["watermark"]
+        if snapshot["shared"] is not None:
+            self.shared.restore(snapshot["shared"])
