@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import panewise as pw
 from panewise.errors import DataError, PlanError
 from panewise.operators import ordered_join
-from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import Delta
+from panewise.operators.plan_builder import PlanBuilder
 from panewise.plan.nodes import Node, Pattern
 from panewise.runtime.plan_consumer import PlanConsumer
 from tests.runtime.random_relations import CREATE, SECOND, STREAMS, Query, QueryWriter, Row, random_rows
@@ -171,19 +171,19 @@ def test_edges_expire_as_their_patterns_say(seed: int) -> None:
     chance = Random(seed)
     query = QueryWriter(chance).query()
     edges: list[tuple[Node, list[Delta]]] = []
-    built, source = DeltaPlan._built, DeltaPlan._source
+    built, source = PlanBuilder.built, PlanBuilder.source
 
     def watched(make: Any) -> Any:
-        def made(plan: DeltaPlan, node: Node) -> Any:
+        def made(builder: PlanBuilder, node: Node) -> Any:
             deltas: list[Delta] = []
             edges.append((node, deltas))
-            return Watched(make(plan, node), deltas)
+            return Watched(make(builder, node), deltas)
 
         return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DeltaPlan, "_built", watched(built))
-        patch.setattr(DeltaPlan, "_source", watched(source))
+        patch.setattr(PlanBuilder, "built", watched(built))
+        patch.setattr(PlanBuilder, "source", watched(source))
         play(query, random_rows(chance, 10), chance)
     for node, deltas in edges:
         deaths = [death for delta in deltas for death in delta.deaths.tolist()]

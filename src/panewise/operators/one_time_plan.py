@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation
-from panewise.operators.delta_nodes import DeltaNode, OperatorNode
 from panewise.operators.delta_plan import DeltaPlan
-from panewise.operators.deltas import FOREVER, Delta
+from panewise.operators.deltas import FOREVER, Delta, DeltaOperator
 from panewise.operators.one_time import aggregated
+from panewise.operators.plan_builder import PlanBuilder
 from panewise.operators.rows import Rows
 from panewise.plan.nodes import Aggregate, Emit
 
@@ -50,13 +49,13 @@ class GroupsOnce:
     def restore(self, snapshot: dict[str, Any]) -> None: ...
 
 
+class _Builder(PlanBuilder):
+    def _group_operator(self, aggregation: Aggregation, node: Aggregate) -> DeltaOperator:
+        return GroupsOnce(aggregation)
+
+
 class _Plan(DeltaPlan):
-    def _grouped(self, node: Aggregate, having: Expression | None, items: tuple[Any, ...]) -> DeltaNode:
-        bound = tuple(part.bound for part in node.aggregates)
-        arguments = tuple(part.arguments for part in node.aggregates)
-        return OperatorNode(
-            GroupsOnce(Aggregation(node.keys, bound, arguments, items, having)), [self._built(node.input)]
-        )
+    builder = _Builder
 
 
 def relation_at_end(plan: Emit, rows: Sequence[Rows], until: int) -> pa.Table:

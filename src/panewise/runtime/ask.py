@@ -24,8 +24,9 @@ from panewise.plan.supported import check_supported
 from panewise.runtime.ask_inputs import Sources, ask_inputs
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
-from panewise.runtime.hosting import Hosting, cadence_of
+from panewise.runtime.hosting import Hosting
 from panewise.runtime.table import Table
+from panewise.runtime.window_ends import cadence_of
 from panewise.state.group_table import GroupTable
 from panewise.temporal import RowsWindow, TimeWindow, Window, format_duration, format_instant
 

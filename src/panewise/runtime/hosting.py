@@ -40,7 +40,7 @@ from panewise.runtime.plan_consumer import PlanConsumer
 from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
 from panewise.runtime.table import Table
 from panewise.runtime.technique_option import chosen_technique
-from panewise.slicing.pairs import Cadence
+from panewise.runtime.window_ends import cadence_of, end_of, last_window, plan_ends, reads
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
 HIDDEN = "\0"  # stands in names of queries inside queries, and in no name that a statement can give
@@ -261,16 +261,16 @@ class Hosting:
     def last_end(self, channel: Channel, newest: int) -> int:
         """When the last window that holds a row of this time, or a result of such a window, has closed."""
         last = max(newest + 1, channel.watermark)
-        for consumer in {id(found): found for found in self.consumers.values() if _reads(found, channel)}.values():
+        for consumer in {id(found): found for found in self.consumers.values() if reads(found, channel)}.values():
             if isinstance(consumer, PlanConsumer):
-                ends = _plan_ends(consumer, channel, newest)
+                ends = plan_ends(consumer, channel, newest)
             elif isinstance(consumer, OperatorConsumer):
-                ends = [_last_window(consumer.query.block.window, newest)]
+                ends = [last_window(consumer.query.block.window, newest)]
             else:
-                ends = [] if consumer.counts_rows else [_end_of(window, newest) for window in consumer.tree.windows]
+                ends = [] if consumer.counts_rows else [end_of(window, newest) for window in consumer.tree.windows]
             last = max([last, *ends])
             for query in consumer.read_queries:
-                last = max(last, self.last_end(query, _last_window(query.block.window, newest)))
+                last = max(last, self.last_end(query, last_window(query.block.window, newest)))
         return last
 
     def slides(self) -> dict[int, int]:
@@ -360,47 +360,6 @@ def _check_versions(table: Table, windows: list[Window]) -> None:
             f"'{table.name}' has had changes already, and rows of {endless} may be older than what is known of it",
             hint="create the query before the first change, or give its window a RANGE",
         )
-
-
-def _reads(consumer: TreeConsumer | OperatorConsumer | PlanConsumer, channel: Channel) -> bool:
-    if isinstance(consumer, PlanConsumer):
-        return any(read is channel for read in consumer.waits_for)
-    return consumer.channel is channel
-
-
-def cadence_of(window: Window) -> Cadence:
-    """A periodic window on its axis."""
-    if isinstance(window, TimeWindow):
-        assert window.slide_us is not None
-        return Cadence(window.range_us, window.slide_us, window.offset_us, window.align_us)
-    assert window.slide is not None
-    return Cadence(window.rows, window.slide, window.offset)
-
-
-def _end_of(cadence: Cadence, newest: int) -> int:
-    """The last report that holds a row of this time; of a window without a beginning, the first."""
-    end = newest + cadence.offset + (cadence.range or cadence.slide)
-    end -= (end - cadence.align) % cadence.slide
-    return end if end > newest + cadence.offset else end + cadence.slide
-
-
-def _last_window(window: Window | None, newest: int) -> int:
-    """The same for any window: a continuous one lets a row go when its range has passed."""
-    if isinstance(window, TimeWindow) and window.slide_us is not None:
-        return _end_of(cadence_of(window), newest)
-    if isinstance(window, TimeWindow) and window.range_us is not None:
-        return newest + window.range_us + window.offset_us + 1
-    return newest + 1
-
-
-def _plan_ends(consumer: PlanConsumer, channel: Channel, newest: int) -> list[int]:
-    """When the windows of all inputs have let their last rows go: a plan goes as far as the slowest of them."""
-    windows = [node.window for node in windowed_inputs(consumer.query.plan)]
-    ends = []
-    for window, port in zip(windows, consumer.ports, strict=True):
-        last = newest if port.channel is channel else port.channel.newest
-        ends += [] if last is None else [_last_window(window, last)]
-    return ends
 
 
 def _partitioned(window: Window | None) -> bool:

@@ -24,12 +24,13 @@ from panewise.plan.nodes import Emit
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.hosting import Hosting, cadence_of
+from panewise.runtime.hosting import Hosting
 from panewise.runtime.spark.marks import Marks
 from panewise.runtime.spark.packing import Packet
 from panewise.runtime.spark.program import Fragment, PlannedQuery, Program, Version
 from panewise.runtime.spark.tables import FollowedTable, PinnedTables, TableChange
 from panewise.runtime.watermark import Watermark
+from panewise.runtime.window_ends import cadence_of
 from panewise.slicing.window_set import WindowSet
 from panewise.temporal import Window
 
