@@ -102,9 +102,8 @@ def test_a_figure_of_a_peer_is_measured_once(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "system", ["panewise", *(pytest.param(s, marks=pytest.mark.soak) for s in spark_peers.SYSTEMS)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("system", ["panewise", *spark_peers.SYSTEMS])
 def test_windows_on_spark_agree_with_the_reference(system: str) -> None:
     rows = {"range_s": 10, "file_rows": 10_000, "files": 2}
     if system == "panewise":
@@ -118,6 +117,7 @@ def test_windows_on_spark_agree_with_the_reference(system: str) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_twenty_sinks_on_spark_hold_the_results_of_their_queries() -> None:
     figure = isolated_on_all_cores(spark_many_queries.measure, queries=20, count=60_000, file_rows=10_000)
     assert figure["disagreement"] == ""

@@ -23,6 +23,7 @@ def test_a_pair_too_many_is_noticed() -> None:
     assert joins.pairs(batches, 2) > few > 0
 
 
+@pytest.mark.soak
 def test_the_join_on_spark_agrees() -> None:
     figure = isolated_on_all_cores(spark_joins.ours, file_rows=3_000, files=1)
     assert figure["pairs"] == figure["expected"] > 0
