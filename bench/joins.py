@@ -68,7 +68,7 @@ def rows_of(stream: int, first: int, count: int, keys: int) -> pa.RecordBatch:
 
 
 def measure(streams: int, keys: int, rounds: int, warm_up: int, push: int = PUSH) -> dict[str, Any]:
-    """Until the windows are full rows come in pushes of `PUSH`; where later ones are smaller, not to the first stream."""
+    """Pushes are of `PUSH` rows until the windows are full; where later ones are smaller, not to the first stream."""
     import panewise as pw
 
     engine = pw.Engine()
