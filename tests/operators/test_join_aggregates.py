@@ -30,10 +30,11 @@ from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.statements import SelectItem
 from panewise.operators import join_aggregates, join_reports, join_slices
 from panewise.operators.aggregation import Aggregation
-from panewise.operators.delta_plan import DeltaPlan, _in_join
+from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.join_aggregates import JoinAggregates, supports
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.ordered_join import OrderedJoin
+from panewise.operators.plan_builder import in_join
 from panewise.operators.result_columns import microseconds
 from panewise.operators.rows import Rows
 from panewise.operators.windowed_source import WindowedSource
@@ -138,7 +139,7 @@ class SharedJoin:
             Schema(tuple(Column(f"{name}.{column.name}", column.type) for column in part.schema))
             for name, part in zip("ab", node.inputs, strict=True)
         ]
-        self.join = OrderedJoin([names.to_arrow() for names in self.names], _in_join(node.condition))
+        self.join = OrderedJoin([names.to_arrow() for names in self.names], in_join(node.condition))
         self.since = NEVER + 1
 
     def process(self, rows: list[Rows], until: int) -> dict[str, pa.Table]:

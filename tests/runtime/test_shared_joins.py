@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
+from panewise.optimize.rewrites.rewriting import Rewritten
+from panewise.runtime import hosting
 from panewise.runtime.shared_plan import SharingConsumer
 
 SECOND = 1_000_000
@@ -69,7 +71,7 @@ def state(engine: pw.Engine, name: str) -> list[str]:
 
 
 def play(seed: int, minutes: int = 12) -> int:
-    """Random queries over random rows with both engines; how many queries had others to share with."""
+    """Random queries over random rows, sharing and each with a plan of its own; how many had others to share with."""
     chance = Random(seed)
     shared, alone = pw.Engine(), pw.Engine(sharing="none")
     for engine in (shared, alone):
@@ -82,8 +84,11 @@ def play(seed: int, minutes: int = 12) -> int:
             name, text = f"q{number}", random_query(chance)
             number += 1
             names.append(name)
-            for engine in (shared, alone):
-                engine.execute(f"CREATE QUERY {name} AS {text}")
+            shared.execute(f"CREATE QUERY {name} AS {text}")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(hosting, "core_of", lambda plan: None)
+                patch.setattr(hosting, "rewrite", lambda plan: Rewritten(plan))
+                alone.execute(f"CREATE QUERY {name} AS {text}")
         for stream in chance.sample(STREAMS, chance.randint(1, 3)):
             batch = rows(chance, 3 * step, 3 * step + chance.choice([1, 3]))
             for engine in (shared, alone):
@@ -97,7 +102,7 @@ def play(seed: int, minutes: int = 12) -> int:
         for name in names:
             assert answers(shared, name) == answers(alone, name), (seed, step, name)
             if chance.random() < 0.3:
-                assert state(shared, name) == state(alone, name), (seed, step, name)
+                assert state(shared, name) in (state(alone, name), ["not held"]), (seed, step, name)
         consumers = [found for found in shared.hosting.consumers.values() if isinstance(found, SharingConsumer)]
         sharing += sum(len(found.shared.members) > 1 for found in consumers)
         for name in list(names):
@@ -124,3 +129,77 @@ def test_rows_probe_once() -> None:
     consumers = list(engine.hosting.consumers.values())
     assert all(isinstance(found, SharingConsumer) for found in consumers)
     assert len({id(found.shared) for found in consumers if isinstance(found, SharingConsumer)}) == 1
+
+
+def engine_with(*queries: str) -> pw.Engine:
+    engine = pw.Engine()
+    for stream in STREAMS:
+        engine.execute(f"CREATE STREAM {stream} (ts TIMESTAMP, k BIGINT, v BIGINT, WATERMARK FOR ts AS ts)")
+    for number, text in enumerate(queries):
+        engine.execute(f"CREATE QUERY q{number} AS {text}")
+    return engine
+
+
+def push(engine: pw.Engine, stream: str, *found: tuple[float, int, int]) -> None:
+    engine.push(stream, [{"ts": int(ts * SECOND), "k": k, "v": v} for ts, k, v in found])
+
+
+LARGE = 2**62
+PAIRED = "FROM a [RANGE {r} SECONDS SLIDE {s} SECONDS] JOIN b [RANGE {r} SECONDS SLIDE {s} SECONDS] ON a.k = b.k"
+
+
+def test_a_query_that_overflows_leaves_the_others_alone_and_survives_a_snapshot() -> None:
+    text = PAIRED.format(r=4, s=2) + " GROUP BY a.k"
+    engine = engine_with(f"SELECT a.k AS k, COUNT(*) AS n {text}", f"SELECT a.k AS k, SUM(a.v) AS s {text}")
+    push(engine, "a", (0, 1, LARGE), (1, 1, LARGE), (1.5, 1, LARGE))
+    push(engine, "b", (0, 1, 1), (1, 1, 1))
+    for stream in STREAMS:
+        engine.advance(stream, 3 * SECOND)
+    assert engine.stats()["queries"]["q1"]["status"] == "FAILED"
+    restored = pw.Engine.restore(engine.snapshot())
+    assert restored.stats()["queries"]["q1"]["status"] == "FAILED"
+    for one in (engine, restored):
+        push(one, "a", (5, 1, 1))
+        push(one, "b", (5, 1, 1))
+        one.flush()
+        one.execute("DROP QUERY q1")
+    assert answers(engine, "q0") == answers(restored, "q0") != []
+
+
+@pytest.mark.parametrize("instants", [(9,), (3, 5, 9)])
+def test_what_was_reported_before_an_overflow_is_not_lost(instants: tuple[int, ...]) -> None:
+    engine = engine_with("SELECT SUM(a.v) AS n " + PAIRED.format(r=2, s=2))
+    push(engine, "a", (1, 1, 5), (3, 1, 6), (5, 1, LARGE), (5, 1, LARGE))
+    push(engine, "b", (1, 1, 0), (3, 1, 0), (5, 1, 0))
+    for instant in instants:
+        for stream in STREAMS:
+            engine.advance(stream, instant * SECOND)
+    assert engine.stats()["queries"]["q0"]["status"] == "FAILED"
+    assert engine.results("q0").column("n").to_pylist() == [5, 6]
+
+
+def test_an_internal_join_that_comes_late_tells_nothing_before_its_time() -> None:
+    engine = engine_with()
+    push(engine, "a", (0, 1, 1))
+    push(engine, "b", (0, 1, 1))
+    windows = "a [RANGE 10 SECONDS INTERNAL], b [RANGE 10 SECONDS INTERNAL]"
+    engine.execute(f"CREATE QUERY q AS SELECT a.v AS v FROM {windows} WHERE a.k = b.k")
+    push(engine, "a", (1, 1, 1))
+    push(engine, "b", (1, 1, 1))
+    for instant, expected in ((2, 0), (9, 0), (11, 4)):
+        for stream in STREAMS:
+            engine.advance(stream, instant * SECOND)
+        assert engine.results("q").num_rows == expected
+        engine = pw.Engine.restore(engine.snapshot())
+
+
+def test_rows_leave_when_the_longest_window_has_gone() -> None:
+    engine = engine_with("SELECT a.v AS v " + PAIRED.format(r=1000, s=1), "SELECT a.v AS v " + PAIRED.format(r=1, s=1))
+    engine.execute("DROP QUERY q0")
+    for second in range(0, 6000, 50):
+        for stream in ("a", "b"):
+            push(engine, stream, *((second + n / 10, n, n) for n in range(400)))
+        engine.results("q1")
+    (consumer,) = engine.hosting.consumers.values()
+    assert isinstance(consumer, SharingConsumer)
+    assert sum(consumer.operators[0].rows_held) < 3000

@@ -52,6 +52,13 @@ class Delta:
         own = self.sequences[positions], self.births[positions], self.deaths[positions]
         return Delta(batch, *own, self.ended, self.ended_at)
 
+    def followed_by(self, other: Delta) -> Delta:
+        """The new rows of both, of two steps that follow each other; nothing ends."""
+        table = pa.Table.from_batches([self.batch, other.batch.cast(self.batch.schema)]).combine_chunks()
+        batch = table.to_batches()[0] if table.num_rows else self.batch
+        numbers = np.concatenate([self.sequences, other.sequences])
+        return Delta(batch, numbers, np.concatenate([self.births, other.births]), np.append(self.deaths, other.deaths))
+
     def from_instant(self, begins: int) -> Delta:
         """The same for somebody who accounts for the instants from one on only; nothing ends."""
         births = np.maximum(self.births, begins)

@@ -60,14 +60,13 @@ class DistinctCore:
     def nothing(self, name: str) -> Delta:
         return _renamed(no_delta(self._schema), self._members[name][0])
 
-    @property
-    def operators(self) -> list[SharedDistinct]:
+    def operators_of(self, name: str) -> list[SharedDistinct]:
         return [self._distinct]
 
     @property
     def described(self) -> str:
         windows = "1 window" if len(self._members) == 1 else f"{len(self._members)} windows"
-        return f"distinct {', '.join(self._schema.names)} for {windows}"
+        return f"DISTINCT {', '.join(self._schema.names)} FOR {windows.upper()}"
 
     def folds(self, name: str) -> bool:
         return False

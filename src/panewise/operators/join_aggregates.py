@@ -182,7 +182,7 @@ class JoinAggregates:
         self._forget()
         for name in self.failed.keys() & self._readers.keys():
             self.remove(name)
-        result = {name: pa.concat_tables(parts) for name, parts in found.items() if name in self._readers}
+        result = {name: pa.concat_tables(parts) for name, parts in found.items()}
         self._note_last(result)
         return result
 
@@ -205,7 +205,8 @@ class JoinAggregates:
             except QueryFailed:
                 for name, position in list(readers.items()):
                     try:
-                        yield from self._selected(aggregation, {name: position}, windows, answers)
+                        for part in answers.report_by_report(position):
+                            yield from self._selected(aggregation, {name: position}, windows, part)
                     except QueryFailed as problem:
                         self.failed[name] = problem
                         del readers[name]
@@ -304,6 +305,7 @@ class JoinAggregates:
                 for name, reader in self._readers.items()
             },
             "shapes": [{"shape": list(shape), "slices": slices.snapshot()} for shape, slices in self._shapes.items()],
+            "failed": {name: problem.message for name, problem in self.failed.items()},
             "any": self._any,
             "until": self._until,
             "starts_at": self.starts_at,
@@ -311,6 +313,9 @@ class JoinAggregates:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The queries must have been added already, as they were."""
+        self.failed = {name: QueryFailed(message) for name, message in snapshot["failed"].items()}
+        for name in self.failed:
+            self._readers.pop(name, None)
         for name, saved in snapshot["readers"].items():
             reader = self._readers[name]
             window = reader.window

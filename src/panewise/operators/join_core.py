@@ -51,7 +51,8 @@ class JoinCore:
         condition = core.node.condition
         own = None if condition is None else _by_number(condition, core)
         self._internal = [part.window.internal for part in core.inputs]
-        self.shared = SharedJoin(schemas, timestamps, own, [part.source for part in core.inputs], self._internal)
+        labels = [part.input.name if isinstance(part.input, Scan) else part.source for part in core.inputs]
+        self.shared = SharedJoin(schemas, timestamps, own, labels, self._internal)
         self._members: dict[str, JoinMember] = {}
         self._aggregates: dict[Grouping, JoinAggregates] = {}
         self._until = NEVER
@@ -72,7 +73,6 @@ class JoinCore:
             since = NEVER if begins == NEVER else begins + 1 - max(core.ranges)
             folded.add(name, aggregation, core.ranges, window.slide_us, window.align_us, since)
         self._members[name] = JoinMember(core.ranges, begins, columns, names, grouping)
-        self.shared.widen(core.ranges)
         self._arrange()
 
     def remove(self, name: str) -> None:
@@ -88,6 +88,7 @@ class JoinCore:
         members = self._members.values()
         all_ranges = [member.ranges for member in members]
         own = [member.ranges for member in members if member.grouping is None]
+        self.shared.fit(all_ranges)
         self._narrowing = Narrowing(own, self._internal)
         late = any(self._internal) and any(member.begins != NEVER for member in members)
         timed = late or len(own) < len(members)
@@ -137,15 +138,15 @@ class JoinCore:
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
-    @property
-    def operators(self) -> list[OrderedJoin | JoinAggregates]:
-        return [self.shared.join, *self._aggregates.values()]
+    def operators_of(self, name: str) -> list[OrderedJoin | JoinAggregates]:
+        grouping = self._members[name].grouping
+        return [self.shared.join, *([] if grouping is None else [self._aggregates[grouping]])]
 
     @property
     def described(self) -> str:
         ranges = len({member.ranges for member in self._members.values()})
         windows = "1 set of windows" if ranges == 1 else f"{ranges} sets of windows"
-        return f"join of {', '.join(self.shared.join.names)} for {windows}"
+        return f"JOIN {', '.join(self.shared.join.names)} FOR {windows.upper()}"
 
     @property
     def bytes_held(self) -> int:

@@ -116,7 +116,7 @@ class PlanBuilder:
         for table in versioned:
             known.add(table.alias)
             own = _named(table)
-            condition = _in_join(conjunction(_taken(parts, known)))
+            condition = in_join(conjunction(_taken(parts, known)))
             operator = VersionedJoin(Schema(tuple(columns)).to_arrow(), own.to_arrow(), condition)
             joined = OperatorNode(operator, [joined, self.source(table)])
             columns += own
@@ -127,7 +127,7 @@ class PlanBuilder:
         schemas = [Schema(tuple(columns)), *(_named(node) for node in changing)]
         join = OrderedJoin(
             [schema.to_arrow() for schema in schemas],
-            _in_join(conjunction(parts)),
+            in_join(conjunction(parts)),
             strict=[False] + [True] * len(changing),
         )
         join.names = (", ".join(name for node in [*streams, *versioned] for name in source_names(node)),)
@@ -138,7 +138,7 @@ class PlanBuilder:
         schemas = [_named(node).to_arrow() for node in inputs]
         strict = [_strict(node) for node in inputs]
         internal = [any(window.internal for window in node.windows()) for node in inputs]
-        join = OrderedJoin(schemas, _in_join(condition), strict=strict, internal=internal)
+        join = OrderedJoin(schemas, in_join(condition), strict=strict, internal=internal)
         join.names = tuple(map(joined_as, inputs))
         return OperatorNode(join, [self.source(node) for node in inputs])
 
@@ -198,7 +198,7 @@ def _named(node: Node) -> Schema:
     return Schema(tuple(Column(f"{source}.{column.name}", column.type) for column in node.schema))
 
 
-def _in_join(condition: Expression | None) -> Expression | None:
+def in_join(condition: Expression | None) -> Expression | None:
     return None if condition is None else rewritten(condition, _qualified)
 
 

@@ -49,10 +49,11 @@ class RelationResults:
         made = self._relation.schema
         self._schema = continuous_schema(made, emit) if window is None else periodic_schema(made)
         self._next = NEVER + 1  # points below it are out
+        self._waiting: Delta | None = None
 
     @property
     def bytes_held(self) -> int:
-        return self._relation.bytes_held
+        return self._relation.bytes_held + (0 if self._waiting is None else int(self._waiting.batch.nbytes))
 
     def _points(self, instants: Ints) -> Ints:
         """The first point at which what happens at an instant shows."""
@@ -64,6 +65,7 @@ class RelationResults:
         """What comes out of the step that ends at `until`."""
         if self._append_only and self._window is None:
             self._next = max(self._next, until)
+            delta = self._shown(delta, until)
             ones = np.ones(len(delta), np.int64)
             return change_log(delta.births, ones, delta.batch.columns, self._emit, self._schema)
         delta = delta.settled()
@@ -86,6 +88,16 @@ class RelationResults:
         self._next = upto
         self._relation.forget(upto, born=self._append_only)
         return table
+
+    def _shown(self, delta: Delta, until: int) -> Delta:
+        """Those that are born; what a query that came in mid-stream shows first waits until its windows are whole."""
+        if self._waiting is not None:
+            delta = self._waiting.followed_by(delta)
+            self._waiting = None
+        born = int(np.searchsorted(delta.births, until, side="left"))
+        if born < len(delta):
+            self._waiting = delta.take(np.arange(born, len(delta)))
+        return delta.take(np.arange(born))
 
     def _reports(self, since: int, until: int) -> tuple[Ints, pa.Table]:
         """The rows of every report in [since, until), report after report."""
@@ -116,8 +128,16 @@ class RelationResults:
         return table_of([*window_columns(self._window, numbers), *values.columns], self._schema)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"relation": self._relation.snapshot(), "next": self._next, "begins": self._begins}
+        saved = {"relation": self._relation.snapshot(), "next": self._next, "begins": self._begins}
+        if self._waiting is not None:
+            saved["waiting"] = {"batch": self._waiting.batch, "births": self._waiting.births}
+        return saved
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._relation.restore(snapshot["relation"])
         self._next, self._begins = snapshot["next"], snapshot["begins"]
+        waiting = snapshot.get("waiting")
+        if waiting is not None:
+            births = waiting["births"]
+            numbers = np.arange(len(births), dtype=np.int64)
+            self._waiting = Delta(waiting["batch"], numbers, births, np.full(len(births), FOREVER, np.int64))

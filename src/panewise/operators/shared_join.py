@@ -9,7 +9,7 @@ earlier deaths, and all that it needs are those instants, which are columns of t
         ranges (10 s, 10 s)   ... and of these again: each from the closest that holds all it needs
 
 A longer range than all before holds for the rows that come from then on; the query that brought it shows nothing until
-its windows are whole, so that it needs no others. A shorter one never shortens what is kept already.
+its windows are whole, so that it needs no others. When the longest windows go, rows that have come keep their time.
 
 A row costs one probe, a result one comparison for every chain of ranges and its columns for every query that has it.
 Patroumpas and Sellis 2011, section 4.
@@ -75,11 +75,11 @@ class SharedJoin:
     def bytes_held(self) -> int:
         return self._join.bytes_held
 
-    def widen(self, ranges: Ranges) -> None:
-        """Rows from now on stay at least so long."""
-        wider = [max(pair) for pair in zip(self.ranges, ranges, strict=True)]
-        self._same = self._same and (wider == self.ranges or not any(self._next))
-        self.ranges = wider
+    def fit(self, all_ranges: Collection[Ranges]) -> None:
+        """Rows from now on stay as long as the longest windows; at least as long as those before them."""
+        widest = [max(own) for own in zip(*all_ranges, strict=True)] if all_ranges else self.ranges
+        self._same = self._same and (widest == self.ranges or not any(self._next))
+        self.ranges = widest
 
     def process(self, rows: Sequence[Rows], since: int, until: int) -> JoinStep:
         """The results of the widest windows."""

@@ -28,6 +28,11 @@ def check_supported(plan: Emit, once: bool = False) -> None:
             _check_windowed(node)
     for node in plan.walk():
         if isinstance(node, Emit):
+            if node.restore and not node.periodic:
+                raise PlanError(
+                    "RESTORE brings back what reports have left out, and a window without SLIDE reports nothing",
+                    hint="give the window a SLIDE, or leave out RESTORE",
+                )
             check_tables(node, once and node is plan)
             if has_several_inputs(node):
                 check_inputs(node, once and node is plan)
@@ -39,6 +44,8 @@ def _missing(node: Node) -> str | None:
     match node:
         case Join(kinds=kinds) if kinds:
             return f"{kinds[0]} JOIN"
+        case Negate(kind=kind) if kind.startswith("INTERSECT"):
+            return kind
         case Aggregate(keys=keys) if len(keys) > KEYS_MAX:
             return f"GROUP BY {len(keys)} columns (at most {KEYS_MAX})"
         case _:

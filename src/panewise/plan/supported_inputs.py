@@ -70,31 +70,40 @@ def _check_internal(plan: Emit) -> None:
     grouped = any(isinstance(node, Aggregate | Negate) for node in of_block(plan.input))
     if grouped and any(node.window.internal for node in windowed_inputs(plan)):
         raise PlanError(
-            "GROUP BY, EXISTS or EXCEPT over INTERNAL windows would keep all results for ever",
-            hint="leave out INTERNAL",
+            "GROUP BY, EXISTS or EXCEPT over INTERNAL windows, which WSTREAM makes of windows in a join, would keep "
+            "all results for ever",
+            hint="leave out INTERNAL, or make the join a query of its own and write its window behind that",
         )
 
 
 def _check_join(node: Join) -> None:
     unbounded = [part for part in node.inputs if isinstance(part, WindowOf) and _endless(part)]
-    if len(unbounded) > 1 and not _related_by(node.condition):
-        names = " and ".join(f"'{part.source}'" for part in unbounded[:2])
-        raise PlanError(
-            f"a cross join of {names}, which are unbounded, would keep and pair every row for ever",
-            hint="give the windows a RANGE, or relate the inputs by an equality",
-        )
+    for part in unbounded[1:]:
+        first = unbounded[0].source
+        if part.source not in _related_to(first, node.condition):
+            raise PlanError(
+                f"a cross join of '{first}' and '{part.source}', which are unbounded, would keep and pair every row "
+                "for ever",
+                hint="give the windows a RANGE, or relate the inputs by an equality",
+            )
 
 
 def _endless(node: WindowOf) -> bool:
     return isinstance(node.window, TimeWindow) and node.window.range_us is None
 
 
-def _related_by(condition: Expression | None) -> bool:
-    """Whether some conjunct is an equality between two inputs."""
-    return any(
-        isinstance(part, Call) and part.function == "eq" and len({column.source for column in part.columns()}) > 1
+def _related_to(source: str, condition: Expression | None) -> set[str]:
+    """The inputs that equalities relate to one, also by way of others."""
+    equalities = [
+        {column.source for column in part.columns() if column.source is not None}
         for part in conjuncts(condition)
-    )
+        if isinstance(part, Call) and part.function == "eq"
+    ]
+    found, size = {source}, 0
+    while len(found) > size:
+        size = len(found)
+        found |= {name for sources in equalities if sources & found for name in sources}
+    return found
 
 
 def _check_distinct(node: Distinct) -> None:

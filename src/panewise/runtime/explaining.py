@@ -13,12 +13,13 @@ from panewise.operators.negation import Negation
 from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.tree_weave import members_by_tree
 from panewise.optimize.rewrites.plan_costs import Costed, costed
-from panewise.optimize.rewrites.rewriting import Applied, rewrite
+from panewise.optimize.rewrites.rewriting import Applied, rewrite, rewrite_unless_shared
 from panewise.optimize.rewrites.statistics import Statistics
 from panewise.optimize.sharing.report import family_explanation
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Join, Negate, Node, Pattern, WindowOf
+from panewise.plan.shared_core import core_of
 from panewise.runtime.change_feed import ChangeFeed
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting, shown_name
@@ -28,11 +29,13 @@ from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
 from panewise.runtime.sharing import family_report, state_name
 from panewise.runtime.stream import Stream
 
+SLICES = "slices by when the results leave, of all queries with these groups"
+
 
 def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | PlanConsumer | None) -> Explanation:
     """The plan of one query; of a running one also what it shares."""
     if consumer is None and has_several_inputs(plan):
-        rewritten = rewrite(plan)
+        rewritten = rewrite(plan) if core_of(plan) is None else rewrite_unless_shared(plan)
         return _with_rewrites(_with_operators(rewritten.plan, Statistics()), rewritten.applied)
     explanation = explain(plan)
     if isinstance(consumer, TreeConsumer) and consumer.queries:
@@ -46,16 +49,20 @@ def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | PlanCo
         return replace(explanation, properties=explanation.properties | _operator(consumer))
     if isinstance(consumer, PlanConsumer):
         rates = {port.channel.name: port.rate for port in consumer.ports if port.rate is not None}
-        explanation = _with_operators(plan, Statistics(rates=rates))
+        folded = isinstance(consumer, SharingConsumer) and consumer.folded
+        explanation = _with_operators(plan, Statistics(rates=rates), folded)
         explanation = replace(explanation, properties=explanation.properties | _operators(consumer))
         return _with_rewrites(explanation, consumer.rewrites)
     return explanation
 
 
-def _with_operators(plan: Emit, statistics: Statistics) -> Explanation:
-    """The plan with states and costs; at the top the cost of all together, and the rates where they were measured."""
+def _with_operators(plan: Emit, statistics: Statistics, folded: bool = False) -> Explanation:
+    """The plan with states and costs; at the top the cost of all together, and the rates where they were measured.
+
+    `folded`: aggregates over its join are folded with those of others.
+    """
     costs = costed(plan, statistics)
-    explanation = _with_states(explain(plan), costs)
+    explanation = _with_states(explain(plan), costs, folded)
     of_all: dict[str, object] = {"cost of all": round(costs.total)}
     if statistics.rates:
         of_all["rows a second"] = ", ".join(f"{name} {rate:.6g}" for name, rate in statistics.rates.items())
@@ -69,15 +76,15 @@ def _with_rewrites(explanation: Explanation, applied: tuple[Applied, ...]) -> Ex
     return replace(explanation, properties=explanation.properties | said)
 
 
-def _with_states(explanation: Explanation, costs: Costed) -> Explanation:
+def _with_states(explanation: Explanation, costs: Costed, folded: bool) -> Explanation:
     """Every node with what its operator keeps rows in, which follows from the patterns of its inputs, and its cost."""
     node = costs.node
-    state = _state(node)
+    state = SLICES if folded and isinstance(node, Aggregate) else _state(node)
     properties = explanation.properties | ({"state": state} if state else {}) | {"cost": round(costs.own)}
     if isinstance(node, WindowOf):  # what it reads is a stream, or a query that has its own costs
         return replace(explanation, properties=properties)
     pairs = zip(explanation.inputs, costs.inputs, strict=True)
-    return replace(explanation, properties=properties, inputs=tuple(_with_states(*pair) for pair in pairs))
+    return replace(explanation, properties=properties, inputs=tuple(_with_states(*pair, folded) for pair in pairs))
 
 
 def _state(node: Node) -> str:
@@ -156,7 +163,7 @@ def _of_port(owner: object) -> Explanation:
     """A query over several inputs, or what queries over the same ones have in common."""
     if isinstance(owner, SharedPlan):
         queries = tuple(_of_plan(member) for member in owner.members.values())
-        return Explanation(owner.core.described.upper(), {"queries": len(queries)}, queries)
+        return Explanation(owner.core.described, {"queries": len(queries)}, queries)
     assert isinstance(owner, PlanConsumer)
     return _of_plan(owner)
 

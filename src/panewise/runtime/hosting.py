@@ -90,7 +90,6 @@ class Hosting:
         query = HostedQuery(name, plan, block)
         if channel.held_from is not None:
             query.watermark = channel.watermark
-        self.queries[name] = query
         if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
             self.consumers[name] = self._join_tree(query, block, channel, chosen_technique(options))
         else:
@@ -98,6 +97,7 @@ class Hosting:
             consumer = OperatorConsumer(channel, query, operator)
             self.consumers[name] = consumer
             channel.attach(consumer)
+        self.queries[name] = query
         return query
 
     def _host_plan(self, name: str, plan: Emit) -> HostedQuery:
@@ -124,10 +124,9 @@ class Hosting:
             raise
         query = HostedQuery(name, plan, block)
         query.watermark = max([query.watermark, *(c.watermark for c in channels if c.held_from is not None)])
-        self.queries[name] = query
         consumer = PlanConsumer(query, channels, tables) if core is None else self._sharing(query, core, channels)
         consumer.rewrites = rewritten.applied
-        self.consumers[name] = consumer
+        self.queries[name], self.consumers[name] = query, consumer
         consumer.attach()
         return query
 

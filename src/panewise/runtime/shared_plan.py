@@ -31,9 +31,8 @@ class Core(Protocol):
     @property
     def described(self) -> str: ...
 
-    @property
-    def operators(self) -> Sequence[Any]:
-        """What has the state."""
+    def operators_of(self, name: str) -> Sequence[Any]:
+        """Those of a query."""
 
     def add(self, name: str, plan: Emit, core: SharedCore, begins: int, held_from: Sequence[int | None]) -> None:
         """A query that accounts for the instants from `begins` on; rows before `held_from` were not all seen."""
@@ -152,30 +151,35 @@ class SharingConsumer(PlanConsumer):
         if self.query.status == "FAILED":
             return
         self._watermark = until
+        failure = self.shared.core.failure(self.query.name)
         try:
             table = self._results(found, starts_at, until)
         except QueryFailed as problem:
-            self.query.status, self.query.reason = "FAILED", problem.message
-            return
-        self._tell(table, until)
+            failure = problem
+        else:
+            self._tell(table, until)
+        if failure is not None:
+            self.query.status, self.query.reason = "FAILED", failure.message
 
     def _results(self, found: Delta | pa.Table | None, starts_at: int, until: int) -> pa.Table:
         if isinstance(found, Delta):
             begins = self.plan.begins
             return self.plan.run_core(found, begins if self._begun else max(starts_at, begins), until)
-        failure = self.shared.core.failure(self.query.name)
-        if failure is not None:
-            raise failure
         return self.query.arrow.empty_table() if found is None else found
 
     def _answer(self, at: int) -> pa.Table:
         core = self.shared.core
-        return core.lookup(self.query.name, at) if core.folds(self.query.name) else self.plan.lookup(at)
+        return core.lookup(self.query.name, at) if self.folded else self.plan.lookup(at)
+
+    @property
+    def folded(self) -> bool:
+        """Whether the core answers it, with others that have the same groups."""
+        return self.shared.core.folds(self.query.name)
 
     @property
     def operators(self) -> list[Any]:
-        own = [] if self.shared.core.folds(self.query.name) else self.plan.operators
-        return [*self.shared.core.operators, *own]
+        own = [] if self.folded else self.plan.operators
+        return [*self.shared.core.operators_of(self.query.name), *own]
 
     @property
     def _first(self) -> bool:
