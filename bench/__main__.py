@@ -19,6 +19,8 @@ from bench.measure import ProcessFailed
 BENCHMARKS = {
     "start_up": "import, help, first answers with an empty and a full compile cache",
     "one_row": "rows pushed one at a time",
+    "overload": "a minute at twice the sustainable rate: back-pressure, and load shedding with its errors",
+    "concurrent_readers": "eight threads that look up while one pushes at full speed, every answer checked",
     "quantiles": "exact quantiles of windows of 100,000 values, against sorting them",
     "techniques": "every technique: rows/s and latencies of windows of 1 slice to 4 Mi, one range and 1,000",
     "windows": "2 million rows, 100 groups, ranges of 1 to 300 s, against the floor, DuckDB and Polars",
@@ -27,6 +29,7 @@ BENCHMARKS = {
     "shared_selections": "queries that differ in WHERE or GROUP BY, folded in one pass, against one by one",
     "joins": "equality joins of two and four streams, 100,000 and 1,000 keys",
     "shared_joins": "windows of many lengths over one join or one DISTINCT, against each query alone",
+    "durability": "an engine with a path against one without, beside the disk's own speed",
     "planning": "10,000 queries as text and a million as arrays: bound and woven",
     "many_groups": "20 million rows, 1 million keys, a window of 24 hours",
     "spark_windows": "2 million rows in Parquet, ranges of 1 to 300 s, against Spark's own windows",

@@ -5,6 +5,9 @@ user's cache folder where that is read-only. On a Spark executor panewise may be
 driver sent: its loops are cached in the user's cache folder under a digest of the archive, because Numba would take the
 archive's path, which is another one in every application, and compile everything anew. Where no folder can be written,
 loops are compiled in every process.
+
+A loop releases Python's global lock while it runs: other threads go on beside it, and only the engine's turns keep two
+threads from the same arrays.
 """
 
 from __future__ import annotations
@@ -109,7 +112,7 @@ _SPECIALISED: dict[tuple[Any, Any], Any] = {}
 def compiled_loop(function: Loop) -> Loop:
     """The function, compiled and cached."""
     function.__qualname__ += _SHARED_LOOPS
-    loop = njit(no_cfunc_wrapper=True, error_model="numpy")(function)
+    loop = njit(no_cfunc_wrapper=True, error_model="numpy", nogil=True)(function)
     _cache_on_disk(loop)
     return cast(Loop, loop)
 
@@ -132,7 +135,7 @@ def specialised(loop: Any, name: str | None, **replaced: Any) -> Any:
     copy = FunctionType(source.__code__, names, source.__name__, source.__defaults__)
     copy.__qualname__ = source.__qualname__ if name is None else f"{source.__qualname__}_{name}"
     copy.__module__ = source.__module__
-    result = _SPECIALISED[key] = njit(copy)
+    result = _SPECIALISED[key] = njit(copy, nogil=True)
     if name is not None:
         _cache_on_disk(result)
     return result

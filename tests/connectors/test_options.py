@@ -21,6 +21,10 @@ def test_values_are_read_and_defaults_filled_in() -> None:
         "late": "drop",
         "on_bad_row": "fail",
         "retain": None,
+        "shedding": None,
+        "max_rate": None,
+        "keep": None,
+        "queue": None,
     }
 
 

@@ -203,3 +203,16 @@ def test_rows_leave_when_the_longest_window_has_gone() -> None:
     (consumer,) = engine.hosting.consumers.values()
     assert isinstance(consumer, SharingConsumer)
     assert sum(consumer.operators[0].rows_held) < 3000
+
+
+def test_time_without_rows_is_nothing_missed() -> None:
+    """An answer for no rows comes from the first row on, as over one stream."""
+    engine = engine_with()
+    for stream in STREAMS:
+        engine.advance(stream, 3 * SECOND)
+    engine.execute("CREATE QUERY joined AS SELECT COUNT(*) AS n " + PAIRED.format(r=5, s=5))
+    engine.execute("CREATE QUERY alone AS SELECT COUNT(*) AS n FROM a [RANGE 5 SECONDS SLIDE 5 SECONDS]")
+    push(engine, "a", (23, 1, 1))
+    push(engine, "b", (23, 1, 1))
+    engine.flush()
+    assert answers(engine, "joined")[0] == answers(engine, "alone")[0]

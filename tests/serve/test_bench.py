@@ -57,7 +57,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     missing = runner.invoke(app, ["bench", "papers-001-6", "--data", str(tmp_path)])
     assert missing.exit_code == 1
     assert "there is no connection trace" in missing.output
-    unknown = runner.invoke(app, ["bench", "papers-001-7"])
+    unknown = runner.invoke(app, ["bench", "papers-001-66"])
     assert unknown.exit_code == 1
     assert "did you mean" in unknown.output and "papers-001-6" in unknown.output
 

@@ -30,10 +30,11 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "late": ("drop", "keep"),
     "on_bad_row": ("fail", "skip"),
     "mode": ("push", "lookup"),
+    "refresh": ("exact", "at_most"),
     "shedding": ("none", "random", "semantic"),
 }
 _DURATIONS = ("idle", "retain")
-_TEXTS = ("connector", "path", "technique", "refresh", "changes", "operation", "keep")
+_TEXTS = ("connector", "path", "technique", "changes", "operation", "keep")
 _COUNTS = ("max_rate", "queue")  # whole numbers of rows, at least one
 
 

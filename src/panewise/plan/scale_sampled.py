@@ -7,7 +7,7 @@ also where p changes within a window, so the aggregates of a SELECT are written 
 
     COUNT(*)   COUNT(*) + ROUND(SUM(excess))
     COUNT(x)   COUNT(x) + ROUND(SUM(excess where x is not NULL))
-    SUM(x)     SUM(x) + SUM(x * excess), the second part rounded to the type of the first
+    SUM(x)     SUM(x) + ROUND(SUM(x * excess)), to the digits of the type; of floating numbers SUM(x * (1 + excess))
     AVG(x)     SUM(x * (1 + excess)) / SUM((1 + excess) where x is not NULL)
 
 Integers stay exact as long as nothing is dropped: the first part is the answer as ever, the second is 0. All other
@@ -16,9 +16,9 @@ windows of rows, which hold as many of the taken rows as they say, and over a jo
 whose pairs are no sample of known probability. A join of several sampled streams weighs a row by the product.
 
 Every result is marked by a last column, `sampled` DOUBLE: of an aggregate the rows taken in its window by the rows that
-they stand for, 1.0 where nothing was dropped and NULL where no row was taken; of a row the probability with which it was
-taken; of a query over a marked query the least mark of what it read. What a sample cannot answer even roughly is refused:
-DISTINCT rows, EXISTS and the set operations other than UNION ALL. See Golab 2006, section 2.4.3.
+they stand for, 1.0 where nothing was dropped and NULL where no row was taken; of a row the probability with which it
+was taken; of a query over a marked query the least mark of what it read. What a sample cannot answer even roughly is
+refused: DISTINCT rows, EXISTS and the set operations other than UNION ALL. See Golab 2006, section 2.4.3.
 """
 
 from __future__ import annotations
@@ -208,10 +208,12 @@ def _estimates(call: AggregateCall, excess: Expression) -> Iterator[Expression]:
         case AggregateCall(function="COUNT", arguments=(value,)):
             yield resolve("add", (call, _rounded_count(_sum(_where_present(value, excess)))))
         case AggregateCall(function="SUM", arguments=(value,)):
-            more: Expression = _sum(resolve("mul", (converted(value, DOUBLE), excess)))
-            if not call.type.fractional:
-                more = converted(resolve("round", (more, Literal(INT, call.type.scale))), call.type)
-            yield resolve("add", (call, more))
+            number = converted(value, DOUBLE)
+            if value.type.fractional:
+                yield _sum(resolve("mul", (number, resolve("add", (_ONE, excess)))))
+                return
+            more = resolve("round", (_sum(resolve("mul", (number, excess))), Literal(INT, call.type.scale)))
+            yield resolve("add", (call, converted(more, call.type)))
         case AggregateCall(function="AVG" | "MEAN", arguments=(value,)):
             weight = resolve("add", (_ONE, excess))
             total = _sum(resolve("mul", (converted(value, DOUBLE), weight)))

@@ -246,6 +246,11 @@ def check_changes(definition: TableDefinition, catalog: Catalog) -> None:
         raise PlanError(f"table '{definition.name}' is changed by a stream: a connector fills that, not the table")
     stream = catalog.get(definition.changes, "stream")
     assert isinstance(stream, StreamDefinition)
+    if stream.sheds:
+        raise PlanError(
+            f"stream '{stream.name}' may drop rows, and a table without some of its changes is another table",
+            hint="create the stream without shedding: its pushers are slowed instead",
+        )
     for column in definition.schema:
         found = stream.schema.find(column.name)
         if found is None:

@@ -291,6 +291,18 @@ class TreeConsumer:
         self._last_pieces[name] = last
         return last
 
+    @property
+    def come_to(self) -> int:
+        """The watermark of what lookups answer."""
+        return self.channel.watermark
+
+    def holds_until(self, name: str) -> int | None:
+        """The watermark at which a lookup without an instant is answered otherwise; None where that is not known."""
+        watermark, cadence = self.channel.watermark, self._member(name).cadence
+        if self.counts_rows or watermark == INT64_MIN:
+            return None
+        return watermark - (watermark - cadence.align) % cadence.slide + cadence.slide
+
     def lookup(self, name: str, at: int | None) -> pa.Table:
         """The last report, or the one that was the last at an instant."""
         query, member = self.queries[name], self._member(name)

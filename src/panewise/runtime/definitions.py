@@ -13,6 +13,7 @@ from panewise.plan.blocks import block_of
 from panewise.plan.build import build
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
+from panewise.runtime.refresh_option import check_refresh, is_at_most
 from panewise.runtime.technique_option import check_technique
 from panewise.schema import Column
 from panewise.temporal import format_duration
@@ -35,8 +36,10 @@ def definition_of(statement: Created, find_aggregate: FindAggregate) -> tuple[De
     plan = build(statement.query, find_aggregate)
     check_supported(plan)
     for name, value in statement.options:
-        if name in ("refresh", "sharing"):
+        if name == "sharing":
             raise PlanError(f"the option {name} has no effect yet", hint="leave it out")
+        if name == "refresh" and is_at_most(statement.options):
+            check_refresh(plan)
         if name == "technique":
             check_technique(str(value), block_of(plan))
     inputs = tuple(dict.fromkeys(node.name for node in plan.walk() if isinstance(node, Scan)))

@@ -1,14 +1,16 @@
 """The embedded engine: statements, rows and answers in the caller's own process, without a JVM.
 
 Every statement is all or nothing. Rows that are pushed are visible to `results`, `lookup` and subscribers when the push
-returns. One lock guards all: calls from several threads take turns.
+returns. Any number of threads may call: they take turns (`turns`), in the order in which they come. Lookups by others
+while one writes find answers that it publishes after every window move (`answers`), and wait for nobody.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -34,24 +36,37 @@ from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.build import build
 from panewise.plan.explain import Explanation
+from panewise.plan.nodes import Emit
+from panewise.plan.scale_sampled import scale_sampled
 from panewise.plan.supported import check_supported
+from panewise.runtime.answers import Answer, Answers, with_watermark
 from panewise.runtime.ask import ask_once
 from panewise.runtime.change_feed import check_changes
 from panewise.runtime.changed_table import ChangedTable
-from panewise.runtime.channel import Channel
+from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.definitions import Created, definition_of, statement_of
 from panewise.runtime.explaining import explain_all, explain_query
 from panewise.runtime.hosted_query import HostedQuery, Subscriber
 from panewise.runtime.hosting import Hosting, shown_name
+from panewise.runtime.input_queue import TURN_ROWS, declare_queue
+from panewise.runtime.journal import Stamp, is_repeated
+from panewise.runtime.lateness import lateness_of
 from panewise.runtime.one_group import of_key
+from panewise.runtime.operator_consumer import OperatorConsumer
+from panewise.runtime.plan_consumer import PlanConsumer
+from panewise.runtime.refresh_option import is_at_most, slide_at_most, with_slide
 from panewise.runtime.sharing import sharing_report
 from panewise.runtime.stream import Stream
 from panewise.runtime.table import Table
+from panewise.runtime.turns import Turns
 from panewise.runtime.weaver import MODES
 from panewise.schema import DOUBLE, DataType
 from panewise.state.snapshot_format import dumped, loaded
 from panewise.temporal import INSTANT_MAX, instant_us
+
+if TYPE_CHECKING:
+    from panewise.runtime.durability import Durability
 
 
 class Engine:
@@ -65,8 +80,22 @@ class Engine:
     [1, 3]
     """
 
-    def __init__(self, *, sharing: str = "weave") -> None:
-        """`sharing`: 'weave' (by cost), 'full' (one tree for all that may share) or 'none', for experiments."""
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        sync: str = "batch",
+        snapshot_every: int = 256 << 20,
+        prepare: Callable[[Engine], None] | None = None,
+        sharing: str = "weave",
+    ) -> None:
+        """With a `path` everything is logged in that folder, and an engine on it goes on where the last one ended.
+
+        `sync`: when the log is brought to the disk: 'batch' (about once a second), 'always' (with every call) or
+        'never' (when the system likes). `snapshot_every`: bytes of log after which a snapshot takes its place.
+        `prepare` is called before anything is restored, to register aggregates (docs/durability.md).
+        `sharing`: 'weave' (by cost), 'full' (one tree for all that may share) or 'none', for experiments.
+        """
         if sharing not in MODES:
             raise PlanError(f"there is no sharing '{sharing}'", hint=f"it is {', '.join(MODES[:-1])} or {MODES[-1]}")
         self.catalog = Catalog()
@@ -76,8 +105,20 @@ class Engine:
         self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
         self.hosting = Hosting(self._channel, sharing, self._table)
         self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
+        self._slides_at_most: dict[str, int] = {}  # what queries got that are refreshed "at_most"
+        self._slides_given: dict[str, int] = {}  # and what they had got when a snapshot was taken
         self._listened: dict[str, HostedQuery] = {}  # queries that somebody has subscribed to
-        self._lock = threading.RLock()
+        self._lock = Turns(self._hand_out)
+        self._offered = 0  # batches for subscribers so far
+        self._delivering = threading.Lock()  # one thread at a time calls subscribers, and outside its turn
+        self._answers = Answers(self._lock, self._answer, self._waits)
+        self.durability: Durability | None = None
+        if prepare is not None:
+            prepare(self)
+        if path is not None:
+            from panewise.runtime.durability import Durability
+
+            Durability.open(self, path, sync, snapshot_every)
 
     # -- statements ----------------------------------------------------------------------------------------------
 
@@ -92,19 +133,31 @@ class Engine:
 
     def execute_parsed(self, parsed: ParsedStatement) -> pa.Table | None:
         """Runs one statement."""
+        with self._lock:
+            return self._execute(parsed)
+
+    def _execute(self, parsed: ParsedStatement) -> pa.Table | None:
         self._flush_all()
         statement = bind_one(parsed, self.catalog, self.find_aggregate, self.aggregate_names)
+        if not isinstance(statement, s.Show | s.Explain | s.SelectOnce):
+            self._answers.change()
+            if not isinstance(statement, s.Insert | s.Update | s.Delete):
+                self._answers.forget()
         before = self.catalog.copy()
+        begun = self.durability is not None and self.durability.begin_statement(statement)
         try:
-            table = self._run(statement)
+            table = self._run(scale_sampled(statement, self.catalog))
         except Exception as problem:
             self.catalog.restore(before)
+            if begun and self.durability is not None:
+                self.durability.undo_statement()
             if isinstance(problem, QueryError):
                 if problem.span is None:
                     problem.span = parsed.span
                 problem.located(parsed.text)
             raise
         self._deliver()
+        self._changed()
         return table
 
     def _run(self, statement: s.Statement) -> pa.Table | None:
@@ -142,6 +195,8 @@ class Engine:
         self.catalog.add(definition)
         if isinstance(definition, StreamDefinition):
             self.streams[definition.name.lower()] = Stream(definition)
+            self.streams[definition.name.lower()].journal = self.durability
+            declare_queue(self.streams[definition.name.lower()], self)
         elif isinstance(definition, TableDefinition):
             table = self._new_table(definition)
             check_options(definition)
@@ -149,8 +204,16 @@ class Engine:
                 table.become(self.read_table(definition))
             self.tables[definition.name.lower()] = table
         elif plan is not None:
-            self.hosting.host(definition.name.lower(), plan, statement.options)
+            key = definition.name.lower()
+            at_most = self._slide_at_most(key, plan) if is_at_most(statement.options) else None
+            self.hosting.host(key, plan if at_most is None else with_slide(plan, at_most), statement.options)
+            if at_most is not None:
+                self._slides_at_most[key] = at_most
             self._limit_streams()
+
+    def _slide_at_most(self, key: str, plan: Emit) -> int:
+        others = [query.block for query in self.hosting.queries.values()]
+        return self._slides_given.get(key) or slide_at_most(plan, others)
 
     def _new_table(self, definition: TableDefinition) -> Table:
         check_changes(definition, self.catalog)
@@ -173,10 +236,13 @@ class Engine:
         key = statement.name.lower()
         if statement.kind == "query":
             self.hosting.drop(key)
+            self._slides_at_most.pop(key, None)
             self._listened.pop(key, None)
             self._limit_streams()
         elif statement.kind == "stream":
-            del self.streams[key]
+            stream = self.streams.pop(key)
+            if stream.queue is not None:
+                stream.queue.close()
         elif statement.kind == "table":
             table = self.tables.pop(key)
             if isinstance(table, ChangedTable):
@@ -193,7 +259,9 @@ class Engine:
         definition = self.catalog.get(statement.name, "stream")
         options = dict(definition.options) | dict(statement.options)
         self.catalog.change(statement.name, options=tuple(options.items()))
-        self.streams[statement.name.lower()].configure(dict(statement.options))
+        stream = self.streams[statement.name.lower()]
+        stream.configure(dict(statement.options))
+        declare_queue(stream, self)
 
     # -- what there is -------------------------------------------------------------------------------------------
 
@@ -251,34 +319,133 @@ class Engine:
 
     # -- rows and answers ----------------------------------------------------------------------------------------
 
-    def push(self, stream: str, data: Any) -> None:
-        """Rows for a stream: an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts."""
+    def push(
+        self,
+        stream: str,
+        data: Any,
+        *,
+        timeout: float | None = None,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> None:
+        """Rows for a stream: an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts.
+
+        `timeout`: how many seconds to wait for room in the stream's queue, where it has one (docs/overload.md).
+        `producer` and `sequence` (1, 2, 3, ...) make it safe to push again: a number that was taken is ignored.
+        """
+        queue = (self.streams.get(stream) or self._stream(stream)).queue
+        if queue is not None and self.durability is None and producer is None:
+            queue.put(data, timeout)  # without the lock: it may have to wait for those who hold it
+            self._answers.queued()
+            return
         with self._lock:
+            self._answers.change()
             target = self.streams.get(stream) or self._stream(stream)
-            if target.push(data) or (self._listened and target.completes()):
-                target.flush()
+            stamp = None
+            if producer is not None or sequence is not None:
+                if is_repeated(target.name, target.producers, producer, sequence):
+                    return
+                assert producer is not None and sequence is not None
+                stamp = producer, sequence
+            if queue is not None and queue.waiting:
+                target.flush()  # what waits came before
+            due = target.push(data, stamp) or (self._listened and target.completes())
+            if due or (self._answers.wanted and target.waiting_rows >= target.portion_rows):
+                self._move(target)
                 self._deliver()
+            self._changed()
+
+    def last_sequence(self, stream: str, producer: str) -> int:
+        """The number of the last push of a producer that was taken; 0 where there was none."""
+        with self._lock:
+            return self._stream(stream).producers.get(producer, 0)
+
+    def retake(
+        self,
+        stream: str,
+        batches: list[pa.RecordBatch],
+        aside: list[tuple[str, str]],
+        newest: int | None,
+        shed: dict[str, int],
+        stamp: Stamp | None,
+    ) -> None:
+        """A push that was logged happens again."""
+        with self._lock:
+            self._answers.change()
+            target = self._stream(stream)
+            if target.retake(batches, aside, newest, shed, stamp):
+                target.flush()
+
+    def retake_row(self, stream: str, row: list[Any], stamp: Stamp | None) -> None:
+        """The push of a single row that was logged happens again."""
+        with self._lock:
+            self._answers.change()
+            target = self._stream(stream)
+            if target.retake_row(row, stamp):
+                target.flush()
+
+    def process(self, stream: Stream) -> bool:
+        """Processes a portion of what waits for a stream; called by the thread of its queue.
+
+        Returns whether a part of a push is left.
+        """
+        with self._lock:
+            self._answers.change()
+            stream.flush(stream.portion_rows if self._answers.wanted else TURN_ROWS)
+            self._answers.commit()
+            self._deliver()
+            return stream.waiting_rows > 0
 
     def advance(self, stream: str, until: Any) -> None:
         """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
         with self._lock:
+            self._answers.change()
             self._stream(stream).advance(instant_us(until))
             self._deliver()
+            self._changed()
 
     def flush(self, streams: Sequence[str] | None = None) -> None:
         """Advances streams, or all, so far past their last row that every window that holds rows has closed."""
         with self._lock:
+            self._answers.change()
             self._flush_all()
             for stream in self.streams.values() if streams is None else map(self._stream, streams):
                 if stream.newest is not None:
                     stream.advance(min(self.hosting.last_end(stream, stream.newest), INSTANT_MAX + 1))
             self._deliver()
+            self._changed()
 
     def results(self, query: str) -> pa.Table:
         """What the query has produced since the last call."""
         with self._lock:
             self._flush_all()
-            return self._query(query).read()
+            hosted = self._query(query)
+            if self.durability is not None:
+                self.durability.hands_out(hosted)
+            return hosted.read()
+
+    def hand_over(self, query: str, take: Callable[[pa.Table, int], None]) -> int:
+        """Calls `take` with what the query has produced since the last call, which counts as read when it returns.
+
+        Beside the table it gets the number of the first row among all results of the query. Where the process dies in
+        between, a durable engine hands over the same rows under the same number again, perhaps with others after them:
+        who puts them in a place of that number has each of them once. Returns how many rows there were. `take` is
+        called inside the engine: it must not wait for other threads that use it.
+        """
+        with self._lock:
+            self._flush_all()
+            hosted = self._query(query)
+            table = hosted.read()
+            if not table.num_rows:
+                return 0
+            try:
+                take(table, hosted.rows_out - table.num_rows)
+                if self.durability is not None:
+                    self.durability.hands_out(hosted)
+            except BaseException:
+                hosted.put_back(table)
+                raise
+            return int(table.num_rows)
 
     def subscribe(self, query: str, callback: Subscriber) -> Callable[[], None]:
         """Calls back with a batch whenever results appear; returns a function that ends the subscription."""
@@ -298,14 +465,25 @@ class Engine:
         return unsubscribe
 
     def lookup(self, query: str, at: Any = None, key: Any = None) -> pa.Table:
-        """The answer now, or at an instant still held; `key` picks one group: a value, or a dict of columns."""
-        with self._lock:
-            self._flush_all()
-            hosted = self._query(query)
-            if hosted.status == "FAILED":
-                raise NotHeldError(f"query '{query}' has failed: {hosted.reason}")
-            table = self.hosting.consumers[hosted.name].lookup(hosted.name, None if at is None else instant_us(at))
-            return table if key is None else of_key(hosted.name, hosted.block, table, key)
+        """The answer now, or at an instant still held; `key` picks one group: a value, or a dict of columns.
+
+        The metadata of its schema say how far the query had come, as `panewise.watermark_us` (docs/isolation.md).
+        """
+        answer = (self._answers.found(query) or self._answers.awaited(query)) if at is None else None
+        if answer is None:
+            with self._lock:
+                self._answers.settle(self._flush_all)
+                answer = self._answers.answer(query) if at is None else self._answer(query, instant_us(at))
+        return answer.table if key is None else of_key(answer.name, answer.block, answer.table, key)
+
+    def _answer(self, query: str, at: int | None = None) -> Answer:
+        hosted = self._query(query)
+        if hosted.status == "FAILED":
+            raise NotHeldError(f"query '{query}' has failed: {hosted.reason}")
+        consumer = self.hosting.consumers[hosted.name]
+        table, come_to = consumer.lookup(hosted.name, at), consumer.come_to
+        table = with_watermark(table, None if come_to == INT64_MIN else come_to)
+        return Answer(hosted.name, hosted.block, table, _holding(consumer, hosted.name))
 
     def late_rows(self, stream: str) -> pa.Table:
         """The late rows since the last call, where the stream says late = 'keep'."""
@@ -316,11 +494,13 @@ class Engine:
     def bad_rows(self, stream: str) -> pa.Table:
         """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
         with self._lock:
+            self._flush_all()
             return self._stream(stream).bad_rows()
 
     def stats(self) -> dict[str, Any]:
         """Rows, late rows, slices and bytes of state, per stream, table, query and tree."""
         with self._lock:
+            waiting = {stream.name: stream.waiting_now() for stream in self.streams.values()}
             self._flush_all()
             queries = {}
             for definition in self.catalog.of_kind("query"):
@@ -330,10 +510,11 @@ class Engine:
                     "reason": query.reason,
                     "results": query.rows_out,
                     "results_unread_dropped": query.rows_dropped,
+                    "lateness": lateness_of(query, self.hosting),
                     "bytes": query.bytes_held + self._own_bytes(query.name),
                 }
             return {
-                "streams": {stream.name: stream.stats() for stream in self.streams.values()},
+                "streams": {stream.name: stream.stats() | waiting[stream.name] for stream in self.streams.values()},
                 "tables": {table.name: table.stats() for table in self.tables.values()},
                 "queries": queries,
                 "trees": [
@@ -348,6 +529,7 @@ class Engine:
                     }
                     for tree in self.hosting.trees
                 ],
+                **({} if self.durability is None else {"durability": self.durability.stats()}),
             }
 
     def _own_bytes(self, name: str) -> int:
@@ -387,7 +569,29 @@ class Engine:
         """The names of all of them, for "did you mean"."""
         return [*aggregates.names(), *self.user_aggregates]
 
-    # -- snapshots -----------------------------------------------------------------------------------------------
+    # -- snapshots and durability --------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Writes a snapshot into the engine's folder now, and lets the log before it go. Without a path, nothing."""
+        with self._lock:
+            if self.durability is not None:
+                self.durability.checkpoint()
+
+    def close(self, *, snapshot: bool = True) -> None:
+        """Ends the use of the engine's folder, with a snapshot so that the next one starts fast."""
+        with self._lock:
+            if self.durability is not None:
+                self.durability.close(snapshot)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _changed(self) -> None:
+        if self.durability is not None:
+            self.durability.changed()
 
     def snapshot(self) -> bytes:
         """All state as bytes, from which `restore` makes an engine that goes on as this one would."""
@@ -397,6 +601,7 @@ class Engine:
                 {
                     "sharing": self.hosting.sharing,
                     "statements": self._statements(),
+                    "slides_at_most": self._slides_at_most,
                     "streams": {name: stream.snapshot() for name, stream in self.streams.items()},
                     "tables": {name: table.snapshot() for name, table in self.tables.items()},
                     **self.hosting.snapshot(),
@@ -420,30 +625,68 @@ class Engine:
                 hint=f"restore it into Engine(sharing='{sharing}')",
             )
         reading, result.read_table = result.read_table, no_rows  # the snapshot has them
+        durability, result.durability = result.durability, None  # it gets the state as a whole, below
+        result._slides_given = dict(tree.get("slides_at_most", {}))
         for text in tree["statements"]:
             result.execute(text)
+        result._slides_given = {}
         result.read_table = reading
         result.hosting.restore(tree)
         for name, stream in tree["streams"].items():
             result.streams[name].restore(stream)
         for name, table in tree.get("tables", {}).items():
             result.tables[name].restore(table)
+        if durability is not None:
+            durability.attach()
+            durability.checkpoint()
         return result
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _waits(self) -> bool:
+        return any(stream.waiting for stream in self.streams.values())
 
     def _flush_all(self) -> None:
         for stream in self.streams.values():
             if stream.waiting:
                 stream.flush()
+                self._answers.moved()
         self._deliver()
 
+    def _move(self, stream: Stream) -> None:
+        """Processes what waits. While other threads read, portion by portion: answers are published after each as far
+        as time allows, and who waits for a turn gets it."""
+        left = stream.waiting_now()["waiting_rows"] if self._answers.wanted else 0
+        if not left:
+            stream.flush()
+            self._answers.moved()
+        while left > 0 and stream.waiting:
+            left -= max(stream.flush(stream.portion_rows), 1)
+            self._deliver()
+            if self._answers.commit():
+                self._lock.give_way()
+
     def _deliver(self) -> None:
+        """Subscribers are called when the turn has ended: they may take locks that others hold who wait for a turn."""
+        offered = sum(query.offered for query in self._listened.values())
+        if offered != self._offered:  # in this turn: those of others are delivered by who was inside then
+            self._offered = offered
+            self._lock.outstanding = True
+
+    def _undelivered(self) -> bool:
+        return any(query.undelivered for query in list(self._listened.values()))
+
+    def _hand_out(self) -> list[Exception]:
+        """Calls subscribers, in the order of results. Where that is being done already, by this thread further up or
+        by another one, the one that does it goes on with what is new."""
         raised: list[Exception] = []
-        for query in list(self._listened.values()):
-            raised.extend(query.deliver())
-        if raised:
-            raise raised[0]
+        while self._undelivered() and self._delivering.acquire(blocking=False):
+            try:
+                for query in list(self._listened.values()):
+                    raised.extend(query.deliver())
+            finally:
+                self._delivering.release()
+        return raised
 
     def _stream(self, name: str) -> Stream:
         definition = self.catalog.get(name, "stream")
@@ -463,3 +706,11 @@ class Engine:
         query = self.hosting.queries[key]
         query.stand_apart()  # somebody wants its results as they come
         return query
+
+
+def _holding(consumer: TreeConsumer | OperatorConsumer | PlanConsumer, name: str) -> Callable[[], bool] | None:
+    """Whether what a query answers now is what it answers after all that was pushed."""
+    if not isinstance(consumer, TreeConsumer) or not isinstance(consumer.channel, Stream):
+        return None
+    stream, until = consumer.channel, consumer.holds_until(name)
+    return None if until is None or stream.queue is not None else lambda: stream.watermark_pushed < until

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,8 @@ class HostedQuery(Channel):
         self.empty_batch: Callable[[Ints], pa.RecordBatch | None] | None = None
         self._unread: list[Piece] = []
         self._unread_rows = 0
-        self._undelivered: list[pa.RecordBatch] = []
+        self.undelivered: deque[pa.RecordBatch] = deque()  # results for subscribers
+        self.offered = 0  # how many of them there have been
         self._ledger: tuple[Ledger, Reader] | None = None
         self._source: Channel | None = None  # how far it has come, while it reads a ledger
         self._apart: Callable[[], None] | None = None
@@ -116,7 +118,9 @@ class HostedQuery(Channel):
             self._unread.append(piece)
             self._unread_rows += count
             if self.subscribers:
-                self._undelivered.extend(self.batches(piece))
+                batches = self.batches(piece)
+                self.undelivered.extend(batches)
+                self.offered += len(batches)
         while self.unread_max is not None and self._unread_rows > self.unread_max and len(self._unread) > 1:
             count = row_count(self._unread.pop(0))
             self._unread_rows -= count
@@ -171,14 +175,19 @@ class HostedQuery(Channel):
         pieces, self._unread, self._unread_rows = self._unread, [], 0
         return pa.Table.from_batches([b for piece in pieces for b in self.batches(piece)], schema=self.arrow)
 
+    def put_back(self, table: pa.Table) -> None:
+        """What was read last is new again."""
+        self._unread = [*table.to_batches(), *self._unread]
+        self._unread_rows += table.num_rows
+
     def _all_unread(self) -> list[Piece]:
         return self._unread if self._ledger is None else self._unread + self._ledger[0].unread(self._ledger[1])
 
     def deliver(self) -> list[Exception]:
         """Calls the subscribers with what has come for them; returns what they raised."""
-        batches, self._undelivered = self._undelivered, []
         raised: list[Exception] = []
-        for batch in batches:
+        while self.undelivered:
+            batch = self.undelivered.popleft()
             for subscriber in list(self.subscribers):
                 try:
                     subscriber(batch)

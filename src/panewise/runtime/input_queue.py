@@ -11,8 +11,10 @@ without queues. Only the time of the work differs, never an answer.
     pushers  --> judge, shed --> [ rows that wait ] --> admit, process --> queries
                     wait while it is full                its thread, or any reader
 
-Invariant: a push enters only while fewer than `capacity` rows wait, so never more wait than the capacity and one push. A push that has waited `timeout` seconds raises OverloadError, and nothing of it was taken. Who holds the
-engine's lock may take a queue's, never the other way round. Cost: two uncontended locks a push.
+Invariant: a push enters only while fewer than `capacity` rows wait, so never more wait than the capacity and one push.
+A push that has waited `timeout` seconds raises OverloadError, and nothing of it was taken. Who holds the engine's lock
+may take a queue's, never the other way round. Pushes with a sequence, and all in an engine with a path, go around the
+queue, behind what waits in it: they are acknowledged when they are taken. Cost: an uncontended lock a push.
 """
 
 from __future__ import annotations
@@ -24,11 +26,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from panewise.errors import CatalogError, OverloadError
 from panewise.runtime.stream import Judged, Stream
+from panewise.temporal import INSTANT_MAX, INSTANT_MIN
 
 if TYPE_CHECKING:
     from panewise.runtime.engine import Engine
+
+
+TURN_ROWS = 65_536  # are processed at a stretch where nobody reads: many enough for speed, few enough to make room soon
 
 
 class InputQueue:
@@ -43,24 +51,55 @@ class InputQueue:
         self.problem: Exception | None = None  # what a subscriber raised in the thread; the next push raises it
         self._newest: int | None = None
         self._waiting: deque[Judged] = deque()
+        self._plain: list[list[Any]] = []  # after them, rows pushed one by one
         self._changed = threading.Condition(threading.Lock())
         self._closed = False
 
     def put(self, data: Any, timeout: float | None = None) -> None:
         """Rows for the stream; waits for room, at most `timeout` seconds."""
-        batches = self.stream.intake.batches(data)
+        if type(data) is list and len(data) == 1:
+            data = data[0]
+        row = self.stream.intake.plain_row(data) if type(data) is dict else None
+        batches = None if row is not None else self.stream.intake.batches(data)
         with self._changed:
-            self._wait_for_room(timeout)
+            if self._closed or self.rows >= self.capacity:
+                self._wait_for_room(timeout)
             if self.problem is not None:
                 problem, self.problem = self.problem, None
                 raise problem
-            newest = self.stream.newest if self._newest is None else self._newest
-            judged = self.stream.judged(batches, newest, self.rows / self.capacity)
-            self._newest = judged.newest
-            self._waiting.append(judged)
-            self.rows += judged.taken
+            if row is None or not self._put_row(row):
+                self._seal()
+                self._judge(self.stream.intake.batches(data) if batches is None else batches)
             self.rows_most = max(self.rows, self.rows_most)
             self._changed.notify_all()
+
+    def _put_row(self, row: list[Any]) -> bool:
+        """A single row waits to be judged with others; False where something may be wrong with it."""
+        time = row[self.stream.intake.time_index]
+        come_to = self.stream.come_to(self._come_to())
+        if not INSTANT_MIN <= time <= INSTANT_MAX or (come_to is not None and time - come_to > self.stream.reach):
+            return False
+        self._plain.append(row)
+        self._newest = time if self._newest is None else max(self._newest, time)
+        self.rows += 1
+        return True
+
+    def _seal(self) -> None:
+        """Rows pushed one by one are judged, in their place among the batches."""
+        if self._plain:
+            rows, self._plain = self._plain, []
+            self._judge([self.stream.intake.batch_of(rows)])
+            self.rows -= len(rows)
+
+    def _judge(self, batches: list[pa.RecordBatch]) -> None:
+        judged = self.stream.judged(batches, self._come_to(), min(self.rows / self.capacity, 1.0))
+        self._newest = judged.newest
+        self._waiting.append(judged)
+        self.rows += judged.taken
+
+    def _come_to(self) -> int | None:
+        """The greatest timestamp that has come."""
+        return max((time for time in (self.stream.newest, self._newest) if time is not None), default=None)
 
     def _wait_for_room(self, timeout: float | None) -> None:
         clock = self.stream.monitor.clock
@@ -71,16 +110,25 @@ class InputQueue:
             raise CatalogError(f"there is no stream '{self.stream.name}' any more")
         if not room:
             raise OverloadError(
-                f"stream '{self.stream.name}' is overloaded: {self.rows} rows have waited for {timeout} seconds",
+                f"stream '{self.stream.name}' is overloaded: its queue has been full for {timeout} seconds",
                 hint="nothing of this push was taken: push it again, or give the stream shedding",
             )
 
-    def admit(self) -> None:
-        """What waits goes on to the stream; the caller holds the engine's lock and processes it before it lets go."""
+    def admit(self, most: int | None = None) -> None:
+        """What waits goes on to the stream, whole pushes until there are `most` rows where that is given.
+
+        The caller is inside the engine, and processes what it admits before others get in.
+        """
+        admitted: list[Judged] = []
+        count = 0
         with self._changed:
-            waiting, self._waiting, self.rows = self._waiting, deque(), 0
+            self._seal()
+            while self._waiting and (most is None or count < most):
+                admitted.append(self._waiting.popleft())
+                count += admitted[-1].taken
+            self.rows -= count
             self._changed.notify_all()
-        for judged in waiting:
+        for judged in admitted:
             self.stream.admit(judged)
 
     def close(self) -> None:
@@ -92,16 +140,33 @@ class InputQueue:
     def wait(self) -> bool:
         """Until something waits; False where nothing ever will."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or bool(self._waiting))
+            self._changed.wait_for(lambda: self._closed or self.waiting)
             return not self._closed
 
     @property
     def waiting(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting or self._plain)
+
+    @property
+    def bytes_held(self) -> int:
+        with self._changed:
+            return sum(batch.nbytes for judged in self._waiting for batch in judged.batches)
 
     def stats(self) -> dict[str, Any]:
         with self._changed:
             return {"capacity": self.capacity, "rows_most": self.rows_most, "blocked_seconds": self.blocked_s}
+
+
+def declare_queue(stream: Stream, engine: Engine) -> None:
+    """Gives a stream the queue that its options ask for, or the one it has another capacity."""
+    rows = dict(stream.definition.options).get("queue")
+    if not isinstance(rows, int):
+        return
+    if stream.queue is not None:
+        stream.queue.capacity = rows
+        return
+    stream.queue = InputQueue(stream, rows)
+    serve(stream.queue, engine)
 
 
 def serve(queue: InputQueue, engine: Engine) -> threading.Thread:
@@ -120,7 +185,8 @@ def _work(queue: InputQueue, engine_of: Callable[[], Engine | None]) -> None:
         if engine is None:
             return
         try:
-            engine.process(queue.stream)
+            while engine.process(queue.stream):
+                pass
         except Exception as problem:  # noqa: BLE001 - a subscriber's, which the next pusher hears of
             queue.problem = problem
         del engine

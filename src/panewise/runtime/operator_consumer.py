@@ -49,6 +49,11 @@ class OperatorConsumer:
             self._last_report = table.filter(pc.equal(ends, ends[-1]))
         self.query.receive(pieces, watermark)
 
+    @property
+    def come_to(self) -> int:
+        """The watermark of what lookups answer."""
+        return self.channel.watermark
+
     def lookup(self, name: str, at: int | None) -> pa.Table:
         watermark = self.channel.watermark
         if isinstance(self.operator, RestoredOperator):

@@ -111,7 +111,7 @@ class PlanConsumer:
         self.ports = [Port(self, channel) for channel in channels]
         tables_held_from = [table.held_from for table in tables]
         self.plan = DeltaPlan(
-            query.plan, [channel.held_from for channel in channels], tables_held_from=tables_held_from
+            query.plan, [missed_before(channel) for channel in channels], tables_held_from=tables_held_from
         )
         self._tables = tables
         changing = {id(table.changes): table.changes for table in tables if table.changes is not None}
@@ -178,6 +178,11 @@ class PlanConsumer:
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
         self.query.receive(pieces, until)
 
+    @property
+    def come_to(self) -> int:
+        """The watermark of what lookups answer: that of the slowest input."""
+        return self._watermark
+
     def lookup(self, name: str, at: int | None) -> pa.Table:
         """The relation now or then; of a periodic query the last report."""
         periodic = self.query.block.periodic
@@ -216,3 +221,8 @@ class PlanConsumer:
         self._watermark = snapshot["watermark"]
         if snapshot.get("failed"):
             self._leave_tables()
+
+
+def missed_before(channel: Channel) -> int | None:
+    """Rows before this instant are not seen by a plan that begins now; None where there were none."""
+    return channel.held_from if channel.rows_seen else None

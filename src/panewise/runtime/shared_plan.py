@@ -22,7 +22,7 @@ from panewise.plan.nodes import Emit, Join
 from panewise.plan.shared_core import SharedCore
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.plan_consumer import PlanConsumer, Port
+from panewise.runtime.plan_consumer import PlanConsumer, Port, missed_before
 
 
 class Core(Protocol):
@@ -132,7 +132,7 @@ class SharingConsumer(PlanConsumer):
     def __init__(self, query: HostedQuery, core: SharedCore, channels: list[Channel], shared: SharedPlan) -> None:
         self.query = query
         self.core = core
-        self.held_from = [channel.held_from for channel in channels]
+        self.held_from = [missed_before(channel) for channel in channels]
         self.plan = DeltaPlan(query.plan, self.held_from, core.node)
         self.shared = shared
         self.ports = self.shared.ports

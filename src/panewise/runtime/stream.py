@@ -8,31 +8,70 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from panewise.catalog import StreamDefinition
 from panewise.errors import DataError
 from panewise.operators.rows import Rows
+from panewise.plan.scale_sampled import with_excess
 from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
+from panewise.runtime.input_monitor import InputMonitor
 from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
+from panewise.runtime.journal import Journal, Stamp
+from panewise.runtime.push_times import PushTimes
+from panewise.runtime.shedding import OPTIONS, REASONS, Shedder, altered, check_overload_options
 from panewise.runtime.watermark import Watermark
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
 
+if TYPE_CHECKING:
+    from panewise.runtime.input_queue import InputQueue
+
 FLUSH_ROWS = 262_144  # that wait, so many, are processed even if nobody asks
 BATCH_ROWS = 32_768  # smaller batches are put together before they are processed
+PORTION_S = 0.04  # how long rows are processed at a stretch while other threads read
+PORTION_ROWS_LEAST = 8192  # but not fewer than these
 SET_ASIDE_MAX = 100_000  # late or bad rows kept for the caller to fetch; the oldest leave first
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A push whose rows have been looked at: what is taken of it, what is set aside and what was shed."""
+
+    batches: list[pa.RecordBatch]
+    aside: list[tuple[pa.RecordBatch, str]]
+    newest: int | None  # the greatest timestamp of the stream so far, shed rows included
+    taken: int
+    shed: dict[str, int]  # by reason
+    at: float | None = None  # what the clock showed; None where it is taken again
+
+    @property
+    def pushed(self) -> int:
+        return self.taken + len(self.aside) + sum(self.shed.values())
 
 
 class Stream(Channel):
     """One declared stream."""
 
     def __init__(self, definition: StreamDefinition) -> None:
-        super().__init__(definition.name, definition.schema, definition.timestamp)
+        schema = with_excess(definition.schema) if definition.sheds else definition.schema
+        super().__init__(definition.name, schema, definition.timestamp)
+        check_overload_options(definition)
+        self.definition = definition
+        self.arrow = schema.to_arrow()
         self.intake = Intake(definition)
+        self.monitor = InputMonitor()
+        self.shedder = Shedder(definition) if definition.sheds else None
+        self.shed_counts = dict.fromkeys(REASONS, 0)
+        self.taken_count = 0  # counted where rows may be shed
+        self.queue: InputQueue | None = None
         self.progress = Watermark(definition.delay_us)
+        self.push_times = PushTimes(definition.delay_us)
         self.reach = INSTANT_MAX - INSTANT_MIN  # how far ahead a row may lie
+        self.journal: Journal | None = None  # told before anything changes
+        self.producers: dict[str, int] = {}  # the last number that each producer's pushes had
         self.rows_pushed = 0
         self.late_count = 0
         self.bad_count = 0
@@ -49,6 +88,8 @@ class Stream(Channel):
 
     def configure(self, options: dict[str, Any]) -> None:
         """Options of CREATE STREAM and ALTER STREAM; their values have been checked by the binder."""
+        if any(name in options for name in OPTIONS):
+            self._configure_overload(options)
         if "on_bad_row" in options:
             self._skip_bad = options["on_bad_row"] == "skip"
         if "late" in options:
@@ -56,75 +97,176 @@ class Stream(Channel):
         if "retain" in options:
             self.retain(duration_us(str(options["retain"])))
 
+    def _configure_overload(self, options: dict[str, Any]) -> None:
+        self.definition = definition = altered(self.definition, options)
+        if self.shedder is not None:
+            self.shedder.configure(definition)
+
     def set_slide(self, slide: int | None) -> None:
         """The shortest slide of the queries that read the stream, which limits how far ahead a row may lie."""
         self._next_due = None
+        self.push_times.set_slide(slide, self._newest)
         self.reach = INSTANT_MAX - INSTANT_MIN if slide is None else slide * WINDOWS_CLOSED_MAX
         self._set_limit()
 
     def _set_limit(self) -> None:
-        come_to = self._come_to(self._newest)
+        come_to = self.come_to(self._newest)
         self._limit = None if come_to is None else come_to + self.reach
 
-    def _come_to(self, newest: int | None) -> int | None:
+    def come_to(self, newest: int | None) -> int | None:
         """How far the stream has come, by rows or punctuations; None before the first row, which may lie anywhere."""
         return None if newest is None else max(newest, self.progress.floor)
 
     # -- pushing -------------------------------------------------------------------------------------------------
 
-    def push(self, data: Any) -> bool:
+    def push(self, data: Any, stamp: Stamp | None = None) -> bool:
         """Takes rows in, all or, where one is bad and the stream says 'fail', none. True where a flush is due."""
         if type(data) is list and len(data) == 1:
             data = data[0]
-        if type(data) is dict and (row := self.intake.plain_row(data)) is not None and self._push_plain(row):
-            return len(self._plain) >= FLUSH_ROWS
-        accepted, newest = [], self._newest
+        if type(data) is dict and (self.shedder is None or self.journal is None):
+            row = self.intake.plain_row(data)
+            if row is not None and self._push_plain(row, stamp):
+                return max(len(self._plain), self._pending_count) >= FLUSH_ROWS
+        judged = self.judged(self.intake.batches(data), self._newest)
+        if self.journal is not None:
+            aside = [(str(shown_row(row)), reason) for row, reason in judged.aside]
+            self.journal.took(self.name, judged.batches, aside, judged.newest, judged.shed, stamp)
+        self.admit(judged)
+        if stamp is not None:
+            self.producers[stamp[0]] = stamp[1]
+        return self._pending_count >= FLUSH_ROWS
+
+    def retake(
+        self,
+        batches: list[pa.RecordBatch],
+        aside: list[tuple[str, str]],
+        newest: int | None,
+        shed: dict[str, int],
+        stamp: Stamp | None,
+    ) -> bool:
+        """A push of which a journal was told: not judged again. True where a flush is due."""
+        self.admit(Judged(batches, [], newest, sum(batch.num_rows for batch in batches), shed))
+        self._bad.extend(aside)
+        self.bad_count += len(aside)
+        self.rows_pushed += len(aside)
+        if stamp is not None:
+            self.producers[stamp[0]] = stamp[1]
+        return self._pending_count >= FLUSH_ROWS
+
+    def retake_row(self, row: list[Any], stamp: Stamp | None) -> bool:
+        """The same for a single row."""
+        taken = self._push_plain(row, stamp)
+        assert taken, "a journal is told of rows that are taken"
+        return len(self._plain) >= FLUSH_ROWS
+
+    def judged(self, batches: list[pa.RecordBatch], newest: int | None, full: float = 0.0) -> Judged:
+        """The rows of a push, looked at; raises where one is bad and the stream says 'fail'. Changes no row's state.
+
+        `newest` is the greatest timestamp before them, `full` the share of the stream's queue that is in use.
+        """
+        accepted: list[pa.RecordBatch] = []
         aside: list[tuple[pa.RecordBatch, str]] = []
-        batches = self.intake.batches(data)
         for i, batch in enumerate(batches):
             if not batch.num_rows:
                 continue
             taken = sum(before.num_rows for before in batches[:i])
-            come_to = self._come_to(newest)
+            come_to = self.come_to(newest)
             good, times, bad = self.intake.accepted(batch, self._skip_bad, taken, come_to, self.reach)
             aside.extend(bad)
             if good.num_rows:
                 accepted.append(good)
                 latest = int(times.max())
                 newest = latest if newest is None else max(newest, latest)
-        self._seal_plain()
-        self._newest = newest
-        self._set_limit()
-        self._bad.extend((str(shown_row(row)), reason) for row, reason in aside)
-        self.bad_count += len(aside)
-        self._pending.extend(accepted)
-        self._pending_count += sum(batch.num_rows for batch in accepted)
-        self.rows_pushed += sum(batch.num_rows for batch in accepted) + len(aside)
-        return self._pending_count >= FLUSH_ROWS
+        come = sum(batch.num_rows for batch in accepted)
+        self.monitor.arrived(come)
+        now = self.monitor.clock()
+        shed: dict[str, int] = {}
+        if self.shedder is not None:
+            accepted, shed = self.shedder.shed_all(accepted, now, full, self.monitor.sustainable)
+        return Judged(accepted, aside, newest, sum(batch.num_rows for batch in accepted), shed, now)
 
-    def _push_plain(self, row: list[Any]) -> bool:
+    def admit(self, judged: Judged) -> None:
+        """A push that was judged waits to be processed from now on."""
+        self._seal_plain()
+        if judged.newest is not None:
+            self._newest = judged.newest if self._newest is None else max(self._newest, judged.newest)
+            if judged.at is not None and self._newest >= self.push_times.noted_from:
+                self.push_times.note(self._newest, judged.at)
+        self._set_limit()
+        self._bad.extend((str(shown_row(row)), reason) for row, reason in judged.aside)
+        self.bad_count += len(judged.aside)
+        self._pending.extend(batch for batch in judged.batches if batch.num_rows)
+        self._pending_count += judged.taken
+        self.taken_count += judged.taken
+        self.rows_pushed += judged.pushed
+        for reason, count in judged.shed.items():
+            self.shed_counts[reason] += count
+
+    def _push_plain(self, row: list[Any], stamp: Stamp | None = None) -> bool:
         """The short way for one row; False where it needs the long one, which says what is wrong."""
         time = row[self.intake.time_index]
         if not INSTANT_MIN <= time <= INSTANT_MAX or (self._limit is not None and time > self._limit):
             return False
+        if self.journal is not None:
+            self.journal.took_row(self.name, row, stamp)
+        if stamp is not None:
+            self.producers[stamp[0]] = stamp[1]
         if self._newest is None or time > self._newest:
             self._newest = time
             self._limit = max(time, self.progress.floor) + self.reach
+            if time >= self.push_times.noted_from:
+                self.push_times.note(time, self.monitor.clock())
         self._plain.append(row)
-        self.rows_pushed += 1
+        if self.shedder is None:
+            self.rows_pushed += 1
+        elif self.shedder.is_due(len(self._plain), self.monitor.clock()):
+            self._seal_plain()
         return True
 
     def _seal_plain(self) -> None:
         """Rows pushed one by one become a batch, in their place among the batches."""
         if self._plain:
             batch = self.intake.batch_of(self._plain)
+            self._plain = []
+            if self.shedder is not None:
+                self.admit(self.judged([batch], self._newest))
+                return
+            self.monitor.arrived(batch.num_rows)
             self._pending.append(batch)
             self._pending_count += batch.num_rows
-            self._plain = []
 
     @property
     def waiting(self) -> bool:
-        return bool(self._pending or self._plain)
+        return bool(self._pending or self._plain) or (self.queue is not None and self.queue.waiting) or self._behind
+
+    @property
+    def _behind(self) -> bool:
+        """Whether rows that were shed have yet to move the watermark."""
+        return self.shedder is not None and self._newest is not None and self._newest > self.progress.greatest
+
+    @property
+    def watermark_pushed(self) -> int:
+        """The watermark when all has been processed that waits, that of its queue aside."""
+        newest = self._newest
+        return self.progress.value if newest is None else max(self.progress.value, newest - self.progress.delay)
+
+    @property
+    def waiting_rows(self) -> int:
+        """How many rows wait that were pushed, those of its queue aside."""
+        return self._pending_count + len(self._plain)
+
+    @property
+    def portion_rows(self) -> int:
+        """How many rows are processed at a stretch while other threads read."""
+        fitting = (self.monitor.sustainable or 0) * PORTION_S
+        return min(max(int(fitting), PORTION_ROWS_LEAST), FLUSH_ROWS)
+
+    def waiting_now(self) -> dict[str, int]:
+        """Rows that have come and are not processed yet, and the bytes of those in batches."""
+        queued = 0 if self.queue is None else self.queue.rows
+        rows = self._pending_count + len(self._plain) + queued
+        held = sum(batch.nbytes for batch in self._pending) + (0 if self.queue is None else self.queue.bytes_held)
+        return {"waiting_rows": rows, "waiting_bytes": held}
 
     def completes(self) -> bool:
         """Whether what waits may complete something: a report comes due, or somebody reads row by row."""
@@ -134,25 +276,44 @@ class Stream(Channel):
             self._next_due = min((consumer.next_due() for consumer in self.consumers), default=INT64_MAX)
         return self._newest - self.progress.delay >= self._next_due
 
-    def flush(self) -> None:
-        """Processes what was pushed and not yet processed."""
+    def flush(self, most: int | None = None) -> int:
+        """Processes what was pushed and not yet processed, the first `most` rows of it where that is given; returns how
+        many rows those were. Answers do not depend on how rows are divided."""
+        since = self.monitor.clock()
+        if self.queue is not None:
+            self.queue.admit(most)
         self._next_due = None
         self._seal_plain()
-        pending, self._pending, self._pending_count = self._pending, [], 0
+        pending, self._pending = self._pending, []
+        if most is not None:
+            pending, self._pending = _divided(pending, most)
+        count: int = sum(batch.num_rows for batch in pending)
+        self._pending_count -= count
         parts = list(self._put_together(pending))
         for part in parts:
             # Rows are taken in part by part; what they complete is answered once, after the last.
             self._process(part, last=part is parts[-1])
+        if self._behind and not self._pending:
+            assert self._newest is not None
+            self.progress.greatest = self._newest
+            self.flow(self.empty_rows(), self.progress.value)
+        if count:
+            self.monitor.processed(count, since)
+            self.push_times.processed(self.progress.value, self.monitor.clock())
+        return count
 
     def _put_together(self, pending: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of a fair size, in order."""
         waiting: list[pa.RecordBatch] = []
+        rows = 0
         for i, batch in enumerate(pending):
             waiting.append(batch)
-            if sum(part.num_rows for part in waiting) < BATCH_ROWS and i + 1 < len(pending):
+            rows += batch.num_rows
+            if rows < BATCH_ROWS and i + 1 < len(pending):
                 continue
+            rows = 0
             if len(waiting) > 1:
-                table = pa.Table.from_batches([_plain_strings(part, self.intake.arrow) for part in waiting])
+                table = pa.Table.from_batches([_plain_strings(part, self.arrow) for part in waiting])
                 batch = table.combine_chunks().to_batches()[0]
             waiting = []
             yield batch
@@ -165,7 +326,7 @@ class Stream(Channel):
         if late is not None:
             self.late_count += int(late.sum())
             if self._keep_late:
-                self._late.append(batch.filter(pa.array(late)))
+                self._late.append(batch.select(self.intake.arrow.names).filter(pa.array(late)))
                 while sum(part.num_rows for part in self._late) > SET_ASIDE_MAX and len(self._late) > 1:
                     self._late.popleft()
             rows = rows.take(~late)
@@ -176,11 +337,15 @@ class Stream(Channel):
 
     def advance(self, until: int) -> None:
         """A punctuation: no row before `until` will come."""
-        self.check_advance(until, self._come_to(self._newest))
+        self.check_advance(until, self.come_to(self._newest))
+        if self.journal is not None:
+            self.journal.advanced(self.name, until)
+        since = self.monitor.clock()
         self.flush()
         self.progress.advance(until)
         self._set_limit()
         self.flow(self.empty_rows(), self.progress.value)
+        self.push_times.advanced(self.progress.value, self.monitor.clock() - since)
 
     def check_advance(self, until: int, come_to: int | None) -> None:
         """Refuses a punctuation that no stream, or none that has come this far, can take."""
@@ -197,11 +362,15 @@ class Stream(Channel):
         return self._newest
 
     def late_rows(self) -> pa.Table:
+        if self._late and self.journal is not None:
+            self.journal.hands_out_rows(self.name, "late")
         batches, self._late = list(self._late), deque()
         return pa.Table.from_batches([_plain_strings(b, self.intake.arrow) for b in batches], schema=self.intake.arrow)
 
     def bad_rows(self) -> pa.Table:
         """The rows set aside since the last call, as text, with the reason of each."""
+        if self._bad and self.journal is not None:
+            self.journal.hands_out_rows(self.name, "bad")
         bad, self._bad = list(self._bad), deque(maxlen=SET_ASIDE_MAX)
         return pa.table(
             {
@@ -220,14 +389,21 @@ class Stream(Channel):
         self.bad_count += len(rows)
 
     def stats(self) -> dict[str, Any]:
-        value = self.progress.value
-        return {
+        watermark = None if self.progress.value == INT64_MIN else self.progress.value
+        stats: dict[str, Any] = {
             "rows": self.rows_pushed,
             "late_rows": self.late_count,
             "bad_rows": self.bad_count,
-            "watermark": None if value == INT64_MIN else format_instant(value),
+            "watermark": None if watermark is None else format_instant(watermark),
             "bytes": self.bytes_held,
+            **self.monitor.stats(self._newest, watermark),
         }
+        if self.shedder is not None:
+            shed = sum(self.shed_counts.values())
+            stats |= {"taken_rows": self.taken_count, "shed_rows": shed, "shed": dict(self.shed_counts)}
+        if self.queue is not None:
+            stats["queue"] = self.queue.stats()
+        return stats
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -242,7 +418,14 @@ class Stream(Channel):
             "arrived": self._arrived,
             "late": self.late_rows_kept(),
             "bad": list(self._bad),
+            "producers": self.producers,
+            "shed": self._shed_snapshot(),
         }
+
+    def _shed_snapshot(self) -> dict[str, Any] | None:
+        if self.shedder is None:
+            return None
+        return {"counts": self.shed_counts, "taken": self.taken_count, **self.shedder.snapshot()}
 
     def late_rows_kept(self) -> pa.Table:
         kept = [_plain_strings(b, self.intake.arrow) for b in self._late]
@@ -258,8 +441,23 @@ class Stream(Channel):
         self._set_limit()
         self._late = deque(snapshot["late"].to_batches())
         self._bad.extend((row, reason) for row, reason in snapshot["bad"])
+        self.producers = dict(snapshot.get("producers", {}))
+        if self.shedder is not None and snapshot.get("shed") is not None:
+            self.shed_counts |= snapshot["shed"]["counts"]
+            self.taken_count = snapshot["shed"]["taken"]
+            self.shedder.restore(snapshot["shed"])
 
 
 def _plain_strings(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch without dictionary encoding, so that batches of several pushes fit together."""
     return batch if batch.schema.equals(schema) else batch.cast(schema)
+
+
+def _divided(batches: list[pa.RecordBatch], count: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+    """The first rows, so many, and the others; nothing is copied."""
+    for i, batch in enumerate(batches):
+        if batch.num_rows > count:
+            first = [batch.slice(0, count)] if count else []
+            return [*batches[:i], *first], [batch.slice(count), *batches[i + 1 :]]
+        count -= batch.num_rows
+    return batches, []

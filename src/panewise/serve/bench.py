@@ -40,6 +40,12 @@ FIGURES: dict[str, PaperFigure] = {
         "papers_001_5", "orders and algorithms of joins: Golab 2006, tables 5.3 to 5.6 and figures 5.2 to 5.4"
     ),
     "papers-001-6": PaperFigure("frequent_items", "frequent items: Golab 2006, figure 6.3 (a) to (f)"),
+    "papers-001-7": PaperFigure(
+        "papers_001_7", "isolation of readers from window moves: Golab 2006, figures 7.8 to 7.14"
+    ),
+    "papers-001-8": PaperFigure(
+        "papers_001_8", "schedules of periodic queries: Golab 2006, section 8.4.4 and figures 8.7 to 8.10"
+    ),
     "papers-002": PaperFigure("papers_002", "subsumed windows: Patroumpas and Sellis 2011, figures 10 to 12"),
     "papers-003": PaperFigure(
         "papers_003",

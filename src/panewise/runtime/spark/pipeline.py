@@ -21,6 +21,8 @@ from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
+from panewise.runtime.refresh_option import refuse_at_most
+from panewise.runtime.shedding import refuse_overload_options
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.program import log_name, read_program
 from panewise.runtime.spark.session import check_version, own_session, settings
@@ -146,6 +148,8 @@ class SparkPipeline:
         return result
 
     def _registered(self, statement: s.Statement, parsed: ParsedStatement) -> pa.Table | None:
+        if isinstance(statement, s.CreateStream | s.AlterStream):
+            refuse_overload_options(statement.name, statement.options)
         if isinstance(statement, s.CreateStream):
             definition = StreamDefinition(
                 statement.name, statement.schema, statement.timestamp, statement.delay_us, statement.options
@@ -157,6 +161,8 @@ class SparkPipeline:
                     source_frame(self.spark, definition, None, definition.schema)
             if self._handle is not None:
                 self._handle.check_new_stream(definition)
+        if isinstance(statement, s.CreateQuery):
+            refuse_at_most(statement.name, statement.options)
         if isinstance(statement, s.CreateSink):
             self._check_sink(statement)
         if isinstance(statement, s.CreateTable) and written_option(statement.options, "changes") is not None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from panewise.schedule.periodic_tasks import PeriodicQuery, Task, joint_cost
-from panewise.schedule.sharing_techniques import SharingTechnique
+from panewise.schedule.sharing_techniques import Choice
 from panewise.schedule.timetable import Reading, Timetable
 
 ADDRESSES, SMALL = 1_000, 100  # distinct values of either address, and of protocols and ports, at 1,500 rows a second
@@ -32,7 +32,7 @@ GROUPS: dict[str, int] = {
     "source, protocol": ADDRESSES * SMALL,
     "destination, port": ADDRESSES * SMALL,
 }
-FINISH_WORK = 0.1  # of looking at a counter once, relative to merging it
+FINISH_WORK = 0.1  # of looking at a counter of a window, relative to merging one
 WINDOWS = (20, 100)
 
 
@@ -45,7 +45,7 @@ class Workload:
     one_time: float
 
 
-def random_workload(rate: int, per_group: int, seed: int = 1) -> Workload:
+def random_workload(rate: int, per_group: int, seed: int = 1, finish_work: float = FINISH_WORK) -> Workload:
     """Windows of 20 to 100 updates, slides of one to half of that; at twice the rate twice the distinct values."""
     random = Random(seed)
     scale = rate / BASE_RATE
@@ -57,7 +57,7 @@ def random_workload(rate: int, per_group: int, seed: int = 1) -> Workload:
         for number in range(per_group):
             window = random.randint(*WINDOWS)
             slide = random.randint(1, window // 2)
-            finish = FINISH_WORK * distinct_values(distinct, rate * window)
+            finish = finish_work * distinct_values(distinct, rate * window)
             queries.append(PeriodicQuery(f"{group} {number}", group, slide, window * per_interval, finish))
     return Workload(tuple(queries), update, one_time=ADDRESSES * scale)
 
@@ -75,8 +75,6 @@ class Measured:
     executions: dict[str, int] = field(default_factory=dict)
     late_updates: dict[str, int] = field(default_factory=dict)
     tasks: int = 0
-    tasks_executed: int = 0
-    executed_together: int = 0
 
     @property
     def throughput(self) -> float:
@@ -90,23 +88,19 @@ class Measured:
         return sum(means) / len(means)
 
 
-def simulate(
-    workload: Workload, technique: SharingTechnique, speed: float, seconds: int, tasks: Iterable[Task] | None = None
-) -> Measured:
-    """Runs a technique for so long on a processor that merges `speed` counters a second; `tasks` if made already."""
-    simulation = _Simulation(workload, technique, speed, tasks)
+def simulate(workload: Workload, tasks: Iterable[Task], choose: Choice, speed: float, seconds: int) -> Measured:
+    """Runs tasks of the queries for so long on a processor that merges `speed` counters a second."""
+    simulation = _Simulation(workload, tasks, choose, speed)
     while simulation.time < seconds:
         simulation.step()
     return simulation.finish()
 
 
 class _Simulation:
-    def __init__(
-        self, workload: Workload, technique: SharingTechnique, speed: float, tasks: Iterable[Task] | None
-    ) -> None:
-        own = list(technique.tasks_of(workload.queries) if tasks is None else tasks)
+    def __init__(self, workload: Workload, tasks: Iterable[Task], choose: Choice, speed: float) -> None:
+        own = list(tasks)
         self.time = 0.0
-        self._workload, self._choose, self._speed = workload, technique.choose, speed
+        self._workload, self._choose, self._speed = workload, choose, speed
         self._timetable = Timetable(own, Reading.AT_MOST)
         self._random = Random(2)
         self._next_one_time = self._random.expovariate(1)
@@ -126,8 +120,6 @@ class _Simulation:
         elif chosen := self._choose(self._timetable.due()):
             self.time += joint_cost(chosen) / self._speed
             self._timetable.execute(chosen)
-            self._measured.tasks_executed += len(chosen)
-            self._measured.executed_together += len(chosen) > 1
             for task in chosen:
                 self._count(task)
         else:

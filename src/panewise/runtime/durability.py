@@ -1,0 +1,248 @@
+"""Durability: what an engine with a path writes down before it acknowledges anything, and what it hands out.
+
+A record is written for every statement that changes something, for every push (the rows that were taken, in the
+stream's types, and those set aside), every punctuation, and every time that results, late rows or bad rows are handed
+out. The record comes first, the change after it: what could not be written has not happened, and what was written
+happens again when the folder is opened, in the same order and with the same answers (`durable_replay`): a write-ahead
+log. So, whenever the process ends:
+
+- a call that has returned is in the state of the next engine on the folder; one that has not, whole or not at all;
+- results that were handed out are not handed out again, and all others still are.
+
+After `snapshot_every` bytes of log, or as many as the last snapshot had if those are more, a snapshot takes the place
+of the log. So all snapshots together are about as many bytes as the log, unless the state grows faster than that.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from panewise.catalog import TableDefinition
+from panewise.connectors.tables import check_options, table_connector
+from panewise.errors import DurabilityError, DurabilityWarning
+from panewise.language import statements as s
+from panewise.runtime.definitions import definition_of
+from panewise.runtime.durable_files import FileSystem
+from panewise.runtime.durable_folder import DurableFolder
+from panewise.runtime.durable_replay import Replayed, replay
+from panewise.runtime.durable_sync import BackgroundSync, check_sync
+from panewise.runtime.hosted_query import HostedQuery
+
+if TYPE_CHECKING:
+    from panewise.runtime.engine import Engine
+    from panewise.runtime.journal import Stamp
+
+SNAPSHOT_EVERY_BYTES = 256 << 20
+_ONLY_READ = (s.Show, s.Explain, s.SelectOnce)
+
+
+class Durability:
+    """The log of one engine. All methods are called under the engine's lock."""
+
+    def __init__(
+        self, engine: Engine, folder: DurableFolder, files: FileSystem, sync: str, snapshot_every: int
+    ) -> None:
+        self._engine = engine
+        self.folder = folder
+        self._sync = sync
+        self._snapshot_every = snapshot_every
+        self._snapshot_bytes = 0
+        self._retry_at = 0  # bytes of log at which a snapshot that failed is tried again
+        self._snapshots = 0
+        self._replayed = Replayed()
+        self._handed_out: dict[str, tuple[HostedQuery, int]] = {}  # the query and its results when they were last read
+        self._closed = False
+        self._table_rows: pa.RecordBatch | None = None
+        self._read_table = engine.read_table
+        background = BackgroundSync(folder, files) if sync == "batch" else None
+        # An engine that nobody holds any more lets its folder go, as one that is closed does.
+        self._let_go = weakref.finalize(engine, _let_go, folder, background)
+
+    @classmethod
+    def open(
+        cls,
+        engine: Engine,
+        path: str | Path,
+        sync: str = "batch",
+        snapshot_every: int = SNAPSHOT_EVERY_BYTES,
+        files: FileSystem | None = None,
+    ) -> Durability:
+        """A fresh engine becomes what the folder holds, and logs what happens to it from now on."""
+        check_sync(sync)
+        files = files or FileSystem()
+        folder = DurableFolder.open(Path(path), files)
+        try:
+            snapshot = folder.newest_snapshot()
+            if snapshot is not None:
+                engine.restore(snapshot, engine)
+            replayed = replay(engine, folder.records())
+            if replayed.last_failed:
+                folder.end.take_back()
+            if folder.end.broken:
+                raise DurabilityError(f"'{folder.end.path}' cannot be used: {folder.end.broken}")
+        except OSError as problem:
+            folder.release()
+            raise DurabilityError(f"the folder '{path}' cannot be used: {problem.strerror or problem}") from problem
+        except BaseException:
+            folder.release()
+            raise
+        durability = cls(engine, folder, files, sync, snapshot_every)
+        durability._replayed = replayed
+        durability._snapshot_bytes = len(snapshot or b"")
+        durability.attach()
+        return durability
+
+    def attach(self) -> None:
+        """The engine tells it everything from now on."""
+        self._engine.durability = self
+        self._engine.read_table = self._logged_rows
+        for stream in self._engine.streams.values():
+            stream.journal = self
+
+    # -- what is written -----------------------------------------------------------------------------------------
+
+    def begin_statement(self, statement: s.Statement) -> bool:
+        """Writes a statement down that is going to be run; False where it changes nothing."""
+        if isinstance(statement, _ONLY_READ):
+            return False
+        body: bytes | memoryview = b""
+        if isinstance(statement, s.CreateTable):
+            self._table_rows = self._rows_to_read(statement)
+            body = b"" if self._table_rows is None else packed([self._table_rows])[0]
+        self._append({"kind": "statement", "text": statement.text, "rows": len(body)}, body)
+        return True
+
+    def undo_statement(self) -> None:
+        """The statement that was begun has failed, and left no trace."""
+        self.folder.end.take_back()
+
+    def _rows_to_read(self, statement: s.CreateTable) -> pa.RecordBatch | None:
+        """The rows of a table with a connector: the file may be another one when the log is read."""
+        if self._engine.catalog.find(statement.name) is not None:
+            return None  # refused, or nothing to do
+        definition, _ = definition_of(statement, self._engine.find_aggregate)
+        assert isinstance(definition, TableDefinition)
+        check_options(definition)
+        return self._read_table(definition) if table_connector(definition) is not None else None
+
+    def _logged_rows(self, definition: TableDefinition) -> pa.RecordBatch:
+        assert self._table_rows is not None, definition.name
+        rows, self._table_rows = self._table_rows, None
+        return rows
+
+    def took(
+        self,
+        stream: str,
+        batches: list[pa.RecordBatch],
+        aside: list[tuple[str, str]],
+        newest: int | None,
+        shed: dict[str, int],
+        stamp: Stamp | None,
+    ) -> None:
+        """Rows of a push that are going to be taken in."""
+        if not batches and not aside and not shed and stamp is None:
+            return
+        body, sizes = packed(batches)
+        told = {"aside": aside, "newest": newest, "shed": shed, "stamp": stamp}
+        self._append({"kind": "push", "stream": stream, "sizes": sizes, **told}, body)
+
+    def took_row(self, stream: str, row: list[Any], stamp: Stamp | None) -> None:
+        """The same for a single row in plain values."""
+        self._append({"kind": "row", "stream": stream, "row": row, "stamp": stamp})
+
+    def advanced(self, stream: str, until: int) -> None:
+        """A punctuation that is going to be taken in."""
+        self._append({"kind": "advance", "stream": stream, "until": until})
+
+    def hands_out(self, query: HostedQuery) -> None:
+        """All results that the query has had so far are going to be handed out, or have been."""
+        before = self._handed_out.get(query.name)
+        count = query.rows_out
+        if before is not None and before[0] is query and before[1] == count:
+            return
+        self._append({"kind": "read", "query": query.name, "results": count})
+        self._handed_out[query.name] = query, count
+
+    def hands_out_rows(self, stream: str, which: str) -> None:
+        """The late or the bad rows of a stream are going to be handed out."""
+        self._append({"kind": which, "stream": stream})
+
+    def _append(self, fields: dict[str, Any], body: bytes | memoryview = b"") -> None:
+        if self._closed:
+            raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
+        self.folder.end.append(fields, body, self._sync == "always")
+
+    # -- snapshots -----------------------------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """A change is complete: a snapshot is written where it is time for one. That it fails is only told."""
+        log_bytes = self._log_bytes
+        if log_bytes < max(self._snapshot_every, self._snapshot_bytes, self._retry_at):
+            return
+        try:
+            self.checkpoint()
+        except DurabilityError as problem:
+            self._retry_at = log_bytes + self._snapshot_every
+            warnings.warn(f"no snapshot: {problem}", DurabilityWarning, stacklevel=3)
+
+    def checkpoint(self) -> None:
+        """A snapshot takes the place of the log."""
+        if self._closed:
+            raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
+        snapshot = self._engine.snapshot()
+        self.folder.begin_anew(snapshot)
+        self._snapshots += 1
+        self._snapshot_bytes, self._retry_at = len(snapshot), 0
+
+    def close(self, snapshot: bool) -> None:
+        """Nothing is taken in any more, and another engine may open the folder. A second time does nothing."""
+        if self._closed:
+            return
+        try:
+            if snapshot and self._log_bytes:
+                self.checkpoint()
+        finally:
+            self._closed = True
+            self._let_go()
+
+    @property
+    def _log_bytes(self) -> int:
+        return self.folder.earlier_bytes + self.folder.end.bytes_of_records
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "path": str(self.folder.path),
+            "sync": self._sync,
+            "log_bytes": self._log_bytes,
+            "records": self.folder.end.next_number,
+            "snapshots": self._snapshots,
+            "snapshot_bytes": self._snapshot_bytes,
+            "records_replayed": self._replayed.records,
+            "replay_differences": self._replayed.differences,
+            "bytes_cut": self.folder.bytes_cut,
+            "broken": self.folder.end.broken,
+        }
+
+
+def packed(batches: list[pa.RecordBatch]) -> tuple[memoryview | bytes, list[int]]:
+    """Batches as Arrow IPC streams one after the other, for each may have dictionaries of its own; and their sizes."""
+    if not batches:
+        return b"", []
+    sink = pa.BufferOutputStream()
+    ends = []
+    for batch in batches:
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        ends.append(sink.tell())
+    return memoryview(sink.getvalue()), [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def _let_go(folder: DurableFolder, background: BackgroundSync | None) -> None:
+    if background is not None:
+        background.stop()
+    folder.release()

@@ -1,0 +1,124 @@
+"""What was logged happens again, in the same order, to an engine that is at the state the log begins with.
+
+A record says what was going to happen when it was written. Only the last one may have failed then, for what fails is
+taken out of the log before anything else is written: where it fails again it is to be taken out now. Anything else that
+fails now has not failed before, and the folder is not opened.
+
+That answers are the same rests on the engine: a stream takes rows in the order of the log whatever the batches, and
+nothing but the log (no clock, no file) has a say in what a query answers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from panewise.errors import BindError, DurabilityError, DurabilityWarning, PanewiseError, ParseError
+from panewise.runtime.durable_log import Record
+from panewise.runtime.journal import Stamp
+
+if TYPE_CHECKING:
+    from panewise.runtime.engine import Engine
+
+
+@dataclass
+class Replayed:
+    """How many records there were, how often a query had another number of results, whether the last record failed."""
+
+    records: int = 0
+    differences: int = 0
+    last_failed: bool = False
+
+
+def replay(engine: Engine, records: Iterable[Record]) -> Replayed:
+    """Everything that was logged happens again."""
+    replayed = Replayed()
+    for record, last in _with_last(records):
+        replayed.records += 1
+        try:
+            replayed.differences += not _happen(engine, record.fields, record.body)
+        except (ParseError, BindError) as problem:
+            # A statement is bound before it is written down, so this is not what went wrong at that time.
+            raise _impossible(record, problem, hint="an aggregate of yours? prepare= registers them first") from problem
+        except PanewiseError as problem:
+            if not last:
+                raise _impossible(record, problem) from problem
+            replayed.last_failed = True
+    if replayed.differences:
+        warnings.warn(
+            f"{replayed.differences} times a query had another number of results than when they were handed out",
+            DurabilityWarning,
+            stacklevel=4,
+        )
+    return replayed
+
+
+def _with_last(records: Iterable[Record]) -> Iterator[tuple[Record, bool]]:
+    before: Record | None = None
+    for record in records:
+        if before is not None:
+            yield before, False
+        before = record
+    if before is not None:
+        yield before, True
+
+
+def _happen(engine: Engine, fields: dict[str, Any], body: pa.Buffer) -> bool:
+    """Does what a record says; False where a query has not as many results as it had."""
+    match fields:
+        case {"kind": "statement", "text": text, "rows": size}:
+            reading = engine.read_table
+            if size:
+                engine.read_table = lambda definition: unpacked(body, [size])[0]
+            try:
+                engine.execute(text)
+            finally:
+                engine.read_table = reading
+        case {"kind": "push", "stream": stream, "sizes": sizes}:
+            aside = [(row, reason) for row, reason in fields["aside"]]
+            taken = unpacked(body, sizes), aside, fields["newest"], fields["shed"]
+            if not _was_taken(engine, stream, fields["stamp"]):
+                engine.retake(stream, *taken, _stamp(fields["stamp"]))
+        case {"kind": "row", "stream": stream, "row": row, "stamp": stamp}:
+            if not _was_taken(engine, stream, stamp):
+                engine.retake_row(stream, row, _stamp(stamp))
+        case {"kind": "advance", "stream": stream, "until": until}:
+            engine.advance(stream, until)
+        case {"kind": "read", "query": query, "results": results}:
+            engine.results(query)
+            return engine.hosting.queries[query].rows_out == int(results)
+        case {"kind": "late", "stream": stream}:
+            engine.late_rows(stream)
+        case {"kind": "bad", "stream": stream}:
+            engine.bad_rows(stream)
+        case _:
+            raise DurabilityError(f"the log holds a record of the kind {fields.get('kind')!r}, which is not known")
+    return True
+
+
+def _was_taken(engine: Engine, stream: str, written: list[Any] | None) -> bool:
+    """Whether the push is in the log twice: an interrupt came between its record and the rows, and it was repeated."""
+    return written is not None and engine.last_sequence(stream, written[0]) >= written[1]
+
+
+def _stamp(written: list[Any] | None) -> Stamp | None:
+    return None if written is None else (written[0], written[1])
+
+
+def unpacked(body: pa.Buffer, sizes: list[int]) -> list[pa.RecordBatch]:
+    """The batches of a record's body."""
+    result, at = [], 0
+    for size in sizes:
+        with pa.ipc.open_stream(body.slice(at, size)) as reader:
+            result.append(reader.read_next_batch())
+        at += size
+    return result
+
+
+def _impossible(record: Record, problem: PanewiseError, hint: str | None = None) -> DurabilityError:
+    what = record.fields.get("text") or f"{record.fields['kind']} {record.fields.get('stream', '')}".strip()
+    return DurabilityError(f"record {record.number} of the log cannot happen again ({what}): {problem}", hint=hint)

@@ -1,0 +1,95 @@
+"""The option `refresh` of a query: whether its SLIDE is a rhythm or an upper bound.
+
+    CREATE QUERY q WITH (refresh = 'at_most') AS SELECT ... FROM s [RANGE 1 MINUTE SLIDE 7 SECONDS]
+
+`exact`, the default: a report at every multiple of the slide. `at_most`, the reading of Golab 2006, section 8.4.1: at
+most so much time between two reports. Then the query gets, when it is created, the longest slide within its own at
+which another query of its family (same source, WHERE and GROUP BY) reports anyway:
+
+    another's slide   2 s   |   |   |   |   |   |   |
+    its own           7 s               .      |
+    what it gets      6 s               |            every report of it is one of the other's instants
+
+So the family needs no edges for the ends of its windows, and both are answered in one pass. With no such query it keeps
+its slide. What it got stays, whoever comes and goes later, and is part of a snapshot: a query's rhythm never changes
+while it lives. Each report is that of the window with the slide it got; EXPLAIN shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from panewise.catalog import Options
+from panewise.errors import PlanError
+from panewise.plan.blocks import Block, block_of
+from panewise.plan.inputs import has_several_inputs
+from panewise.plan.nodes import Aggregate, Emit, Filter, Node, Project, WindowOf
+from panewise.temporal import TimeWindow
+
+AT_MOST = "at_most"
+
+
+def is_at_most(options: Options) -> bool:
+    return dict(options).get("refresh") == AT_MOST
+
+
+def refuse_at_most(query: str, options: Options) -> None:
+    """PlanError where a query asks for what only the embedded engine does."""
+    if is_at_most(options):
+        raise PlanError(
+            f"refresh = 'at_most' of query '{query}' is for the embedded engine: on Spark every slide is exact",
+            hint="leave it out",
+        )
+
+
+def check_refresh(plan: Emit) -> None:
+    """PlanError where a query of this plan has no slide that could be an upper bound."""
+    block = None if has_several_inputs(plan) else block_of(plan)
+    if block is None or not _is_periodic_aggregate(block) or block.restore:
+        raise PlanError(
+            "refresh = 'at_most' is for aggregates over one window of time that slides",
+            hint="give the window a SLIDE, or leave refresh out",
+        )
+
+
+def slide_at_most(plan: Emit, others: Iterable[Block]) -> int:
+    """The longest slide within that of the plan at which one of the others reports anyway; otherwise its own."""
+    block = block_of(plan)
+    window = block.window
+    assert isinstance(window, TimeWindow) and window.slide_us is not None
+    slides = [
+        window.slide_us // other.window.slide_us * other.window.slide_us
+        for other in others
+        if _is_family(block, other)
+        and isinstance(other.window, TimeWindow)
+        and other.window.slide_us is not None
+        and other.window.slide_us <= window.slide_us
+        and (other.window.align_us - window.align_us) % other.window.slide_us == 0
+    ]
+    return max(slides, default=window.slide_us)
+
+
+def with_slide(plan: Emit, slide_us: int) -> Emit:
+    """The same plan, over a window with another slide."""
+    replaced = _with_slide(plan, slide_us)
+    assert isinstance(replaced, Emit)
+    return replaced
+
+
+def _with_slide(node: Node, slide_us: int) -> Node:
+    if isinstance(node, WindowOf):
+        assert isinstance(node.window, TimeWindow)
+        return replace(node, window=replace(node.window, slide_us=slide_us))
+    assert isinstance(node, Emit | Project | Filter | Aggregate), node
+    return replace(node, input=_with_slide(node.input, slide_us))
+
+
+def _is_family(block: Block, other: Block) -> bool:
+    if block.aggregate is None or other.aggregate is None or not _is_periodic_aggregate(other):
+        return False
+    return (block.source, block.where, block.aggregate.keys) == (other.source, other.where, other.aggregate.keys)
+
+
+def _is_periodic_aggregate(block: Block) -> bool:
+    return block.aggregate is not None and block.periodic and isinstance(block.window, TimeWindow)

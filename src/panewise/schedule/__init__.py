@@ -1,0 +1,1 @@
+"""Schedules: when periodic queries are computed, and how reads and window moves interleave."""

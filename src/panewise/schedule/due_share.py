@@ -1,0 +1,41 @@
+"""At which share of all instants some of several periods comes due: of 2 and 3, at two thirds.
+
+By inclusion and exclusion, one period at a time: of the multiples of p, those that are multiples of another period q
+too are the multiples of q / gcd(p, q) among them. A multiple of another period adds nothing. Sets that come up again
+are remembered; exponential in the number of periods only where these have many common factors and none divides another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from math import gcd
+
+
+@lru_cache(maxsize=1 << 16)
+def due_share(periods: frozenset[int]) -> float:
+    """
+    >>> due_share(frozenset({2, 3, 6})) == 2 / 3
+    True
+    """
+    return _share(_without_multiples(periods))
+
+
+def _without_multiples(periods: Iterable[int]) -> tuple[int, ...]:
+    kept: list[int] = []
+    for period in sorted(set(periods)):
+        if all(period % shorter for shorter in kept):
+            kept.append(period)
+    return tuple(kept)
+
+
+@lru_cache(maxsize=1 << 16)
+def _share(periods: tuple[int, ...]) -> float:
+    """Of ascending periods of which none divides another."""
+    if not periods:
+        return 0.0
+    if periods[0] == 1:
+        return 1.0
+    *others, last = periods
+    covered = _share(_without_multiples(other // gcd(other, last) for other in others))
+    return _share(tuple(others)) + (1 - covered) / last

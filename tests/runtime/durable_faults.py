@@ -1,0 +1,125 @@
+"""A file system that fails, tears, kills or loses power at its n-th operation, for tests of durability."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from panewise.runtime.durable_files import FileSystem
+
+# What happens at the n-th operation: the process dies before, in the middle of or after it, the power goes after it, or
+# the operation fails, with nothing or half of it done.
+KILLS = ("before", "torn", "after", "power")
+FAILURES = ("error", "torn error")
+
+
+class Killed(BaseException):
+    """The process is dead: nothing that it does from now on reaches a file."""
+
+
+class FaultyFiles(FileSystem):
+    """Counts operations; `at` None: nothing ever happens."""
+
+    def __init__(self, at: int | None = None, how: str = "before") -> None:
+        self.count = 0
+        self._at = at
+        self._how = how
+        self._dead = False
+        self._paths: dict[int, Path] = {}
+        self._synced: dict[Path, int] = {}
+        # What a loss of power undoes, last first: names that the folder's disk does not know of yet.
+        self._unsynced_names: list[Callable[[], Any]] = []
+        self._removed: list[Path] = []
+
+    def _operation(self, do: Callable[[], Any], half: Callable[[], Any] = lambda: None, opens: bool = False) -> Any:
+        if self._dead:
+            raise Killed
+        self.count += 1
+        if self.count != self._at:
+            return do()
+        if self._how in FAILURES:
+            if self._how == "torn error":
+                half()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self._how == "torn":
+            half()
+        elif self._how != "before":
+            done = do()
+            if opens and done is not None:
+                os.close(done)  # as the end of a process does, locks included
+        self._dead = True
+        if self._how == "power":
+            self._lose_power()
+        raise Killed
+
+    def _lose_power(self) -> None:
+        for path, size in self._synced.items():
+            if path.exists() and path.stat().st_size > size:
+                os.truncate(path, size)
+        for undo in reversed(self._unsynced_names):
+            undo()
+
+    # -- the operations ------------------------------------------------------------------------------------------
+
+    def lock(self, path: Path) -> int | None:
+        return self._operation(lambda: FileSystem.lock(self, path), opens=True)
+
+    def create(self, path: Path) -> int:
+        def do() -> int:
+            descriptor = FileSystem.create(self, path)
+            self._paths[descriptor], self._synced[path] = path, 0
+            self._unsynced_names.append(lambda: path.unlink(missing_ok=True))
+            return descriptor
+
+        return int(self._operation(do, opens=True))
+
+    def reopen(self, path: Path) -> int:
+        def do() -> int:
+            descriptor = FileSystem.reopen(self, path)
+            self._paths[descriptor] = path
+            # What another process wrote may not be on the disk, but this one did not promise it.
+            self._synced[path] = path.stat().st_size
+            return descriptor
+
+        return int(self._operation(do, opens=True))
+
+    def write(self, descriptor: int, parts: Sequence[memoryview]) -> int:
+        def half() -> None:
+            data = b"".join(parts)
+            os.write(descriptor, data[: len(data) // 2])
+
+        return int(self._operation(lambda: FileSystem.write(self, descriptor, parts), half))
+
+    def cut(self, descriptor: int, size: int) -> None:
+        self._operation(lambda: FileSystem.cut(self, descriptor, size))
+
+    def sync(self, descriptor: int) -> None:
+        def do() -> None:
+            # Only a model: the disk is not asked, or a thousand starts would take minutes.
+            self._synced[self._paths[descriptor]] = os.fstat(descriptor).st_size
+
+        self._operation(do)
+
+    def rename(self, path: Path, name: Path) -> None:
+        def do() -> None:
+            FileSystem.rename(self, path, name)
+            self._synced[name] = self._synced.pop(path)
+            self._unsynced_names.append(lambda: name.rename(path))
+
+        self._operation(do)
+
+    def remove(self, path: Path) -> None:
+        def do() -> None:
+            if path.exists():
+                kept = path.with_name(f"removed-{len(self._removed)}-{path.name}")
+                path.rename(kept)
+                self._removed.append(kept)
+                self._unsynced_names.append(lambda: kept.rename(path))
+
+        self._operation(do)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._operation(self._unsynced_names.clear)
