@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.serve.test_cli import ANSWERS, CSV, QUERY, STREAM
 
@@ -43,6 +44,7 @@ def test_a_run_ends_continues_and_shows_a_bad_row(tmp_path: Path) -> None:
     assert len(pq.read_table(out)) == len(ANSWERS)
 
 
+@pytest.mark.soak
 def test_the_demonstration_ends_by_itself() -> None:
     outcome = panewise("demo", "--seconds", "4", "--master", "local[2]")
     assert outcome.returncode == 0, outcome.stderr[-2000:]
