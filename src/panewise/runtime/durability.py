@@ -35,7 +35,7 @@ from panewise.runtime.hosted_query import HostedQuery
 
 if TYPE_CHECKING:
     from panewise.runtime.engine import Engine
-    from panewise.runtime.journal import Stamp
+    from panewise.runtime.journal import Stamp, Taken
 
 SNAPSHOT_EVERY_BYTES = 256 << 20
 _ONLY_READ = (s.Show, s.Explain, s.SelectOnce)
@@ -135,20 +135,12 @@ class Durability:
         rows, self._table_rows = self._table_rows, None
         return rows
 
-    def took(
-        self,
-        stream: str,
-        batches: list[pa.RecordBatch],
-        aside: list[tuple[str, str]],
-        newest: int | None,
-        shed: dict[str, int],
-        stamp: Stamp | None,
-    ) -> None:
+    def took(self, stream: str, taken: Taken) -> None:
         """Rows of a push that are going to be taken in."""
-        if not batches and not aside and not shed and stamp is None:
+        if not taken.batches and not taken.aside and not taken.shed and taken.stamp is None:
             return
-        body, sizes = packed(batches)
-        told = {"aside": aside, "newest": newest, "shed": shed, "stamp": stamp}
+        body, sizes = packed(taken.batches)
+        told = {"aside": taken.aside, "newest": taken.newest, "shed": taken.shed, "stamp": taken.stamp}
         self._append({"kind": "push", "stream": stream, "sizes": sizes, **told}, body)
 
     def took_row(self, stream: str, row: list[Any], stamp: Stamp | None) -> None:

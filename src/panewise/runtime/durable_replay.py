@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from panewise.errors import BindError, DurabilityError, DurabilityWarning, PanewiseError, ParseError
 from panewise.runtime.durable_log import Record
-from panewise.runtime.journal import Stamp
+from panewise.runtime.journal import Stamp, Taken
 
 if TYPE_CHECKING:
     from panewise.runtime.engine import Engine
@@ -80,9 +80,9 @@ def _happen(engine: Engine, fields: dict[str, Any], body: pa.Buffer) -> bool:
                 engine.read_table = reading
         case {"kind": "push", "stream": stream, "sizes": sizes}:
             aside = [(row, reason) for row, reason in fields["aside"]]
-            taken = unpacked(body, sizes), aside, fields["newest"], fields["shed"]
+            told = fields["newest"], fields["shed"], _stamp(fields["stamp"])
             if not _was_taken(engine, stream, fields["stamp"]):
-                engine.retake(stream, *taken, _stamp(fields["stamp"]))
+                engine.retake(stream, Taken(unpacked(body, sizes), aside, *told))
         case {"kind": "row", "stream": stream, "row": row, "stamp": stamp}:
             if not _was_taken(engine, stream, stamp):
                 engine.retake_row(stream, row, _stamp(stamp))

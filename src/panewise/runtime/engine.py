@@ -18,8 +18,6 @@ from panewise import aggregates
 from panewise.aggregates.functions import AggregateFunction
 from panewise.catalog import (
     Catalog,
-    QueryDefinition,
-    SinkDefinition,
     StreamDefinition,
     TableDefinition,
 )
@@ -46,12 +44,12 @@ from panewise.runtime.changed_table import ChangedTable
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.definitions import Created, definition_of, statement_of
+from panewise.runtime.engine_report import query_stats, shown, tree_stats
 from panewise.runtime.explaining import explain_all, explain_query
 from panewise.runtime.hosted_query import HostedQuery, Subscriber
-from panewise.runtime.hosting import Hosting, shown_name
+from panewise.runtime.hosting import Hosting
 from panewise.runtime.input_queue import TURN_ROWS, declare_queue
-from panewise.runtime.journal import Stamp, is_repeated
-from panewise.runtime.lateness import lateness_of
+from panewise.runtime.journal import Stamp, Taken, is_repeated
 from panewise.runtime.one_group import of_key
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import PlanConsumer
@@ -173,7 +171,7 @@ class Engine:
             case s.AlterStream():
                 self._alter_stream(statement)
             case s.Show():
-                return self._show(statement.kind)
+                return shown(self.catalog, self.hosting, statement.kind)
             case s.Explain():
                 return self._explain_statement(statement)
             case s.SelectOnce():
@@ -265,31 +263,6 @@ class Engine:
 
     # -- what there is -------------------------------------------------------------------------------------------
 
-    def _show(self, kind: str) -> pa.Table:
-        rows = []
-        for definition in self.catalog.of_kind({"queries": "query"}.get(kind, kind.rstrip("s"))):
-            row: dict[str, str] = {"name": definition.name}
-            match definition:
-                case StreamDefinition():
-                    row |= {"columns": str(definition.schema), "timestamp": definition.timestamp}
-                case TableDefinition():
-                    row |= {"columns": str(definition.schema), "primary_key": ", ".join(definition.primary_key)}
-                    row["changes"] = definition.changes or ""
-                case QueryDefinition():
-                    query = self.hosting.queries[definition.name.lower()]
-                    row |= {"status": query.status, "reason": query.reason, "statement": definition.text}
-                case SinkDefinition():
-                    options = ", ".join(f"{k} = {v}" for k, v in definition.options)
-                    row |= {"source": definition.source, "options": options}
-            rows.append(row)
-        names = {
-            "streams": ["name", "columns", "timestamp"],
-            "tables": ["name", "columns", "primary_key", "changes"],
-            "queries": ["name", "status", "reason", "statement"],
-            "sinks": ["name", "source", "options"],
-        }[kind]
-        return pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in names})
-
     def _explain_statement(self, statement: s.Explain) -> pa.Table:
         if statement.query is not None:
             plan = build(statement.query, self.find_aggregate)
@@ -360,20 +333,12 @@ class Engine:
         with self._lock:
             return self._stream(stream).producers.get(producer, 0)
 
-    def retake(
-        self,
-        stream: str,
-        batches: list[pa.RecordBatch],
-        aside: list[tuple[str, str]],
-        newest: int | None,
-        shed: dict[str, int],
-        stamp: Stamp | None,
-    ) -> None:
+    def retake(self, stream: str, taken: Taken) -> None:
         """A push that was logged happens again."""
         with self._lock:
             self._answers.change()
             target = self._stream(stream)
-            if target.retake(batches, aside, newest, shed, stamp):
+            if target.retake(taken):
                 target.flush()
 
     def retake_row(self, stream: str, row: list[Any], stamp: Stamp | None) -> None:
@@ -502,39 +467,13 @@ class Engine:
         with self._lock:
             waiting = {stream.name: stream.waiting_now() for stream in self.streams.values()}
             self._flush_all()
-            queries = {}
-            for definition in self.catalog.of_kind("query"):
-                query = self.hosting.queries[definition.name.lower()]
-                queries[definition.name] = {
-                    "status": query.status,
-                    "reason": query.reason,
-                    "results": query.rows_out,
-                    "results_unread_dropped": query.rows_dropped,
-                    "lateness": lateness_of(query, self.hosting),
-                    "bytes": query.bytes_held + self._own_bytes(query.name),
-                }
             return {
                 "streams": {stream.name: stream.stats() | waiting[stream.name] for stream in self.streams.values()},
                 "tables": {table.name: table.stats() for table in self.tables.values()},
-                "queries": queries,
-                "trees": [
-                    {
-                        "source": tree.channel.name,
-                        "queries": sorted(map(shown_name, tree.queries)),
-                        "groups": len(tree.tree.table),
-                        "slices": len(tree.tree.store.starts),
-                        "open_slices": tree.tree.store.open.count,
-                        "states": len(tree.tree.state_held_from),
-                        "bytes": tree.bytes_held,
-                    }
-                    for tree in self.hosting.trees
-                ],
+                "queries": query_stats(self.catalog, self.hosting),
+                "trees": tree_stats(self.hosting),
                 **({} if self.durability is None else {"durability": self.durability.stats()}),
             }
-
-    def _own_bytes(self, name: str) -> int:
-        consumer = self.hosting.consumers[name]
-        return 0 if isinstance(consumer, TreeConsumer) else consumer.bytes_held
 
     # -- aggregates of users -------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ skips one is refused, for the rows between them would be missing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -16,19 +17,23 @@ from panewise.errors import DataError
 Stamp = tuple[str, int]  # a producer and the number of its push
 
 
+@dataclass(frozen=True)
+class Taken:
+    """What a stream takes of a push: rows in its types; rows as text, with what is wrong with them; the newest time of
+    all that came; how many rows were shed, by reason; and the stamp of the push."""
+
+    batches: list[pa.RecordBatch]
+    aside: list[tuple[str, str]]
+    newest: int | None
+    shed: dict[str, int]
+    stamp: Stamp | None
+
+
 class Journal(Protocol):
     """Told before a stream changes; where it raises, the stream does not change."""
 
-    def took(
-        self,
-        stream: str,
-        batches: list[pa.RecordBatch],
-        aside: list[tuple[str, str]],
-        newest: int | None,
-        shed: dict[str, int],
-        stamp: Stamp | None,
-    ) -> None:
-        """Rows of a push, in the stream's types; `aside`: rows as text, with what is wrong with them."""
+    def took(self, stream: str, taken: Taken) -> None:
+        """Rows of a push."""
 
     def took_row(self, stream: str, row: list[Any], stamp: Stamp | None) -> None:
         """A single row in plain values."""

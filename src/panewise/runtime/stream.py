@@ -20,7 +20,7 @@ from panewise.plan.scale_sampled import with_excess
 from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.input_monitor import InputMonitor
 from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
-from panewise.runtime.journal import Journal, Stamp
+from panewise.runtime.journal import Journal, Stamp, Taken
 from panewise.runtime.push_times import PushTimes
 from panewise.runtime.shedding import OPTIONS, REASONS, Shedder, altered, check_overload_options
 from panewise.runtime.watermark import Watermark
@@ -130,27 +130,21 @@ class Stream(Channel):
         judged = self.judged(self.intake.batches(data), self._newest)
         if self.journal is not None:
             aside = [(str(shown_row(row)), reason) for row, reason in judged.aside]
-            self.journal.took(self.name, judged.batches, aside, judged.newest, judged.shed, stamp)
+            self.journal.took(self.name, Taken(judged.batches, aside, judged.newest, judged.shed, stamp))
         self.admit(judged)
         if stamp is not None:
             self.producers[stamp[0]] = stamp[1]
         return self._pending_count >= FLUSH_ROWS
 
-    def retake(
-        self,
-        batches: list[pa.RecordBatch],
-        aside: list[tuple[str, str]],
-        newest: int | None,
-        shed: dict[str, int],
-        stamp: Stamp | None,
-    ) -> bool:
+    def retake(self, taken: Taken) -> bool:
         """A push of which a journal was told: not judged again. True where a flush is due."""
-        self.admit(Judged(batches, [], newest, sum(batch.num_rows for batch in batches), shed))
-        self._bad.extend(aside)
-        self.bad_count += len(aside)
-        self.rows_pushed += len(aside)
-        if stamp is not None:
-            self.producers[stamp[0]] = stamp[1]
+        count = sum(batch.num_rows for batch in taken.batches)
+        self.admit(Judged(taken.batches, [], taken.newest, count, taken.shed))
+        self._bad.extend(taken.aside)
+        self.bad_count += len(taken.aside)
+        self.rows_pushed += len(taken.aside)
+        if taken.stamp is not None:
+            self.producers[taken.stamp[0]] = taken.stamp[1]
         return self._pending_count >= FLUSH_ROWS
 
     def retake_row(self, row: list[Any], stamp: Stamp | None) -> bool:

@@ -1,0 +1,76 @@
+"""What an engine holds, for people and programs: SHOW, and the parts of `stats()` that concern queries and trees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from panewise.catalog import Catalog, QueryDefinition, SinkDefinition, StreamDefinition, TableDefinition
+from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.hosting import Hosting, shown_name
+from panewise.runtime.lateness import lateness_of
+
+
+def shown(catalog: Catalog, hosting: Hosting, kind: str) -> pa.Table:
+    """SHOW STREAMS, TABLES, QUERIES or SINKS."""
+    rows = []
+    for definition in catalog.of_kind({"queries": "query"}.get(kind, kind.rstrip("s"))):
+        row: dict[str, str] = {"name": definition.name}
+        match definition:
+            case StreamDefinition():
+                row |= {"columns": str(definition.schema), "timestamp": definition.timestamp}
+            case TableDefinition():
+                row |= {"columns": str(definition.schema), "primary_key": ", ".join(definition.primary_key)}
+                row["changes"] = definition.changes or ""
+            case QueryDefinition():
+                query = hosting.queries[definition.name.lower()]
+                row |= {"status": query.status, "reason": query.reason, "statement": definition.text}
+            case SinkDefinition():
+                options = ", ".join(f"{k} = {v}" for k, v in definition.options)
+                row |= {"source": definition.source, "options": options}
+        rows.append(row)
+    names = {
+        "streams": ["name", "columns", "timestamp"],
+        "tables": ["name", "columns", "primary_key", "changes"],
+        "queries": ["name", "status", "reason", "statement"],
+        "sinks": ["name", "source", "options"],
+    }[kind]
+    return pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in names})
+
+
+def query_stats(catalog: Catalog, hosting: Hosting) -> dict[str, Any]:
+    """By query, as it was named."""
+    found = {}
+    for definition in catalog.of_kind("query"):
+        query = hosting.queries[definition.name.lower()]
+        found[definition.name] = {
+            "status": query.status,
+            "reason": query.reason,
+            "results": query.rows_out,
+            "results_unread_dropped": query.rows_dropped,
+            "lateness": lateness_of(query, hosting),
+            "bytes": query.bytes_held + _own_bytes(hosting, query.name),
+        }
+    return found
+
+
+def tree_stats(hosting: Hosting) -> list[dict[str, Any]]:
+    """Of every family of queries."""
+    return [
+        {
+            "source": tree.channel.name,
+            "queries": sorted(map(shown_name, tree.queries)),
+            "groups": len(tree.tree.table),
+            "slices": len(tree.tree.store.starts),
+            "open_slices": tree.tree.store.open.count,
+            "states": len(tree.tree.state_held_from),
+            "bytes": tree.bytes_held,
+        }
+        for tree in hosting.trees
+    ]
+
+
+def _own_bytes(hosting: Hosting, name: str) -> int:
+    consumer = hosting.consumers[name]
+    return 0 if isinstance(consumer, TreeConsumer) else consumer.bytes_held
