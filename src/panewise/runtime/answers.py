@@ -45,8 +45,9 @@ STALE_S = 0.05  # how far behind an answer may be while others write
 HOT_S = 0.1  # how long after a lookup its answer is kept up to date
 READING_S = 1.0  # how long after a lookup rows are processed in portions
 PACE_S = 0.005  # between two moves that readers cause, or 1 / SHARE times what answers cost, up to STALE_S
-POLL_S = 0.001
-SHARE = 0.05  # of the writer's time, for answers
+BACK_S = 0.002  # within which a writer that pushes without a pause is back
+POLL_S = 0.002
+SHARE = 0.02  # of the writer's time, for answers
 WATERMARK = b"panewise.watermark_us"
 
 
@@ -119,7 +120,7 @@ class Answers:
         found, until = self.found(query), monotonic() + STALE_S
         while found is None and self._unseen and not self._turns.writers and get_ident() not in self._unseen:
             pace = min(max(PACE_S, self._cost / SHARE), STALE_S)
-            left = min(self._published + pace, until) - monotonic()
+            left = min(max(self._published + pace, self._turns.left + BACK_S), until) - monotonic()
             if left <= 0:
                 return None
             sleep(min(left, POLL_S))
@@ -139,7 +140,7 @@ class Answers:
             process()
             self._moved = True
         if self._moved:
-            self._publish(now)
+            self._publish(self._hot(now))
 
     def answer(self, query: str) -> Answer:
         """The answer of the state as it is, after `settle`."""
@@ -188,29 +189,25 @@ class Answers:
         """After a portion of rows: publishes, unless answers have taken their share of the time already."""
         self._moved = True
         now = monotonic()
-        if sum(self._costs.get(query, 0.0) for query in self._hot(now)) > SHARE * (now - self._published):
+        hot = self._hot(now)
+        if sum(self._costs.get(query, 0.0) for query in hot) > SHARE * (now - self._published):
             return False
-        self._publish(now)
+        self._publish(hot)
         return True
 
     def _hot(self, now: float) -> list[str]:
         return [query for query, used in list(self._used.items()) if now - used < HOT_S]
 
-    def _publish(self, now: float) -> None:
-        """Answers of the state as it is, of what is asked for often, as time allows."""
+    def _publish(self, queries: list[str]) -> None:
+        """Answers of the state as it is, of what is asked for often."""
         answers: dict[str, Answer] = {}
-        allowed = SHARE * (now - self._published)
-        spent, hot = 0.0, self._hot(now)
-        for query in hot:
-            if spent + self._costs.get(query, 0.0) > allowed:
-                continue
+        for query in queries:
             try:
                 answers[query] = self._timed(query)
             except PanewiseError:  # who asks for it will be told
                 continue
-            spent += self._costs[query]
         self._answers, self._moved = answers, False
-        self._cost = sum(self._costs.get(query, 0.0) for query in hot)
+        self._cost = sum(self._costs.get(query, 0.0) for query in queries)
         self._published = monotonic()
         with self._unseen_lock:
             if self._waiting():

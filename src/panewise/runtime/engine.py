@@ -18,49 +18,41 @@ from panewise import aggregates
 from panewise.aggregates.functions import AggregateFunction
 from panewise.catalog import (
     Catalog,
-    StreamDefinition,
     TableDefinition,
 )
-from panewise.connectors.tables import check_changeable, check_options, no_rows, read_table, table_connector
+from panewise.connectors.tables import read_table
 from panewise.errors import (
     CatalogError,
     NotHeldError,
     PlanError,
     QueryError,
-    SnapshotError,
 )
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.optimize.sharing.report import SharingReport
-from panewise.plan.build import build
 from panewise.plan.explain import Explanation
-from panewise.plan.nodes import Emit
 from panewise.plan.scale_sampled import scale_sampled
-from panewise.plan.supported import check_supported
 from panewise.runtime.answers import Answer, Answers, with_watermark
-from panewise.runtime.ask import ask_once
-from panewise.runtime.change_feed import check_changes
-from panewise.runtime.changed_table import ChangedTable
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
-from panewise.runtime.definitions import Created, definition_of, statement_of
-from panewise.runtime.engine_report import query_stats, shown, tree_stats
+from panewise.runtime.engine_report import query_stats, tree_stats
+from panewise.runtime.engine_snapshot import restore_into, sharing_of, snapshot_of
 from panewise.runtime.explaining import explain_all, explain_query
 from panewise.runtime.hosted_query import HostedQuery, Subscriber
 from panewise.runtime.hosting import Hosting
-from panewise.runtime.input_queue import TURN_ROWS, declare_queue
+from panewise.runtime.input_queue import TURN_ROWS
 from panewise.runtime.journal import Stamp, Taken, is_repeated
 from panewise.runtime.one_group import of_key
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import PlanConsumer
-from panewise.runtime.refresh_option import is_at_most, slide_at_most, with_slide
 from panewise.runtime.sharing import sharing_report
+from panewise.runtime.statement_runner import StatementRunner
 from panewise.runtime.stream import Stream
 from panewise.runtime.table import Table
 from panewise.runtime.turns import Turns
 from panewise.runtime.weaver import MODES
 from panewise.schema import DOUBLE, DataType
-from panewise.state.snapshot_format import dumped, loaded
+from panewise.state.snapshot_format import loaded
 from panewise.temporal import INSTANT_MAX, instant_us
 
 if TYPE_CHECKING:
@@ -101,10 +93,9 @@ class Engine:
         self.tables: dict[str, Table] = {}
         # How the rows of a table with a connector are read when it is created.
         self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
-        self.hosting = Hosting(self._channel, sharing, self._table)
+        self.hosting = Hosting(self.channel, sharing, self.table)
         self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
-        self._slides_at_most: dict[str, int] = {}  # what queries got that are refreshed "at_most"
-        self._slides_given: dict[str, int] = {}  # and what they had got when a snapshot was taken
+        self.statements = StatementRunner(self)
         self._listened: dict[str, HostedQuery] = {}  # queries that somebody has subscribed to
         self._lock = Turns(self._hand_out)
         self._offered = 0  # batches for subscribers so far
@@ -144,7 +135,7 @@ class Engine:
         before = self.catalog.copy()
         begun = self.durability is not None and self.durability.begin_statement(statement)
         try:
-            table = self._run(scale_sampled(statement, self.catalog))
+            table = self.statements.run(scale_sampled(statement, self.catalog))
         except Exception as problem:
             self.catalog.restore(before)
             if begun and self.durability is not None:
@@ -158,122 +149,7 @@ class Engine:
         self._changed()
         return table
 
-    def _run(self, statement: s.Statement) -> pa.Table | None:
-        match statement:
-            case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink():
-                self._create(statement)
-            case s.Drop():
-                self._drop(statement)
-            case s.SuspendQuery():
-                self._set_status(statement.name, "SUSPENDED")
-            case s.ResumeQuery():
-                self._set_status(statement.name, "RUNNING")
-            case s.AlterStream():
-                self._alter_stream(statement)
-            case s.Show():
-                return shown(self.catalog, self.hosting, statement.kind)
-            case s.Explain():
-                return self._explain_statement(statement)
-            case s.SelectOnce():
-                return ask_once(build(statement.query, self.find_aggregate), self._channel, self.hosting, self._table)
-            case s.Insert() | s.Update() | s.Delete():
-                table = self._table(statement.table)
-                check_changeable(table.definition)
-                table.run(statement)
-            case _:
-                raise AssertionError(statement)
-        return None
-
-    def _create(self, statement: Created) -> None:
-        if statement.if_not_exists and self.catalog.find(statement.name) is not None:
-            return
-        if isinstance(statement, s.CreateSink):
-            self.catalog.get(statement.source, "query")
-        definition, plan = definition_of(statement, self.find_aggregate)
-        self.catalog.add(definition)
-        if isinstance(definition, StreamDefinition):
-            self.streams[definition.name.lower()] = Stream(definition)
-            self.streams[definition.name.lower()].journal = self.durability
-            declare_queue(self.streams[definition.name.lower()], self)
-        elif isinstance(definition, TableDefinition):
-            table = self._new_table(definition)
-            check_options(definition)
-            if table_connector(definition) is not None:
-                table.become(self.read_table(definition))
-            self.tables[definition.name.lower()] = table
-        elif plan is not None:
-            key = definition.name.lower()
-            at_most = self._slide_at_most(key, plan) if is_at_most(statement.options) else None
-            self.hosting.host(key, plan if at_most is None else with_slide(plan, at_most), statement.options)
-            if at_most is not None:
-                self._slides_at_most[key] = at_most
-            self._limit_streams()
-
-    def _slide_at_most(self, key: str, plan: Emit) -> int:
-        others = [query.block for query in self.hosting.queries.values()]
-        return self._slides_given.get(key) or slide_at_most(plan, others)
-
-    def _new_table(self, definition: TableDefinition) -> Table:
-        check_changes(definition, self.catalog)
-        if definition.changes is None:
-            return Table(definition)
-        table = ChangedTable(definition, self._stream(definition.changes))
-        table.feed.begin()
-        return table
-
-    def _limit_streams(self) -> None:
-        """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
-        slides = self.hosting.slides()
-        for stream in self.streams.values():
-            stream.set_slide(slides.get(id(stream)))
-
-    def _drop(self, statement: s.Drop) -> None:
-        if statement.if_exists and self.catalog.find(statement.name) is None:
-            return
-        self.catalog.drop(statement.name, statement.kind)
-        key = statement.name.lower()
-        if statement.kind == "query":
-            self.hosting.drop(key)
-            self._slides_at_most.pop(key, None)
-            self._listened.pop(key, None)
-            self._limit_streams()
-        elif statement.kind == "stream":
-            stream = self.streams.pop(key)
-            if stream.queue is not None:
-                stream.queue.close()
-        elif statement.kind == "table":
-            table = self.tables.pop(key)
-            if isinstance(table, ChangedTable):
-                table.feed.end()
-
-    def _set_status(self, name: str, status: str) -> None:
-        self.catalog.get(name, "query")
-        query = self.hosting.queries[name.lower()]
-        if query.status == "FAILED":
-            raise CatalogError(f"query '{name}' has failed: {query.reason}", hint="drop it and create it anew")
-        query.status = status
-
-    def _alter_stream(self, statement: s.AlterStream) -> None:
-        definition = self.catalog.get(statement.name, "stream")
-        options = dict(definition.options) | dict(statement.options)
-        self.catalog.change(statement.name, options=tuple(options.items()))
-        stream = self.streams[statement.name.lower()]
-        stream.configure(dict(statement.options))
-        declare_queue(stream, self)
-
     # -- what there is -------------------------------------------------------------------------------------------
-
-    def _explain_statement(self, statement: s.Explain) -> pa.Table:
-        if statement.query is not None:
-            plan = build(statement.query, self.find_aggregate)
-            check_supported(plan)
-            explanation = explain_query(plan, None)
-        elif statement.name is not None:
-            self.catalog.get(statement.name, "query")
-            explanation = self.explain(statement.name)
-        else:
-            explanation = self.explain()
-        return pa.table({"plan": pa.array(str(explanation).split("\n"), pa.string())})
 
     def explain(self, query: str | None = None) -> Explanation:
         """How a query, or everything together, is run. `str(...)` is text, `.to_dict()` data."""
@@ -306,14 +182,14 @@ class Engine:
         `timeout`: how many seconds to wait for room in the stream's queue, where it has one (docs/overload.md).
         `producer` and `sequence` (1, 2, 3, ...) make it safe to push again: a number that was taken is ignored.
         """
-        queue = (self.streams.get(stream) or self._stream(stream)).queue
+        queue = (self.streams.get(stream) or self.stream(stream)).queue
         if queue is not None and self.durability is None and producer is None:
             queue.put(data, timeout)  # without the lock: it may have to wait for those who hold it
             self._answers.queued()
             return
         with self._lock:
             self._answers.change()
-            target = self.streams.get(stream) or self._stream(stream)
+            target = self.streams.get(stream) or self.stream(stream)
             stamp = None
             if producer is not None or sequence is not None:
                 if is_repeated(target.name, target.producers, producer, sequence):
@@ -331,13 +207,13 @@ class Engine:
     def last_sequence(self, stream: str, producer: str) -> int:
         """The number of the last push of a producer that was taken; 0 where there was none."""
         with self._lock:
-            return self._stream(stream).producers.get(producer, 0)
+            return self.stream(stream).producers.get(producer, 0)
 
     def retake(self, stream: str, taken: Taken) -> None:
         """A push that was logged happens again."""
         with self._lock:
             self._answers.change()
-            target = self._stream(stream)
+            target = self.stream(stream)
             if target.retake(taken):
                 target.flush()
 
@@ -345,7 +221,7 @@ class Engine:
         """The push of a single row that was logged happens again."""
         with self._lock:
             self._answers.change()
-            target = self._stream(stream)
+            target = self.stream(stream)
             if target.retake_row(row, stamp):
                 target.flush()
 
@@ -365,7 +241,7 @@ class Engine:
         """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
         with self._lock:
             self._answers.change()
-            self._stream(stream).advance(instant_us(until))
+            self.stream(stream).advance(instant_us(until))
             self._deliver()
             self._changed()
 
@@ -374,7 +250,7 @@ class Engine:
         with self._lock:
             self._answers.change()
             self._flush_all()
-            for stream in self.streams.values() if streams is None else map(self._stream, streams):
+            for stream in self.streams.values() if streams is None else map(self.stream, streams):
                 if stream.newest is not None:
                     stream.advance(min(self.hosting.last_end(stream, stream.newest), INSTANT_MAX + 1))
             self._deliver()
@@ -454,13 +330,13 @@ class Engine:
         """The late rows since the last call, where the stream says late = 'keep'."""
         with self._lock:
             self._flush_all()
-            return self._stream(stream).late_rows()
+            return self.stream(stream).late_rows()
 
     def bad_rows(self, stream: str) -> pa.Table:
         """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
         with self._lock:
             self._flush_all()
-            return self._stream(stream).bad_rows()
+            return self.stream(stream).bad_rows()
 
     def stats(self) -> dict[str, Any]:
         """Rows, late rows, slices and bytes of state, per stream, table, query and tree."""
@@ -536,48 +412,14 @@ class Engine:
         """All state as bytes, from which `restore` makes an engine that goes on as this one would."""
         with self._lock:
             self._flush_all()
-            return dumped(
-                {
-                    "sharing": self.hosting.sharing,
-                    "statements": self._statements(),
-                    "slides_at_most": self._slides_at_most,
-                    "streams": {name: stream.snapshot() for name, stream in self.streams.items()},
-                    "tables": {name: table.snapshot() for name, table in self.tables.items()},
-                    **self.hosting.snapshot(),
-                }
-            )
-
-    def _statements(self) -> list[str]:
-        return [statement_of(definition) for definition in self.catalog]
+            return snapshot_of(self)
 
     @classmethod
     def restore(cls, snapshot: bytes, engine: Engine | None = None) -> Engine:
         """The engine of a snapshot. Give a fresh `engine` that has its aggregates registered where queries use some."""
         tree = loaded(snapshot)
-        sharing = tree.get("sharing", MODES[0])
-        result = engine if engine is not None else cls(sharing=sharing)
-        if list(result.catalog):
-            raise SnapshotError("a snapshot is restored into a fresh engine; this one has definitions already")
-        if (result.hosting.sharing == "none") != (sharing == "none"):
-            raise SnapshotError(
-                f"the snapshot is of an engine with sharing '{sharing}', this one has '{result.hosting.sharing}'",
-                hint=f"restore it into Engine(sharing='{sharing}')",
-            )
-        reading, result.read_table = result.read_table, no_rows  # the snapshot has them
-        durability, result.durability = result.durability, None  # it gets the state as a whole, below
-        result._slides_given = dict(tree.get("slides_at_most", {}))
-        for text in tree["statements"]:
-            result.execute(text)
-        result._slides_given = {}
-        result.read_table = reading
-        result.hosting.restore(tree)
-        for name, stream in tree["streams"].items():
-            result.streams[name].restore(stream)
-        for name, table in tree.get("tables", {}).items():
-            result.tables[name].restore(table)
-        if durability is not None:
-            durability.attach()
-            durability.checkpoint()
+        result = engine if engine is not None else cls(sharing=sharing_of(tree))
+        restore_into(result, tree)
         return result
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -612,6 +454,10 @@ class Engine:
             self._offered = offered
             self._lock.outstanding = True
 
+    def forget_listeners(self, query: str) -> None:
+        """The query is gone."""
+        self._listened.pop(query, None)
+
     def _undelivered(self) -> bool:
         return any(query.undelivered for query in list(self._listened.values()))
 
@@ -627,7 +473,9 @@ class Engine:
                 self._delivering.release()
         return raised
 
-    def _stream(self, name: str) -> Stream:
+    # -- what statements work on --------------------------------------------------------------------------------
+
+    def stream(self, name: str) -> Stream:
         definition = self.catalog.get(name, "stream")
         return self.streams[definition.name.lower()]
 
@@ -635,10 +483,10 @@ class Engine:
         definition = self.catalog.get(name, "query")
         return self.hosting.queries[definition.name.lower()]
 
-    def _table(self, name: str) -> Table:
+    def table(self, name: str) -> Table:
         return self.tables[name.lower()]
 
-    def _channel(self, name: str) -> Channel:
+    def channel(self, name: str) -> Channel:
         key = name.lower()
         if key in self.streams:
             return self.streams[key]

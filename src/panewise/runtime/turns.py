@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
+from time import monotonic
 from types import TracebackType
 
 
@@ -34,6 +35,7 @@ class Turns:
         self._afterwards = afterwards
         self.owner = 0  # the thread that is inside
         self.writers: set[int] = set()
+        self.left = 0.0  # when the last of them left
         self.outstanding = False
 
     def __enter__(self) -> None:
@@ -52,6 +54,7 @@ class Turns:
             return
         if self.writers:
             self.writers.discard(self.owner)
+            self.left = monotonic()
         outstanding, self.outstanding = self.outstanding, False
         self.owner = 0
         self._lock.release()

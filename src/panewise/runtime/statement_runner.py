@@ -1,0 +1,162 @@
+"""What statements do to an engine: definitions come and go, streams are altered, tables change, SELECT answers once.
+
+The engine has parsed and bound the statement and holds its turn; it takes back a catalog that a refused statement has
+changed. Everything else that a statement changes, it changes last, when nothing can refuse it any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from panewise.catalog import StreamDefinition, TableDefinition
+from panewise.connectors.tables import check_changeable, check_options, table_connector
+from panewise.errors import CatalogError
+from panewise.language import statements as s
+from panewise.plan.build import build
+from panewise.plan.nodes import Emit
+from panewise.plan.supported import check_supported
+from panewise.runtime.ask import ask_once
+from panewise.runtime.change_feed import check_changes
+from panewise.runtime.changed_table import ChangedTable
+from panewise.runtime.definitions import Created, definition_of
+from panewise.runtime.engine_report import shown
+from panewise.runtime.explaining import explain_query
+from panewise.runtime.input_queue import declare_queue
+from panewise.runtime.refresh_option import is_at_most, slide_at_most, with_slide
+from panewise.runtime.stream import Stream
+from panewise.runtime.table import Table
+
+if TYPE_CHECKING:
+    from panewise.runtime.engine import Engine
+
+
+class StatementRunner:
+    """Runs the bound statements of one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.slides_at_most: dict[str, int] = {}  # what queries got that are refreshed "at_most"
+        self.slides_given: dict[str, int] = {}  # and what they had got when a snapshot was taken
+
+    def run(self, statement: s.Statement) -> pa.Table | None:
+        """Returns the table of SHOW, EXPLAIN and SELECT."""
+        match statement:
+            case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink():
+                self._create(statement)
+            case s.Drop():
+                self._drop(statement)
+            case s.SuspendQuery():
+                self._set_status(statement.name, "SUSPENDED")
+            case s.ResumeQuery():
+                self._set_status(statement.name, "RUNNING")
+            case s.AlterStream():
+                self._alter_stream(statement)
+            case s.Show():
+                return shown(self._engine.catalog, self._engine.hosting, statement.kind)
+            case s.Explain():
+                return self._explain_statement(statement)
+            case s.SelectOnce():
+                return ask_once(
+                    build(statement.query, self._engine.find_aggregate),
+                    self._engine.channel,
+                    self._engine.hosting,
+                    self._engine.table,
+                )
+            case s.Insert() | s.Update() | s.Delete():
+                table = self._engine.table(statement.table)
+                check_changeable(table.definition)
+                table.run(statement)
+            case _:
+                raise AssertionError(statement)
+        return None
+
+    def _create(self, statement: Created) -> None:
+        if statement.if_not_exists and self._engine.catalog.find(statement.name) is not None:
+            return
+        if isinstance(statement, s.CreateSink):
+            self._engine.catalog.get(statement.source, "query")
+        definition, plan = definition_of(statement, self._engine.find_aggregate)
+        self._engine.catalog.add(definition)
+        if isinstance(definition, StreamDefinition):
+            self._engine.streams[definition.name.lower()] = Stream(definition)
+            self._engine.streams[definition.name.lower()].journal = self._engine.durability
+            declare_queue(self._engine.streams[definition.name.lower()], self._engine)
+        elif isinstance(definition, TableDefinition):
+            table = self._new_table(definition)
+            check_options(definition)
+            if table_connector(definition) is not None:
+                table.become(self._engine.read_table(definition))
+            self._engine.tables[definition.name.lower()] = table
+        elif plan is not None:
+            key = definition.name.lower()
+            at_most = self._slide_at_most(key, plan) if is_at_most(statement.options) else None
+            self._engine.hosting.host(key, plan if at_most is None else with_slide(plan, at_most), statement.options)
+            if at_most is not None:
+                self.slides_at_most[key] = at_most
+            self._limit_streams()
+
+    def _slide_at_most(self, key: str, plan: Emit) -> int:
+        others = [query.block for query in self._engine.hosting.queries.values()]
+        return self.slides_given.get(key) or slide_at_most(plan, others)
+
+    def _new_table(self, definition: TableDefinition) -> Table:
+        check_changes(definition, self._engine.catalog)
+        if definition.changes is None:
+            return Table(definition)
+        table = ChangedTable(definition, self._engine.stream(definition.changes))
+        table.feed.begin()
+        return table
+
+    def _limit_streams(self) -> None:
+        """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
+        slides = self._engine.hosting.slides()
+        for stream in self._engine.streams.values():
+            stream.set_slide(slides.get(id(stream)))
+
+    def _drop(self, statement: s.Drop) -> None:
+        if statement.if_exists and self._engine.catalog.find(statement.name) is None:
+            return
+        self._engine.catalog.drop(statement.name, statement.kind)
+        key = statement.name.lower()
+        if statement.kind == "query":
+            self._engine.hosting.drop(key)
+            self.slides_at_most.pop(key, None)
+            self._engine.forget_listeners(key)
+            self._limit_streams()
+        elif statement.kind == "stream":
+            stream = self._engine.streams.pop(key)
+            if stream.queue is not None:
+                stream.queue.close()
+        elif statement.kind == "table":
+            table = self._engine.tables.pop(key)
+            if isinstance(table, ChangedTable):
+                table.feed.end()
+
+    def _set_status(self, name: str, status: str) -> None:
+        self._engine.catalog.get(name, "query")
+        query = self._engine.hosting.queries[name.lower()]
+        if query.status == "FAILED":
+            raise CatalogError(f"query '{name}' has failed: {query.reason}", hint="drop it and create it anew")
+        query.status = status
+
+    def _alter_stream(self, statement: s.AlterStream) -> None:
+        definition = self._engine.catalog.get(statement.name, "stream")
+        options = dict(definition.options) | dict(statement.options)
+        self._engine.catalog.change(statement.name, options=tuple(options.items()))
+        stream = self._engine.streams[statement.name.lower()]
+        stream.configure(dict(statement.options))
+        declare_queue(stream, self._engine)
+
+    def _explain_statement(self, statement: s.Explain) -> pa.Table:
+        if statement.query is not None:
+            plan = build(statement.query, self._engine.find_aggregate)
+            check_supported(plan)
+            explanation = explain_query(plan, None)
+        elif statement.name is not None:
+            self._engine.catalog.get(statement.name, "query")
+            explanation = self._engine.explain(statement.name)
+        else:
+            explanation = self._engine.explain()
+        return pa.table({"plan": pa.array(str(explanation).split("\n"), pa.string())})
