@@ -14,19 +14,19 @@ PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/c
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo cluster test check bench soak format lock java clean
+.PHONY: help demo cluster test check bench soak format lock java chromium screenshots clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed ## a generated trade stream and a dozen queries, live in the terminal
+demo: $(VENV)/.installed ## a generated trade stream and a dozen queries, live in the terminal and in a browser
 	@sh tools/ensure_java.sh || echo 'The demonstration itself runs without Java.'
 	@$(BIN)/panewise demo
 
 cluster: $(VENV)/.installed java ## the demonstration on a Spark cluster: a master and two workers on loopback
 	@$(BIN)/python tools/spark_cluster.py -- $(BIN)/panewise demo --master {master}
 
-test: $(VENV)/.installed-dev java ## all tests and the examples in the documentation
+test: $(VENV)/.installed-dev java chromium ## all tests and the examples in the documentation
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(if $(ONLY),-k '$(ONLY)')
 
 check: $(VENV)/.installed-dev ## ruff, mypy --strict and the layers of the packages
@@ -38,7 +38,7 @@ check: $(VENV)/.installed-dev ## ruff, mypy --strict and the layers of the packa
 bench: $(VENV)/.installed-bench java ## the benchmarks; ONLY=name runs one
 	$(BIN)/python -m bench $(ONLY)
 
-soak: $(VENV)/.installed-bench java ## the long versions of the tests, with their figures
+soak: $(VENV)/.installed-bench java chromium ## the long versions of the tests, with their figures
 	$(BIN)/python -m pytest --soak $(if $(ONLY),-k '$(ONLY)')
 
 format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
@@ -50,8 +50,14 @@ lock: $(VENV)/.made ## renew constraints.txt from pyproject.toml
 	$(BIN)/uv pip compile --universal --upgrade --all-extras --python-version 3.11 --no-emit-package panewise \
 		--custom-compile-command 'make lock' --quiet --output-file constraints.txt pyproject.toml
 
+screenshots: $(VENV)/.installed-dev chromium ## docs/dashboard-light.png and docs/dashboard-dark.png anew
+	$(BIN)/python tools/screenshots.py
+
 java: ## look for Java 17 or 21; on a Debian with root, install it
 	@sh tools/ensure_java.sh
+
+chromium: ## look for a Chromium; on a Debian with root, install it
+	@sh tools/ensure_chromium.sh
 
 clean: ## remove the virtual environment and everything made
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

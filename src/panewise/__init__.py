@@ -24,16 +24,19 @@ if TYPE_CHECKING:
         PlanError,
         QueryError,
         QueryFailed,
+        ServerError,
         SnapshotError,
     )
     from panewise.runtime.engine import Engine
     from panewise.runtime.spark.pipeline import SparkPipeline
+    from panewise.serve.client.client import Client, connect
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BindError",
     "CatalogError",
+    "Client",
     "ConnectorError",
     "DataError",
     "DurabilityError",
@@ -46,13 +49,20 @@ __all__ = [
     "PlanError",
     "QueryError",
     "QueryFailed",
+    "ServerError",
     "SnapshotError",
     "SparkPipeline",
     "__version__",
+    "connect",
 ]
 
 # Where the names live that are not errors.
-_HOMES = {"Engine": "panewise.runtime.engine", "SparkPipeline": "panewise.runtime.spark.pipeline"}
+_HOMES = {
+    "Client": "panewise.serve.client.client",
+    "Engine": "panewise.runtime.engine",
+    "SparkPipeline": "panewise.runtime.spark.pipeline",
+    "connect": "panewise.serve.client.client",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,6 @@
-"""What exists, by name: streams, tables, queries and sinks. Every change is all or nothing.
+"""What exists, by name: streams, tables, queries, sinks and archives. Every change is all or nothing.
 
-One namespace for all four kinds, case-insensitive. A definition that others read cannot be dropped. `copy` and
+One namespace for all five kinds, case-insensitive. A definition that others read cannot be dropped. `copy` and
 `restore` let a caller undo a change that failed further down (a plan that has no operator, say).
 """
 
@@ -78,7 +78,27 @@ class SinkDefinition:
     kind: str = "sink"
 
 
-Definition = StreamDefinition | TableDefinition | QueryDefinition | SinkDefinition
+@dataclass(frozen=True)
+class ArchiveDefinition:
+    """What a query or a stream has given, in files; one-time queries read it like a table."""
+
+    name: str
+    source: str
+    schema: Schema  # of the source
+    timestamp: str  # the column with the time of each row
+    options: Options = ()
+    kind: str = "archive"
+
+    @property
+    def path(self) -> str:
+        return str(dict(self.options)["path"])
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in str(dict(self.options)["key"]).split(","))
+
+
+Definition = StreamDefinition | TableDefinition | QueryDefinition | SinkDefinition | ArchiveDefinition
 
 
 class Catalog:
@@ -102,15 +122,15 @@ class Catalog:
         expected = " or ".join(kinds) if kinds else "definition"
         if found is None:
             known = [d.name for d in self if not kinds or d.kind in kinds]
-            raise CatalogError(f"there is no {expected} '{name}'", hint=did_you_mean(name, known))
+            raise CatalogError(f"there is no {expected} '{name}'", hint=did_you_mean(name, known), missing=True)
         if kinds and found.kind not in kinds:
-            raise CatalogError(f"'{found.name}' is a {found.kind}, not a {expected}")
+            raise CatalogError(f"'{found.name}' is {_article(found.kind)}, not {_article(expected)}", missing=True)
         return found
 
     def add(self, definition: Definition) -> None:
         existing = self.find(definition.name)
         if existing is not None:
-            raise CatalogError(f"there is already a {existing.kind} '{existing.name}'", hint="drop it first")
+            raise CatalogError(f"there is already {_article(existing.kind)} '{existing.name}'", hint="drop it first")
         self._definitions[definition.name.lower()] = definition
 
     def change(self, name: str, **fields: object) -> None:
@@ -118,13 +138,13 @@ class Catalog:
         self._definitions[name.lower()] = replace(definition, **fields)  # type: ignore[arg-type]
 
     def readers(self, name: str) -> list[Definition]:
-        """Queries, sinks and tables that read the definition of that name."""
+        """Queries, sinks, archives and tables that read the definition of that name."""
         key = name.lower()
         return [
             d
             for d in self
             if (isinstance(d, QueryDefinition) and key in map(str.lower, d.inputs))
-            or (isinstance(d, SinkDefinition) and d.source.lower() == key)
+            or (isinstance(d, SinkDefinition | ArchiveDefinition) and d.source.lower() == key)
             or (isinstance(d, TableDefinition) and d.changes is not None and d.changes.lower() == key)
         ]
 
@@ -141,3 +161,7 @@ class Catalog:
 
     def restore(self, copy: dict[str, Definition]) -> None:
         self._definitions = dict(copy)
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun.startswith("archive") else f"a {noun}"

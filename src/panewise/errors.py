@@ -91,7 +91,11 @@ class PlanError(QueryError):
 
 
 class CatalogError(PanewiseError):
-    """A name is taken, missing or still in use."""
+    """A name is taken, missing or still in use; `missing` says that nothing of that name and kind is there."""
+
+    def __init__(self, message: str, *, hint: str | None = None, missing: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.missing = missing
 
 
 class DataError(PanewiseError):
@@ -125,6 +129,21 @@ class SnapshotError(PanewiseError):
 
 class DurabilityError(PanewiseError):
     """The folder of a durable engine cannot be written, is in use, or is damaged where that matters."""
+
+
+class ServerError(PanewiseError):
+    """A server was not reached, or refused or failed for a reason of its own.
+
+    `status` is the number that HTTP gives to the answer, None where there was none.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, status: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class ArchiveError(PanewiseError):
+    """An archive cannot be read or written, is damaged, or was given rows that do not fit it."""
 
 
 class DurabilityWarning(UserWarning):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from panewise.catalog import (
+    ArchiveDefinition,
     Catalog,
     Definition,
     QueryDefinition,
@@ -14,7 +15,14 @@ from panewise.catalog import (
 )
 from panewise.language.binder import bind_one, parse
 from panewise.language.result_columns import event_time, result_columns
-from panewise.language.statements import CreateQuery, CreateSink, CreateStream, CreateTable, Statement
+from panewise.language.statements import (
+    CreateArchive,
+    CreateQuery,
+    CreateSink,
+    CreateStream,
+    CreateTable,
+    Statement,
+)
 
 DEFINITIONS = """
 CREATE STREAM trades (ts TIMESTAMP, symbol STRING, price DOUBLE, size BIGINT, day DATE, cost DECIMAL(10, 2),
@@ -30,6 +38,10 @@ CREATE QUERY momentum AS
   WHERE size > 100 GROUP BY symbol HAVING COUNT(*) > 20;
 CREATE QUERY calm WITH (mode = 'lookup') AS SELECT MAX(spread) FROM momentum [RANGE 1 HOUR SLIDE 1 MINUTE];
 CREATE SINK alerts FROM momentum WITH (connector = 'parquet', path = 'out/momentum');
+CREATE ARCHIVE IF NOT EXISTS past FROM momentum WITH (path = 'out/past', key = 'SYMBOL', lifetime = '30 days');
+CREATE ARCHIVE ticks FROM trades
+  WITH (path = 'out/ticks', key = 'symbol, day', lifetime = '1 week', every = '1 hour', layout = 'chronological 4x4',
+        update = 'no_rebuild');
 """
 
 STATEMENTS = [
@@ -41,6 +53,13 @@ STATEMENTS = [
     "SHOW TABLES",
     "SHOW QUERIES",
     "SHOW SINKS",
+    "SHOW ARCHIVES",
+    "DROP ARCHIVE past",
+    "DROP ARCHIVE IF EXISTS nothing",
+    "ALTER ARCHIVE ticks SET (layout = 'by cost')",
+    "ALTER ARCHIVE ticks SET (layout = 'wave by insertion 9', update = 'rebuild')",
+    "SELECT symbol, window_end, mean FROM past WHERE symbol = 'IBM' AND window_end > TIMESTAMP '2026-01-01'",
+    "SELECT p.symbol, COUNT(*) FROM past AS p JOIN companies AS c ON p.symbol = c.symbol GROUP BY p.symbol",
     "EXPLAIN QUERY momentum",
     "EXPLAIN PLAN",
     "EXPLAIN SELECT COUNT(*) FROM trades [NOW]",
@@ -117,6 +136,9 @@ def with_created(catalog: Catalog, statement: Statement) -> None:
             catalog.add(QueryDefinition(statement.name, schema, timestamp, statement.text, (), statement.options))
         case CreateSink():
             catalog.add(SinkDefinition(statement.name, statement.source, statement.options))
+        case CreateArchive():
+            source = statement.name, statement.source, statement.schema, statement.timestamp
+            catalog.add(ArchiveDefinition(*source, statement.options))
 
 
 @cache

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +28,19 @@ def test_rows_in_order_are_handed_on_without_a_copy() -> None:
     assert buffer.release(4).times.tolist() == []
     assert buffer.release(100).batch.column("n").to_pylist() == [4, 5, 6, 7, 8, 9]
     assert buffer.bytes_held == 0
+
+
+def test_strings_may_come_as_dictionaries_and_plainly() -> None:
+    """A large batch is taken as it was pushed, and small ones are joined without their dictionaries."""
+    buffer = ReorderBuffer(SCHEMA)
+    for position, times in enumerate(([5, 1], [4, 2], [3])):
+        rows = rows_of([(t, str(t), None, t, None) for t in times], 2 * position)
+        if position != 1:
+            columns = [c.dictionary_encode() if c.type == pa.string() else c for c in rows.batch.columns]
+            rows = replace(rows, batch=pa.RecordBatch.from_arrays(columns, names=rows.batch.schema.names))
+        buffer.insert(rows)
+    assert len(through_ipc(buffer.snapshot())["batch"]) == 5
+    assert buffer.release(100).batch.column("k").to_pylist() == ["1", "2", "3", "4", "5"]
 
 
 def test_ties_come_in_order_of_arrival() -> None:

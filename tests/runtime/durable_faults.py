@@ -107,6 +107,9 @@ class FaultyFiles(FileSystem):
         def do() -> None:
             FileSystem.rename(self, path, name)
             self._synced[name] = self._synced.pop(path)
+            for descriptor, known in self._paths.items():
+                if known == path:  # it may still be written to
+                    self._paths[descriptor] = name
             self._unsynced_names.append(lambda: name.rename(path))
 
         self._operation(do)

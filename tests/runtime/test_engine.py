@@ -185,7 +185,10 @@ def test_queries_over_queries_are_dropped_in_order() -> None:
     engine.push("t", rows(0, 1, 2, 3, 4))
     assert tuples(engine.results("d")) == [(2.0, 1), (4.0, 2)]
     engine.execute("DROP SINK out; DROP QUERY d; DROP QUERY q; DROP STREAM t")
-    assert engine.stats() == {"streams": {}, "tables": {}, "queries": {}, "trees": []}
+    left = engine.stats()
+    assert {name: left[name] for name in left if name != "reads"} == {
+        "streams": {}, "tables": {}, "queries": {}, "trees": [],
+    }  # fmt: skip
     with pytest.raises(CatalogError):
         engine.push("t", row(5))
     engine.execute(STREAM + ";" + SUMS)

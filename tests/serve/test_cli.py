@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -138,6 +139,7 @@ def test_explain_as_text_and_json(tmp_path: Path) -> None:
 def test_the_demonstration_ends_by_itself() -> None:
     outcome = panewise_command("demo", "--seconds", "0.5", "--engine", "embedded")
     assert outcome.exit_code == 0
+    assert re.match(r"In your browser: http://127\.0\.0\.1:\d+ ", outcome.output)
     assert "CREATE QUERY momentum AS SELECT" in outcome.output
     assert "rows through 12 queries" in outcome.output
     assert "times instead of 12" in outcome.output

@@ -48,5 +48,6 @@ def test_a_run_ends_continues_and_shows_a_bad_row(tmp_path: Path) -> None:
 def test_the_demonstration_ends_by_itself() -> None:
     outcome = panewise("demo", "--seconds", "4", "--master", "local[2]")
     assert outcome.returncode == 0, outcome.stderr[-2000:]
+    assert outcome.stdout.startswith("In your browser: http://127.0.0.1:")
     assert "rows through 12 queries on Spark (local[2])" in outcome.stdout
     assert "touched 3 times instead of 12" in outcome.stdout

@@ -9,6 +9,7 @@ few array operations per batch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from panewise.catalog import StreamDefinition
@@ -54,6 +55,7 @@ class GeneratorSource:
         matching_names(COLUMNS, stream.schema, "the generated trade stream")
         self._schema = stream.schema
         self.rows_total: int | None = values["rows"]
+        self.files: list[Path] = []
         self._rows: int = values["rows"]
         self._gap_us: float = SECOND / values["rate"]
         self._start_us: int = values["start"]

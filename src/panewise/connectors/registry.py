@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from panewise.catalog import SinkDefinition, StreamDefinition
 from panewise.connectors.generator import GeneratorSource
+from panewise.connectors.numbered_sinks import CountedSink, NumberedJson, NumberedParquet, NumberedSink
 from panewise.connectors.options import STREAM_OPTIONS, read_options, written_option
-from panewise.connectors.sinks import ConsoleSink, JsonSink, ParquetSink, Sink
+from panewise.connectors.sinks import ConsoleSink, JsonSink, ParquetSink, PrintTable, Sink
 from panewise.connectors.sources import CsvSource, JsonSource, ParquetSource, Source
 from panewise.errors import ConnectorError, did_you_mean
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SOURCES: dict[str, Callable[[StreamDefinition], Source]] = {
     "parquet": ParquetSource,
@@ -39,19 +37,38 @@ def open_source(stream: StreamDefinition) -> Source | None:
     return source(stream)
 
 
-def open_sink(sink: SinkDefinition, print_table: Callable[[str, pa.Table, int], None]) -> Sink:
+def open_sink(sink: SinkDefinition, print_table: PrintTable) -> Sink:
     """The sink, its options checked; `print_table(title, table, rows)` is what a console sink prints with."""
-    name = written_option(sink.options, "connector")
-    match str(name).lower():
+    match _sink_connector(sink):
         case "parquet":
             return ParquetSink(sink)
         case "json":
             return JsonSink(sink)
-        case "console":
+        case _:
             return ConsoleSink(sink, print_table)
+
+
+def open_numbered_sink(sink: SinkDefinition, print_table: PrintTable, keep: Path | None) -> NumberedSink:
+    """The same for who has numbers of rows. `keep`: the folder, if there is one, in which it outlives the process."""
+    if keep is None:
+        return CountedSink(open_sink(sink, print_table))
+    match _sink_connector(sink):
+        case "parquet":
+            return NumberedParquet(sink, keep)
+        case "json":
+            return NumberedJson(sink, keep)
+        case _:
+            # What was printed stays printed: after a fault rows may be shown again.
+            return CountedSink(ConsoleSink(sink, print_table))
+
+
+def _sink_connector(sink: SinkDefinition) -> str:
+    name = written_option(sink.options, "connector")
     if name is None:
         raise ConnectorError(f"sink '{sink.name}' needs the option 'connector'", hint=f"one of {', '.join(SINKS)}")
-    raise _unknown(f"sink '{sink.name}'", str(name), SINKS)
+    if str(name).lower() not in SINKS:
+        raise _unknown(f"sink '{sink.name}'", str(name), SINKS)
+    return str(name).lower()
 
 
 def _unknown(

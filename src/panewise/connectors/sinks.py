@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
+PrintTable = Callable[[str, "pa.Table", int], None]  # with a title, a table and how many rows of it
+
+
 class Sink(Protocol):
     """Takes results in order."""
 
@@ -111,7 +114,7 @@ class ConsoleSink:
 
     options = (CONNECTOR, Option("rows", whole_number(1), 20))
 
-    def __init__(self, sink: SinkDefinition, print_table: Callable[[str, pa.Table, int], None]) -> None:
+    def __init__(self, sink: SinkDefinition, print_table: PrintTable) -> None:
         values = read_options(f"sink '{sink.name}'", sink.options, self.options)
         self._title = sink.source
         self._rows = values["rows"]

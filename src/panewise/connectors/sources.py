@@ -27,9 +27,13 @@ _BLOCK_BYTES = 8 << 20
 
 
 class Source(Protocol):
-    """Yields a stream's rows: Arrow batches, or lists of rows where a batch holds values of wrong types."""
+    """Yields a stream's rows: Arrow batches, or lists of rows where a batch holds values of wrong types.
+
+    The same options and `files` give the same batches again, and more files behind them more batches behind those.
+    """
 
     rows_total: int | None
+    files: list[Path]
 
     def batches(self) -> Iterator[pa.RecordBatch | Rows]: ...
 
@@ -49,9 +53,9 @@ class ParquetSource:
         values = read_options(f"stream '{stream.name}'", stream.options, self.options)
         self._schema = stream.schema
         self._epoch = _optional_text(values["epoch"])
-        self._files = files_of(str(values["path"]), ENDINGS["parquet"], f"stream '{stream.name}'")
+        self.files = files_of(str(values["path"]), ENDINGS["parquet"], f"stream '{stream.name}'")
         self.rows_total: int | None = 0
-        for file in self._files:
+        for file in self.files:
             try:
                 with pq.ParquetFile(file) as parquet:
                     self.rows_total += parquet.metadata.num_rows
@@ -63,7 +67,7 @@ class ParquetSource:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        for file in self._files:
+        for file in self.files:
             try:
                 with pq.ParquetFile(file) as parquet:
                     columns = matching_names(parquet.schema_arrow.names, self._schema, f"'{file}'")
@@ -86,11 +90,11 @@ class CsvSource:
         self._skip = values["on_bad_row"] == "skip"
         self._delimiter = str(values["delimiter"])
         self._null = str(values["null"])
-        self._files = files_of(str(values["path"]), ENDINGS["csv"], f"stream '{stream.name}'")
+        self.files = files_of(str(values["path"]), ENDINGS["csv"], f"stream '{stream.name}'")
         self.rows_total: int | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch | Rows]:
-        for file in self._files:
+        for file in self.files:
             yield from self._read(file)
 
     def _read(self, file: Path) -> Iterator[pa.RecordBatch | Rows]:
@@ -144,13 +148,13 @@ class JsonSource:
         self._timestamp = stream.timestamp
         self._epoch = _optional_text(values["epoch"])
         self._skip = values["on_bad_row"] == "skip"
-        self._files = files_of(str(values["path"]), ENDINGS["json"], f"stream '{stream.name}'")
+        self.files = files_of(str(values["path"]), ENDINGS["json"], f"stream '{stream.name}'")
         self.rows_total: int | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch | Rows]:
         import pyarrow as pa
 
-        for file in self._files:
+        for file in self.files:
             try:
                 with pa.input_stream(file, compression="detect") as stream:
                     yield from self._read(file, stream)

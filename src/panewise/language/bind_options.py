@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from panewise.errors import did_you_mean
+from panewise.language.archive_layout import LAYOUTS, parse_layout
 from panewise.language.binding import Binding
 from panewise.language.expressions import Value
 from panewise.language.nodes import Option
@@ -23,8 +24,12 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "table": (*_CONNECTED, "changes", "operation"),
     "query": ("mode", "technique", "refresh", "sharing"),
     "sink": _CONNECTED,
+    "archive": ("path", "key", "lifetime", "every", "layout", "update"),
 }
-ALTERABLE = ("late", "idle", "on_bad_row", "retain", *_OVERLOAD)
+ALTERABLE: dict[str, tuple[str, ...]] = {
+    "stream": ("late", "idle", "on_bad_row", "retain", *_OVERLOAD),
+    "archive": ("layout", "update"),
+}
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "late": ("drop", "keep"),
@@ -32,9 +37,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "mode": ("push", "lookup"),
     "refresh": ("exact", "at_most"),
     "shedding": ("none", "random", "semantic"),
+    "update": ("rebuild", "no_rebuild"),
 }
-_DURATIONS = ("idle", "retain")
-_TEXTS = ("connector", "path", "technique", "changes", "operation", "keep")
+_DURATIONS = ("idle", "retain", "lifetime", "every")
+_TEXTS = ("connector", "path", "technique", "changes", "operation", "keep", "key", "layout")
 _COUNTS = ("max_rate", "queue")  # whole numbers of rows, at least one
 
 
@@ -42,18 +48,20 @@ def bind_options(found: Iterable[Option] | None, kind: str, binding: Binding) ->
     """The options of a definition of that kind, names in lower case, in the order given."""
     options = list(found or [])
     named = {_name(option): option for option in options}
-    passed = "connector" in named and kind != "query"
-    return _checked(options, KNOWN[kind], passed, f"a {kind}", binding)
+    passed = "connector" in named and kind not in ("query", "archive")
+    return _checked(options, KNOWN[kind], passed, f"{'an' if kind == 'archive' else 'a'} {kind}", binding)
 
 
-def bind_alteration(found: Iterable[Option], binding: Binding) -> Options:
-    """The options that ALTER STREAM ... SET changes."""
-    options = list(found)
+def bind_alteration(found: Iterable[Option], kind: str, binding: Binding) -> Options:
+    """The options that ALTER STREAM or ARCHIVE ... SET changes."""
+    options, alterable = list(found), ALTERABLE[kind]
+    # What a stream is created with and cannot have altered is the connector's; an archive's options are all known.
+    fixed = _CONNECTED if kind == "stream" else KNOWN[kind]
     for option in options:
-        if _name(option) in _CONNECTED:
-            message = f"'{_name(option)}' of a stream cannot be altered"
-            raise binding.error(message, option, "drop the stream and create it again")
-    return _checked(options, ALTERABLE, False, "ALTER STREAM", binding)
+        if _name(option) in fixed and _name(option) not in alterable:
+            message = f"'{_name(option)}' of {'an' if kind == 'archive' else 'a'} {kind} cannot be altered"
+            raise binding.error(message, option, f"drop the {kind} and create it again")
+    return _checked(options, alterable, False, f"ALTER {kind.upper()}", binding)
 
 
 def _checked(options: list[Option], known: tuple[str, ...], passed: bool, where: str, binding: Binding) -> Options:
@@ -88,6 +96,8 @@ def _value(option: Option, known: str | None, binding: Binding) -> Value:
         raise binding.error(f"'{known}' takes a number of rows, at least 1", node)
     if known in _TEXTS and not isinstance(value, str):
         raise binding.error(f"'{known}' takes a text in quotes", node)
+    if known == "layout" and parse_layout(str(value)) is None:
+        raise binding.error("'layout' says how many sub-indices there are", node, f"write {LAYOUTS}")
     return value
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from panewise.catalog import QueryDefinition, StreamDefinition, TableDefinition
+from panewise.catalog import ArchiveDefinition, QueryDefinition, StreamDefinition, TableDefinition
 from panewise.errors import BindError
 from panewise.language import conversions, functions, nodes
 from panewise.language.bind_expressions import ExpressionBinder, joined
@@ -17,7 +17,17 @@ from panewise.language.item_names import readable_name
 from panewise.language.result_columns import item_columns, periodic, result_columns, windowed
 from panewise.language.rewrite_wstream import rewrite_wstream
 from panewise.language.scope import REPORT_COLUMNS, Scope, Source
-from panewise.language.statements import Emit, Exists, Input, Named, Query, Select, SelectItem, SetOperation
+from panewise.language.statements import (
+    WINDOWLESS,
+    Emit,
+    Exists,
+    Input,
+    Named,
+    Query,
+    Select,
+    SelectItem,
+    SetOperation,
+)
 from panewise.schema import DataType, Schema
 from panewise.temporal import Window
 
@@ -146,7 +156,7 @@ class _SelectBinder:
         if isinstance(node.this, exp.Identifier):
             relation = self._named(node.this)
             alias, schema, report = relation.name, relation.schema, relation.kind == "query"
-            if relation.kind != "table":
+            if relation.kind not in WINDOWLESS:
                 window = self.binding.default_window
         else:
             relation = bind_query(node.this, self.binding)
@@ -167,15 +177,19 @@ class _SelectBinder:
 
     def _bind_window(self, node: nodes.FromItem, relation: Named | Query, schema: Schema) -> Window:
         window: nodes.StreamWindow = node.args["window"]
-        if isinstance(relation, Named) and relation.kind == "table":
-            raise self.binding.error(f"'{relation.name}' is a table, and a table has no window", window)
+        if isinstance(relation, Named) and relation.kind in WINDOWLESS:
+            kind = "a table" if relation.kind == "table" else "an archive"
+            raise self.binding.error(f"'{relation.name}' is {kind}, and {kind} has no window", window)
         if not isinstance(relation, Named) and not windowed(relation):
             raise self.binding.error("a query over tables alone has no window", window)
         return bind_window(window, schema, self.binding)
 
     def _named(self, name: exp.Identifier) -> Named:
-        definition = self.binding.definition(name, "stream", "table", "query")
-        assert isinstance(definition, StreamDefinition | TableDefinition | QueryDefinition)
+        definition = self.binding.definition(name, "stream", "table", "query", "archive")
+        assert isinstance(definition, StreamDefinition | TableDefinition | QueryDefinition | ArchiveDefinition)
+        if isinstance(definition, ArchiveDefinition) and self.binding.registered:
+            message = f"'{definition.name}' is an archive, which is read once and not by a query that goes on"
+            raise self.binding.error(message, name, f"SELECT ... FROM {definition.name} reads it")
         timestamp = None if isinstance(definition, TableDefinition) else definition.timestamp
         retroactive = not isinstance(definition, TableDefinition) or definition.retroactive
         return Named(definition.name, definition.kind, definition.schema, timestamp, retroactive)
@@ -295,12 +309,17 @@ class _SelectBinder:
         return found
 
     def _check_name(self, name: str, items: list[SelectItem], node: exp.Expr) -> None:
-        if name.lower() in REPORT_COLUMNS:
+        if name.lower() in REPORT_COLUMNS and not self._of_archives:
             hint = f"every report has {', '.join(REPORT_COLUMNS)} of its own; write AS and another name"
             raise self.binding.error(f"an item cannot be called '{name}'", node, hint)
         if any(item.name.lower() == name.lower() for item in items):
             hint = "name the columns that you want" if node.is_star else "write AS and another name"
             raise self.binding.error(f"two items are called '{name}'", node, hint)
+
+    @property
+    def _of_archives(self) -> bool:
+        """Whether all rows are archived ones: nothing is reported, and times are columns like others."""
+        return all(isinstance(entry.relation, Named) and entry.relation.kind == "archive" for entry in self.inputs)
 
     def _bind_having(
         self, scope: Scope, items: list[SelectItem], group_by: tuple[Expression, ...]

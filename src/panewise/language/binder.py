@@ -12,9 +12,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from panewise import aggregates
-from panewise.catalog import Catalog
+from panewise.catalog import Catalog, QueryDefinition, StreamDefinition
 from panewise.errors import BindError, did_you_mean
 from panewise.language import nodes
+from panewise.language.bind_archives import bind_archive_options
 from panewise.language.bind_options import bind_alteration, bind_options
 from panewise.language.bind_rows import bind_delete, bind_insert, bind_update
 from panewise.language.bind_select import bind_query
@@ -23,7 +24,9 @@ from panewise.language.bind_windows import bind_duration
 from panewise.language.binding import Binding, KnownAggregate
 from panewise.language.dialect import ParsedStatement, parse, print_node
 from panewise.language.statements import (
+    AlterArchive,
     AlterStream,
+    CreateArchive,
     CreateQuery,
     CreateSink,
     CreateStream,
@@ -135,7 +138,7 @@ def _create_query(node: nodes.CreateQuery, text: str, binding: Binding) -> State
     exists = bool(node.args.get("exists"))
     binding.refuse_taken(node.this, "query", exists)
     options = bind_options(node.args.get("options"), "query", binding)
-    query = bind_query(node.expression, binding)
+    query = bind_query(node.expression, replace(binding, registered=True))
     return CreateQuery(text, node.this.name, query, print_node(node.expression), options, exists)
 
 
@@ -147,6 +150,15 @@ def _create_sink(node: nodes.CreateSink, text: str, binding: Binding) -> Stateme
     if not any(name == "connector" for name, _ in options):
         raise binding.error("a sink needs a connector", node.this, "WITH (connector = 'parquet', path = '...')")
     return CreateSink(text, node.this.name, source.name, options, exists)
+
+
+def _create_archive(node: nodes.CreateArchive, text: str, binding: Binding) -> Statement:
+    exists = bool(node.args.get("exists"))
+    binding.refuse_taken(node.this, "archive", exists)
+    source = binding.definition(node.args["source"], "query", "stream")
+    assert isinstance(source, QueryDefinition | StreamDefinition)
+    options = bind_archive_options(node, source.schema, binding)
+    return CreateArchive(text, node.this.name, source.name, source.schema, source.timestamp, options, exists)
 
 
 def _drop(node: nodes.DropDefinition, text: str, binding: Binding) -> Statement:
@@ -164,9 +176,14 @@ def _resume(node: nodes.ResumeQuery, text: str, binding: Binding) -> Statement:
     return ResumeQuery(text, binding.definition(node.this, "query").name)
 
 
-def _alter(node: nodes.AlterStream, text: str, binding: Binding) -> Statement:
+def _alter_stream(node: nodes.AlterStream, text: str, binding: Binding) -> Statement:
     stream = binding.definition(node.this, "stream")
-    return AlterStream(text, stream.name, bind_alteration(node.args["options"], binding))
+    return AlterStream(text, stream.name, bind_alteration(node.args["options"], "stream", binding))
+
+
+def _alter_archive(node: nodes.AlterArchive, text: str, binding: Binding) -> Statement:
+    archive = binding.definition(node.this, "archive")
+    return AlterArchive(text, archive.name, bind_alteration(node.args["options"], "archive", binding))
 
 
 # ---- questions -----------------------------------------------------------------------------------------------------
@@ -193,10 +210,12 @@ _HANDLERS: dict[type[exp.Expr], Callable[..., Statement]] = {
     nodes.CreateTable: _create_table,
     nodes.CreateQuery: _create_query,
     nodes.CreateSink: _create_sink,
+    nodes.CreateArchive: _create_archive,
     nodes.DropDefinition: _drop,
     nodes.SuspendQuery: _suspend,
     nodes.ResumeQuery: _resume,
-    nodes.AlterStream: _alter,
+    nodes.AlterStream: _alter_stream,
+    nodes.AlterArchive: _alter_archive,
     nodes.ShowDefinitions: _show,
     nodes.ExplainStatement: _explain,
     nodes.InsertRows: bind_insert,

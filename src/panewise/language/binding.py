@@ -40,6 +40,7 @@ class Binding:
     find_aggregate: Callable[[str], KnownAggregate | None]
     aggregate_names: Callable[[], Iterable[str]]
     default_window: Window | None = None  # of a stream without a window; the planner refuses None
+    registered: bool = False  # a query that goes on, and not one that is answered once
 
     def error(self, message: str, node: exp.Expr, hint: str | None = None) -> BindError:
         return BindError(message, text=self.text, span=span_of(node), hint=hint)
@@ -67,7 +68,8 @@ class Binding:
         if existing is None or (if_not_exists and existing.kind == kind):
             return
         hint = "drop it first, or write IF NOT EXISTS" if existing.kind == kind else "choose another name"
-        raise self.error(f"there is already a {existing.kind} '{existing.name}'", name, hint)
+        article = "an" if existing.kind == "archive" else "a"
+        raise self.error(f"there is already {article} {existing.kind} '{existing.name}'", name, hint)
 
     def no_function(self, name: str, scalars: Iterable[str], node: exp.Expr) -> BindError:
         aggregates = sorted(self.aggregate_names())

@@ -121,12 +121,16 @@ class CqlGenerator(Generator):
         nodes.CreateSink: lambda self, node: self.create(
             node, "SINK", f"FROM {self.sql(node, 'source')}", self.options(node)
         ),
+        nodes.CreateArchive: lambda self, node: self.create(
+            node, "ARCHIVE", f"FROM {self.sql(node, 'source')}", self.options(node)
+        ),
         nodes.DropDefinition: lambda self, node: self.words(
             "DROP", node.args["kind"], "IF EXISTS" if node.args.get("exists") else None, self.sql(node.this)
         ),
         nodes.SuspendQuery: lambda self, node: f"SUSPEND QUERY {self.sql(node.this)}",
         nodes.ResumeQuery: lambda self, node: f"RESUME QUERY {self.sql(node.this)}",
         nodes.AlterStream: lambda self, node: f"ALTER STREAM {self.sql(node.this)} {self.options(node, 'SET')}",
+        nodes.AlterArchive: lambda self, node: f"ALTER ARCHIVE {self.sql(node.this)} {self.options(node, 'SET')}",
         nodes.ShowDefinitions: lambda self, node: f"SHOW {node.args['kind']}",
         nodes.ExplainStatement: explain,
         nodes.InsertRows: insert_rows,

@@ -121,6 +121,10 @@ class CreateSink(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "source": True, "options": False, "exists": False}
 
 
+class CreateArchive(exp.Expression):
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "source": True, "options": False, "exists": False}
+
+
 class DropDefinition(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "exists": False}
 
@@ -137,8 +141,12 @@ class AlterStream(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
 
 
+class AlterArchive(exp.Expression):
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
+
+
 class ShowDefinitions(exp.Expression):
-    """SHOW STREAMS, TABLES, QUERIES or SINKS: `kind` is the word."""
+    """SHOW STREAMS, TABLES, QUERIES, SINKS or ARCHIVES: `kind` is the word."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True}
 

@@ -11,8 +11,8 @@ from panewise.errors import did_you_mean
 from panewise.language import nodes
 from panewise.language.parse_select import SelectParser
 
-KINDS = ("STREAM", "TABLE", "QUERY", "SINK")
-SHOWN_KINDS = ("STREAMS", "TABLES", "QUERIES", "SINKS")
+KINDS = ("STREAM", "TABLE", "QUERY", "SINK", "ARCHIVE")
+SHOWN_KINDS = ("STREAMS", "TABLES", "QUERIES", "SINKS", "ARCHIVES")
 
 
 class CqlParser(SelectParser):
@@ -69,6 +69,7 @@ class CqlParser(SelectParser):
             "TABLE": self._create_table,
             "QUERY": self._create_query,
             "SINK": self._create_sink,
+            "ARCHIVE": self._create_archive,
         }
         return definitions[kind](name, exists)
 
@@ -164,6 +165,12 @@ class CqlParser(SelectParser):
         source = self.name("the name of a query")
         return self.expression(nodes.CreateSink(this=name, source=source, options=self._options(), exists=exists))
 
+    def _create_archive(self, name: exp.Identifier, exists: bool) -> exp.Expr:
+        if not self._match(TokenType.FROM):
+            self.refuse_unless("FROM")
+        source = self.name("the name of a query or stream")
+        return self.expression(nodes.CreateArchive(this=name, source=source, options=self._options(), exists=exists))
+
     def _options(self) -> list[nodes.Option] | None:
         if not self._match_text_seq("WITH"):
             return None
@@ -214,10 +221,11 @@ class CqlParser(SelectParser):
         return self.expression(nodes.ResumeQuery(this=self.name("the name of the query")))
 
     def _alter(self) -> exp.Expr:
-        self._kind(("STREAM",))
-        name = self.name("the name of the stream")
+        kind = self._kind(("STREAM", "ARCHIVE"))
+        name = self.name(f"the name of the {kind.lower()}")
         self.expect_words("SET")
-        return self.expression(nodes.AlterStream(this=name, options=self._option_list()))
+        altering = nodes.AlterStream if kind == "STREAM" else nodes.AlterArchive
+        return self.expression(altering(this=name, options=self._option_list()))
 
     # ---- questions -----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ A periodic query (some window has SLIDE) gives `window_start`, `window_end` and 
 
 from __future__ import annotations
 
-from panewise.language.statements import Emit, Input, Named, Query, Select, SetOperation
+from panewise.language.statements import WINDOWLESS, Emit, Input, Named, Query, Select, SetOperation
 from panewise.schema import INT, TIMESTAMP, Column, Schema
 
 
@@ -22,7 +22,7 @@ def windowed(query: Query) -> bool:
     if isinstance(query, SetOperation):
         return windowed(query.left) or windowed(query.right)
     return any(
-        entry.relation.kind != "table" if isinstance(entry.relation, Named) else windowed(entry.relation)
+        entry.relation.kind not in WINDOWLESS if isinstance(entry.relation, Named) else windowed(entry.relation)
         for entry in query.inputs
     )
 

@@ -10,6 +10,7 @@ from panewise.schema import Schema
 from panewise.temporal import Window
 
 Options = tuple[tuple[str, Value], ...]
+WINDOWLESS = ("table", "archive")  # kinds of inputs that have no window: all their rows are meant
 
 
 class Emit(StrEnum):
@@ -23,10 +24,10 @@ class Emit(StrEnum):
 
 @dataclass(frozen=True)
 class Named:
-    """A stream, table or query of the catalog as an input."""
+    """A stream, table, query or archive of the catalog as an input."""
 
     name: str
-    kind: str  # 'stream', 'table' or 'query'
+    kind: str  # 'stream', 'table', 'query' or 'archive'
     schema: Schema
     timestamp: str | None  # the event-time column; None for a table
     retroactive: bool = True  # of a table: whether a change reaches rows that have come already
@@ -135,8 +136,20 @@ class CreateSink(Statement):
 
 
 @dataclass(frozen=True)
+class CreateArchive(Statement):
+    """What a query or a stream gives is kept in files: its columns and the one with the time of each row."""
+
+    name: str
+    source: str
+    schema: Schema
+    timestamp: str
+    options: Options
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
 class Drop(Statement):
-    kind: str  # 'stream', 'table', 'query' or 'sink'
+    kind: str  # 'stream', 'table', 'query', 'sink' or 'archive'
     name: str
     if_exists: bool = False
 
@@ -158,8 +171,14 @@ class AlterStream(Statement):
 
 
 @dataclass(frozen=True)
+class AlterArchive(Statement):
+    name: str
+    options: Options
+
+
+@dataclass(frozen=True)
 class Show(Statement):
-    kind: str  # 'streams', 'tables', 'queries' or 'sinks'
+    kind: str  # 'streams', 'tables', 'queries', 'sinks' or 'archives'
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,11 @@ def aggregated(aggregation: Aggregation, rows: Rows) -> pa.Table:
         fields[key] = matrix.fields()
     assert len(fields[ROW_COUNT][0]) == len(table)
     keys = table.keys(np.arange(len(table), dtype=np.int64)) if aggregation.keys else []
+    return answered(aggregation, keys, fields, pools)
+
+
+def answered(aggregation: Aggregation, keys: list[pa.Array], fields: dict[StateKey, Fields], pools: Pools) -> pa.Table:
+    """The selected items of groups, from their keys and the fields of their states."""
     answers = aggregation.answer_batch(keys, fields, pools)
     passing = aggregation.passing(answers)
     if passing is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,16 @@ class Rows:
         if isinstance(self.arrived, np.ndarray):
             return self.arrived
         return np.arange(self.arrived, self.arrived + len(self), dtype=np.int64)
+
+    @property
+    def first_arrived(self) -> int:
+        """The number of the first row; there must be rows."""
+        return int(self.arrived[0]) if isinstance(self.arrived, np.ndarray) else self.arrived
+
+    @property
+    def last_arrived(self) -> int:
+        """The number of the last row; there must be rows."""
+        return int(self.arrived[-1]) if isinstance(self.arrived, np.ndarray) else self.arrived + len(self) - 1
 
     @cached_property
     def latest(self) -> int:
@@ -59,5 +70,29 @@ def concatenated(parts: list[Rows]) -> Rows:
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
-    batches = pa.Table.from_batches([p.batch for p in parts]).combine_chunks().to_batches()
-    return Rows(batches[0], np.concatenate([p.times for p in parts]), np.concatenate([p.arrivals for p in parts]))
+    batches = pa.Table.from_batches(_alike([p.batch for p in parts])).combine_chunks().to_batches()
+    pairs = list(pairwise(parts))
+    ascends = all(part.ascends for part in parts) and all(a.times[-1] <= b.times[0] for a, b in pairs)
+    arrived = parts[0].arrived
+    if not all(_is_followed(a, b) for a, b in pairs):
+        arrived = np.concatenate([part.arrivals for part in parts])
+    return Rows(batches[0], np.concatenate([part.times for part in parts]), arrived, ascends)
+
+
+def _is_followed(before: Rows, after: Rows) -> bool:
+    """Whether both are numbered by their first rows, and the second goes on where the first ends."""
+    first, second = before.arrived, after.arrived
+    return not isinstance(first, np.ndarray) and not isinstance(second, np.ndarray) and first + len(before) == second
+
+
+def _alike(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The batches of a stream may have strings as dictionaries or not, as they were pushed."""
+    if all(batch.schema.equals(batches[0].schema) for batch in batches):
+        return batches
+    plain = pa.schema(
+        [
+            pa.field(column.name, column.type.value_type if pa.types.is_dictionary(column.type) else column.type)
+            for column in batches[0].schema
+        ]
+    )
+    return [batch.cast(plain) for batch in batches]

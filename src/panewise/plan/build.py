@@ -13,8 +13,8 @@ from panewise.aggregates.functions import NOT_CONSTANT, AggregateFunction
 from panewise.aggregates.holistic import COUNT_DISTINCT
 from panewise.errors import PlanError
 from panewise.language.expressions import AggregateCall, Expression, Literal, rewritten
+from panewise.language.statements import WINDOWLESS, Input, Named, Query, Select, SelectItem, SetOperation
 from panewise.language.statements import Emit as Emission
-from panewise.language.statements import Input, Named, Query, Select, SelectItem, SetOperation
 from panewise.plan.canonical import canonical
 from panewise.plan.nodes import (
     Aggregate,
@@ -83,7 +83,7 @@ def _input(entry: Input, find: FindAggregate) -> Node:
     relation = entry.relation
     node: Node
     if isinstance(relation, Named):
-        alias = entry.alias if relation.kind == "table" else ""
+        alias = entry.alias if relation.kind in WINDOWLESS else ""
         node = Scan(relation.name, relation.kind, relation.schema, relation.timestamp, relation.retroactive, alias)
     else:
         node = build(relation, find)

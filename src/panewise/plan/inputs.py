@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
+from panewise.language.statements import WINDOWLESS
 from panewise.plan.nodes import Distinct, Emit, Join, Negate, Node, Scan, Union, WindowOf
 from panewise.temporal import RowsWindow, TimeWindow
 
@@ -31,12 +32,13 @@ def windowed_inputs(plan: Emit) -> list[WindowOf]:
 
 
 def table_inputs(plan: Emit) -> list[Scan]:
-    """The tables, each as often as it is read, in the order in which operators count them."""
+    """The tables and archives, each as often as it is read, in the order in which operators count them."""
     return [node for node in of_block(plan.input) if is_table(node)]
 
 
 def is_table(node: Node) -> TypeGuard[Scan]:
-    return isinstance(node, Scan) and node.kind == "table"
+    """Or an archive, which a one-time query reads like one."""
+    return isinstance(node, Scan) and node.kind in WINDOWLESS
 
 
 def source_names(node: Node) -> set[str]:

@@ -67,14 +67,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Scan(Node):
-    """A stream, a table or the results of a registered query."""
+    """A stream, a table, an archive or the results of a registered query."""
 
     name: str
     kind: str
     columns: Schema
     timestamp: str | None
     retroactive: bool = True
-    alias: str = ""  # of a table, which has no window to name it
+    alias: str = ""  # of a table or an archive, which has no window to name it
 
     @property
     def schema(self) -> Schema:

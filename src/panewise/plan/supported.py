@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from panewise.errors import PlanError
+from panewise.language.statements import WINDOWLESS
 from panewise.language.statements import Emit as Emission
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, reads_answer
@@ -62,7 +63,7 @@ def _check_windowed(node: Node) -> None:
         )
     if isinstance(node, Filter | Project | Aggregate | Join | Negate | Union):
         for source in node.children():
-            if isinstance(source, Scan) and source.kind != "table":
+            if isinstance(source, Scan) and source.kind not in WINDOWLESS:
                 raise PlanError(
                     f"{source.kind} '{source.name}' is read without a window",
                     hint="put a window behind it, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], [NOW] or [UNBOUNDED]",

@@ -4,8 +4,9 @@ Isolation. Readers get *latest-window-serializable* answers (Golab 2006, section
 some window move, never a mixture of two, and never an older one than a move that had been committed before the lookup
 began, whichever query that was seen in. A window move is what happens between two publications: rows are processed, the
 watermark moves, and then, at one stroke, the answers that readers keep asking for are replaced by new ones. That
-replacement is the commit. A read is never interrupted by a move, so none is ever aborted, and the order in which it
-reads sub-windows (TTU, section 7.4.2) makes no difference to it.
+replacement is the commit. What is published was computed by the writer between the two, where no move can come: so no
+lookup is ever aborted, and there is no order of its sub-windows to choose (TTU, section 7.4.2). One-time queries scan
+outside the writer's turns, and have that choice to make: `window_reads`.
 
     rows      ----push----push----push----push----push----push---->
     moves     [ portion ][ portion ][ portion ][ portion ]           each by the writer, inside its turn

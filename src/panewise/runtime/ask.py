@@ -2,7 +2,8 @@
 
 A query without a window reads another query's answer, or a table. A window over a stream is answered from the rows
 that the stream retains (`retain`), or, where it has a SLIDE, from the slices of a registered query with the same
-selection and grouping. Several inputs, and DISTINCT, are `ask_inputs`.
+selection and grouping. Several inputs, and DISTINCT, are `ask_inputs`. Everything here reads what does not change
+meanwhile: inside a turn, or what was pinned in one (`window_reads`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def ask_once(
     if block.source.kind == "table":
         return relation(block, rows_of_answer(pa.Table.from_batches([table_of(block.source.name).batch()])))
     channel = channel_of(block.source.name)
-    shared = _from_tree(block, channel, hosting)
+    shared = from_tree(block, channel, hosting)
     if shared is not None:
         return shared
     assert block.window is not None
@@ -84,7 +85,7 @@ def rows_of_answer(table: pa.Table) -> Rows:
     return Rows(batch, numbers, numbers)
 
 
-def _from_tree(block: Block, channel: Channel, hosting: Hosting) -> pa.Table | None:
+def from_tree(block: Block, channel: Channel, hosting: Hosting) -> pa.Table | None:
     """The last report of a periodic aggregate, from a tree that holds it; None where none does."""
     if block.aggregate is None or not block.periodic or not isinstance(block.window, TimeWindow):
         return None
@@ -112,14 +113,21 @@ def rows_in(window: Window, channel: Channel, until: int) -> Rows:
     rows = rows.take(np.lexsort((rows.arrivals, rows.times)))
     if isinstance(window, RowsWindow):
         return _last_rows(rows.take(rows.times < until), window, channel)
-    end = until - window.offset_us
-    start = None if window.range_us is None else end - window.range_us
-    _require(channel, start, window)
+    start, end = stretch_of(window, until)
+    require_held(channel, start, window)
     inside = rows.times < end
     return rows.take(inside if start is None else inside & (rows.times >= start))
 
 
-def _require(channel: Channel, start: int | None, window: TimeWindow) -> None:
+def stretch_of(window: TimeWindow, until: int) -> tuple[int | None, int]:
+    """The instants that a window shows just before `until`: from the first, None where there is none, to before the
+    second."""
+    end = until - window.offset_us
+    return None if window.range_us is None else end - window.range_us, end
+
+
+def require_held(channel: Channel, start: int | None, window: TimeWindow) -> None:
+    """Refuses a window that begins before what the channel holds."""
     if not channel.rows_seen:
         return
     complete = channel.retain_us > 0 and (

@@ -48,7 +48,7 @@ def ask_inputs(plan: Emit, sources: Sources) -> pa.Table:
     """The answer of a one-time query over several inputs that `check_supported` has let pass."""
     channels = {id(node): _channel(node, sources) for node in windowed_inputs(plan) if not reads_answer(node)}
     tables = {node.name: sources.table_of(node.name) for node in table_inputs(plan)}
-    until = _until(plan, [*channels.values(), *(t.changes for t in tables.values() if t.changes is not None)])
+    until = until_of(plan, [*channels.values(), *(t.changes for t in tables.values() if t.changes is not None)])
     held: dict[int, Rows] = {}
     for node in windowed_inputs(plan):
         if id(node) in channels:
@@ -72,7 +72,7 @@ def _channel(node: WindowOf, sources: Sources) -> Channel:
     return sources.channel_of(node.input.name)
 
 
-def _until(plan: Emit, channels: list[Channel]) -> int:
+def until_of(plan: Emit, channels: list[Channel]) -> int:
     """The instant at which the answer is due, which shows what was there before it."""
     reached = min((channel.watermark for channel in channels), default=INT64_MIN)
     window = report_window(plan)

@@ -7,7 +7,9 @@ passed them.
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +21,8 @@ from panewise.schema import Schema
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
+SMALL_ROWS = 1024  # retained pieces of fewer rows are put together
+SMALL_PIECES = 64  # so many at a time, or a few more
 
 
 class Consumer(Protocol):
@@ -40,6 +44,13 @@ class Together(Protocol):
         """`more`: other rows follow before the watermark moves."""
 
 
+class Postponed(Protocol):
+    """A consumer that has taken rows and has yet to say what they complete (`report_schedule`)."""
+
+    def catch_up(self) -> None:
+        """It says all that has come due."""
+
+
 class Channel:
     """Rows and a watermark on their way to consumers. `retain_us`: how long rows are kept for one-time queries."""
 
@@ -58,9 +69,12 @@ class Channel:
         self.begun_at: int | None = None  # rows before it, if any, went by before the channel was there
         self.folds_only = False  # its trees' partials are taken out, and nothing is answered here
         self.together: Together | None = None
+        self.may_wait: Callable[[Any], bool] | None = None  # whose reports may be postponed; None: nobody's
+        self.postponed: dict[Any, None] = {}  # the consumers that have postponed theirs, in order
         self._reorder: ReorderBuffer | None = None
         self._recent: deque[tuple[int, Rows]] = deque()  # (greatest time, rows): what the watermark has not passed
         self._retained: deque[tuple[int, Rows]] = deque()
+        self._retained_count = 0  # pieces that were ever retained
 
     def empty_rows(self) -> Rows:
         nothing = np.empty(0, np.int64)
@@ -92,6 +106,15 @@ class Channel:
             for consumer in ordered:
                 consumer.take(in_order, self.watermark)
 
+    def catch_up(self) -> None:
+        """What was postponed is answered now."""
+        while self.postponed:
+            consumer: Postponed = next(iter(self.postponed))
+            consumer.catch_up()
+
+    def clock(self) -> float:
+        return time.monotonic()
+
     def _remember(self, rows: Rows) -> None:
         if len(rows):
             latest = rows.latest
@@ -99,6 +122,9 @@ class Channel:
                 self._recent.append((latest, rows))
             if self.retain_us:
                 self._retained.append((latest, rows))
+                self._retained_count += 1
+                if self._retained_count % SMALL_PIECES == 0:
+                    self._merge_small()
         while self._recent and self._recent[0][0] < self.watermark:
             self._recent.popleft()
         while self._retained and self._retained[0][0] < self.watermark - self.retain_us:
@@ -117,6 +143,33 @@ class Channel:
 
     def retained(self) -> Rows:
         return concatenated([rows for _, rows in self._retained]) if self._retained else self.empty_rows()
+
+    def retained_pieces(self, after: int = -1) -> list[Rows]:
+        """What is retained, piece by piece as it came: immutable, for readers to hold on to. `after`: of the rows that
+        have arrived after this one, by its number."""
+        pieces: list[Rows] = []
+        for _, rows in reversed(self._retained):
+            if rows.last_arrived <= after:
+                break
+            pieces.append(rows if rows.first_arrived > after else rows.take(rows.arrivals > after))
+        return pieces[::-1]
+
+    def _merge_small(self) -> None:
+        """The last pieces, as far as they are small, become one: who pushes and reads in turns brings tiny ones."""
+        small: list[tuple[int, Rows]] = []
+        while self._retained and len(self._retained[-1][1]) < SMALL_ROWS:
+            small.append(self._retained.pop())
+        if small:
+            latest = max(time for time, _ in small)
+            self._retained.append((latest, concatenated([rows for _, rows in reversed(small)])))
+
+    def pinned(self) -> Channel:
+        """The channel as it is now, with what it retains and without consumers."""
+        pinned = Channel(self.name, self.schema, self.timestamp)
+        for name in ("watermark", "rows_seen", "retain_us", "retained_from"):
+            setattr(pinned, name, getattr(self, name))
+        pinned._retained = self._retained.copy()
+        return pinned
 
     @property
     def held_from(self) -> int | None:

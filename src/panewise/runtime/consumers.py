@@ -33,6 +33,7 @@ from panewise.temporal import format_instant
 
 Ints = NDArray[np.int64]
 TIME = pa.timestamp("us", tz="UTC")
+COST_WEIGHT = 0.25  # of the last time that what was postponed was answered, in what that is expected to take
 
 
 class Finish(Protocol):
@@ -69,6 +70,8 @@ class TreeConsumer:
         self._times_from = 0
         self._first_point: int | None = None
         self._rows = 0
+        self.answer_seconds = 0.0  # what it takes to answer what was postponed, as it has been of late
+        self.answered_late: tuple[int, int, float] | None = None  # reports after, reports up to, and by the clock when
 
     @property
     def rows_per_unit(self) -> float | None:
@@ -188,7 +191,7 @@ class TreeConsumer:
         points = np.arange(self._taken, self._taken + len(rows), dtype=np.int64)
         self._taken += len(rows)
         self._times = np.concatenate([self._times, rows.times])
-        self._count(points)
+        self.count(points)
         self._hand_on(self.tree.process(rows, points, self._taken))
         # None where every query has failed.
         reach = max(((m.cadence.range or 0) + m.cadence.offset for m in self.tree.members.values()), default=0)
@@ -197,11 +200,25 @@ class TreeConsumer:
             self._times, self._times_from = self._times[gone:], self._times_from + gone
 
     def follow(self, rows: Rows, watermark: int) -> None:
-        """The tree has folded these rows; it follows the watermark."""
-        self._count(rows.times)
-        self._hand_on(self.tree.advance(watermark))
+        """The tree has folded these rows; it follows the watermark, at once or when it has its turn."""
+        self.count(rows.times)
+        if self.channel.may_wait is not None and self.channel.may_wait(self):
+            self.channel.postponed[self] = None
+        elif self in self.channel.postponed:
+            self.catch_up()
+        else:
+            self._hand_on(self.tree.advance(watermark))
 
-    def _count(self, points: Ints) -> None:
+    def catch_up(self) -> None:
+        """What was postponed is answered in one pass, each report as it would have been."""
+        del self.channel.postponed[self]
+        before, begun = self.tree.watermark, self.channel.clock()
+        self._hand_on(self.tree.advance(self.channel.watermark))
+        now = self.channel.clock()
+        self.answer_seconds += (now - begun - self.answer_seconds) * (COST_WEIGHT if self.answer_seconds else 1.0)
+        self.answered_late = before, self.channel.watermark, now
+
+    def count(self, points: Ints) -> None:
         if len(points):
             if self._first_point is None:
                 self._first_point = int(points.min())
@@ -294,7 +311,7 @@ class TreeConsumer:
     @property
     def come_to(self) -> int:
         """The watermark of what lookups answer."""
-        return self.channel.watermark
+        return self.tree.watermark if self in self.channel.postponed else self.channel.watermark
 
     def holds_until(self, name: str) -> int | None:
         """The watermark at which a lookup without an instant is answered otherwise; None where that is not known."""
@@ -387,7 +404,10 @@ class TreesTogether:
         if not more:
             self.shared_fold.settle()
         for consumer in consumers:
-            consumer.follow(rows, watermark)
+            if more:
+                consumer.count(rows.times)
+            else:
+                consumer.follow(rows, watermark)
 
 
 def _ends_of(query: HostedQuery, reports: EmptyReports) -> Ints:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from panewise.aggregates.functions import AggregateFunction
-from panewise.catalog import Definition, Options, QueryDefinition, SinkDefinition, StreamDefinition, TableDefinition
+from panewise.catalog import (
+    ArchiveDefinition,
+    Definition,
+    Options,
+    QueryDefinition,
+    SinkDefinition,
+    StreamDefinition,
+    TableDefinition,
+)
 from panewise.errors import PlanError
 from panewise.language import statements as s
 from panewise.language.sql_text import name_to_sql
@@ -18,7 +26,7 @@ from panewise.runtime.technique_option import check_technique
 from panewise.schema import Column
 from panewise.temporal import format_duration
 
-Created = s.CreateStream | s.CreateTable | s.CreateQuery | s.CreateSink
+Created = s.CreateStream | s.CreateTable | s.CreateQuery | s.CreateSink | s.CreateArchive
 FindAggregate = Callable[[str], AggregateFunction | None]
 
 
@@ -33,6 +41,9 @@ def definition_of(statement: Created, find_aggregate: FindAggregate) -> tuple[De
             return TableDefinition(*of_table), None
         case s.CreateSink():
             return SinkDefinition(statement.name, statement.source, statement.options), None
+        case s.CreateArchive():
+            of_archive = statement.name, statement.source, statement.schema, statement.timestamp, statement.options
+            return ArchiveDefinition(*of_archive), None
     plan = build(statement.query, find_aggregate)
     check_supported(plan)
     for name, value in statement.options:
@@ -55,6 +66,8 @@ def statement_of(definition: Definition) -> str:
             return definition.text
         case SinkDefinition():
             return f"CREATE SINK {name} FROM {name_to_sql(definition.source)}{_with(definition.options)}"
+        case ArchiveDefinition():
+            return f"CREATE ARCHIVE {name} FROM {name_to_sql(definition.source)}{_with(definition.options)}"
         case StreamDefinition():
             time = name_to_sql(definition.timestamp)
             delay = f" AS {time} - INTERVAL {format_duration(definition.delay_us)}" if definition.delay_us else ""

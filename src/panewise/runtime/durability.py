@@ -78,9 +78,10 @@ class Durability:
         folder = DurableFolder.open(Path(path), files)
         try:
             snapshot = folder.newest_snapshot()
-            if snapshot is not None:
-                engine.restore(snapshot, engine)
-            replayed = replay(engine, folder.records())
+            with engine.archives.coming_back():
+                if snapshot is not None:
+                    engine.restore(snapshot, engine)
+                replayed = replay(engine, folder.records())
             if replayed.last_failed:
                 folder.end.take_back()
             if folder.end.broken:
@@ -114,7 +115,10 @@ class Durability:
         if isinstance(statement, s.CreateTable):
             self._table_rows = self._rows_to_read(statement)
             body = b"" if self._table_rows is None else packed([self._table_rows])[0]
-        self._append({"kind": "statement", "text": statement.text, "rows": len(body)}, body)
+        told = {}
+        if isinstance(statement, s.CreateArchive):
+            told["archive_cut"] = self._engine.archives.last_cut(str(dict(statement.options)["path"]))
+        self._append({"kind": "statement", "text": statement.text, "rows": len(body), **told}, body)
         return True
 
     def undo_statement(self) -> None:

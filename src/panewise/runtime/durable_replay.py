@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from panewise.errors import BindError, DurabilityError, DurabilityWarning, PanewiseError, ParseError
+from panewise.runtime.archives import NOT_LOGGED
 from panewise.runtime.durable_log import Record
 from panewise.runtime.journal import Stamp, Taken
 
@@ -74,10 +75,12 @@ def _happen(engine: Engine, fields: dict[str, Any], body: pa.Buffer) -> bool:
             reading = engine.read_table
             if size:
                 engine.read_table = lambda definition: unpacked(body, [size])[0]
+            engine.archives.logged_cut = fields.get("archive_cut", NOT_LOGGED)
             try:
                 engine.execute(text)
             finally:
                 engine.read_table = reading
+                engine.archives.logged_cut = NOT_LOGGED
         case {"kind": "push", "stream": stream, "sizes": sizes}:
             aside = [(row, reason) for row, reason in fields["aside"]]
             told = fields["newest"], fields["shed"], _stamp(fields["stamp"])

@@ -2,7 +2,8 @@
 
 Every statement is all or nothing. Rows that are pushed are visible to `results`, `lookup` and subscribers when the push
 returns. Any number of threads may call: they take turns (`turns`), in the order in which they come. Lookups by others
-while one writes find answers that it publishes after every window move (`answers`), and wait for nobody.
+while one writes find answers that it publishes after every window move (`answers`), and wait for nobody. One-time
+queries over many rows scan them outside all turns (`window_reads`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation
 from panewise.plan.scale_sampled import scale_sampled
 from panewise.runtime.answers import Answer, Answers, with_watermark
+from panewise.runtime.archives import Archives
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.engine_report import query_stats, tree_stats
@@ -45,12 +47,15 @@ from panewise.runtime.journal import Stamp, Taken, is_repeated
 from panewise.runtime.one_group import of_key
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import PlanConsumer
+from panewise.runtime.report_schedule import DEFAULT, ReportSchedule, postponed_reports
 from panewise.runtime.sharing import sharing_report
-from panewise.runtime.statement_runner import StatementRunner
+from panewise.runtime.statement_runner import StatementRunner, Unfinished
+from panewise.runtime.stepwise_read import SourceGone
 from panewise.runtime.stream import Stream
 from panewise.runtime.table import Table
 from panewise.runtime.turns import Turns
 from panewise.runtime.weaver import MODES
+from panewise.runtime.window_reads import WindowReads
 from panewise.schema import DOUBLE, DataType
 from panewise.state.snapshot_format import loaded
 from panewise.temporal import INSTANT_MAX, instant_us
@@ -78,6 +83,8 @@ class Engine:
         snapshot_every: int = 256 << 20,
         prepare: Callable[[Engine], None] | None = None,
         sharing: str = "weave",
+        schedule: str = DEFAULT,
+        isolation: str = "latest",
     ) -> None:
         """With a `path` everything is logged in that folder, and an engine on it goes on where the last one ended.
 
@@ -85,6 +92,9 @@ class Engine:
         'never' (when the system likes). `snapshot_every`: bytes of log after which a snapshot takes its place.
         `prepare` is called before anything is restored, to register aggregates (docs/durability.md).
         `sharing`: 'weave' (by cost), 'full' (one tree for all that may share) or 'none', for experiments.
+        `isolation`: of one-time queries from rows that arrive meanwhile: 'latest', 'latest-in-order', 'window' or
+        'serial' (docs/isolation.md).
+        `schedule`: which reports are computed first while a stream's queue is filling up (docs/scheduling.md).
         """
         if sharing not in MODES:
             raise PlanError(f"there is no sharing '{sharing}'", hint=f"it is {', '.join(MODES[:-1])} or {MODES[-1]}")
@@ -93,13 +103,18 @@ class Engine:
         self.tables: dict[str, Table] = {}
         # How the rows of a table with a connector are read when it is created.
         self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
+        self.archives = Archives(self)
         self.hosting = Hosting(self.channel, sharing, self.table)
+        self.schedule = ReportSchedule(schedule)
         self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
         self.statements = StatementRunner(self)
         self._listened: dict[str, HostedQuery] = {}  # queries that somebody has subscribed to
+        # Whether a push makes the reports that it completes, as it does for subscribers, or whoever wants them does.
+        self.prompt = False
         self._lock = Turns(self._hand_out)
         self._offered = 0  # batches for subscribers so far
         self._delivering = threading.Lock()  # one thread at a time calls subscribers, and outside its turn
+        self.reads = WindowReads(self, self._lock, isolation)
         self._answers = Answers(self._lock, self._answer, self._waits)
         self.durability: Durability | None = None
         if prepare is not None:
@@ -113,19 +128,32 @@ class Engine:
 
     def execute(self, text: str) -> pa.Table | None:
         """Runs one or more statements; returns the table of the last one that yields one (SHOW, EXPLAIN, SELECT)."""
+        statements = parse(text)
+        if len(statements) == 1:
+            return self.execute_parsed(statements[0])
         with self._lock:
             result = None
-            for parsed in parse(text):
+            for parsed in statements:
                 table = self.execute_parsed(parsed)
                 result = table if table is not None else result
             return result
 
     def execute_parsed(self, parsed: ParsedStatement) -> pa.Table | None:
-        """Runs one statement."""
-        with self._lock:
-            return self._execute(parsed)
+        """Runs one statement. A long SELECT begins and ends in a turn, and lets others in while it reads."""
+        while True:
+            with self._lock:
+                result = self._execute(parsed)
+            if not isinstance(result, Unfinished):
+                return result
+            try:
+                return result.finished()
+            except SourceGone:
+                continue
+            except QueryError as problem:
+                _locate(problem, parsed)
+                raise
 
-    def _execute(self, parsed: ParsedStatement) -> pa.Table | None:
+    def _execute(self, parsed: ParsedStatement) -> pa.Table | Unfinished | None:
         self._flush_all()
         statement = bind_one(parsed, self.catalog, self.find_aggregate, self.aggregate_names)
         if not isinstance(statement, s.Show | s.Explain | s.SelectOnce):
@@ -141,9 +169,7 @@ class Engine:
             if begun and self.durability is not None:
                 self.durability.undo_statement()
             if isinstance(problem, QueryError):
-                if problem.span is None:
-                    problem.span = parsed.span
-                problem.located(parsed.text)
+                _locate(problem, parsed)
             raise
         self._deliver()
         self._changed()
@@ -198,7 +224,7 @@ class Engine:
                 stamp = producer, sequence
             if queue is not None and queue.waiting:
                 target.flush()  # what waits came before
-            due = target.push(data, stamp) or (self._listened and target.completes())
+            due = target.push(data, stamp) or ((self._listened or self.prompt) and target.completes())
             if due or (self._answers.wanted and target.waiting_rows >= target.portion_rows):
                 self._move(target)
                 self._deliver()
@@ -232,7 +258,7 @@ class Engine:
         """
         with self._lock:
             self._answers.change()
-            stream.flush(stream.portion_rows if self._answers.wanted else TURN_ROWS)
+            stream.flush(stream.portion_rows if self._answers.wanted else TURN_ROWS, self.schedule)
             self._answers.commit()
             self._deliver()
             return stream.waiting_rows > 0
@@ -288,6 +314,25 @@ class Engine:
                 raise
             return int(table.num_rows)
 
+    def hand_over_all(self, take: Callable[[list[tuple[str, pa.Table, int]]], None]) -> int:
+        """`hand_over` of all queries in one turn: `take` is called once, with the name of each that has results."""
+        with self._lock:
+            self._flush_all()
+            read = [(hosted, hosted.read()) for hosted in self.hosting.queries.values()]
+            read = [(hosted, table) for hosted, table in read if table.num_rows]
+            if not read:
+                return 0
+            try:
+                take([(hosted.name, table, hosted.rows_out - table.num_rows) for hosted, table in read])
+                if self.durability is not None:
+                    for hosted, _ in read:
+                        self.durability.hands_out(hosted)
+            except BaseException:
+                for hosted, table in read:
+                    hosted.put_back(table)
+                raise
+            return sum(int(table.num_rows) for _, table in read)
+
     def subscribe(self, query: str, callback: Subscriber) -> Callable[[], None]:
         """Calls back with a batch whenever results appear; returns a function that ends the subscription."""
         with self._lock:
@@ -317,11 +362,19 @@ class Engine:
                 answer = self._answers.answer(query) if at is None else self._answer(query, instant_us(at))
         return answer.table if key is None else of_key(answer.name, answer.block, answer.table, key)
 
+    def lookup_now(self, query: str) -> pa.Table | None:
+        """The answer now where it is published already; None where it takes a turn: ask `lookup` then. Never waits."""
+        answer = self._answers.found(query)
+        return None if answer is None else answer.table
+
     def _answer(self, query: str, at: int | None = None) -> Answer:
         hosted = self._query(query)
+        consumer = self.hosting.consumers[hosted.name]
+        if isinstance(consumer, TreeConsumer) and consumer in consumer.channel.postponed:
+            consumer.catch_up()
+            self._deliver()
         if hosted.status == "FAILED":
             raise NotHeldError(f"query '{query}' has failed: {hosted.reason}")
-        consumer = self.hosting.consumers[hosted.name]
         table, come_to = consumer.lookup(hosted.name, at), consumer.come_to
         table = with_watermark(table, None if come_to == INT64_MIN else come_to)
         return Answer(hosted.name, hosted.block, table, _holding(consumer, hosted.name))
@@ -342,12 +395,15 @@ class Engine:
         """Rows, late rows, slices and bytes of state, per stream, table, query and tree."""
         with self._lock:
             waiting = {stream.name: stream.waiting_now() for stream in self.streams.values()}
+            postponed = {id(tree): postponed_reports(tree) for tree in self.hosting.trees}
             self._flush_all()
             return {
                 "streams": {stream.name: stream.stats() | waiting[stream.name] for stream in self.streams.values()},
                 "tables": {table.name: table.stats() for table in self.tables.values()},
                 "queries": query_stats(self.catalog, self.hosting),
-                "trees": tree_stats(self.hosting),
+                "trees": tree_stats(self.hosting, postponed),
+                "archives": self.archives.stats(),
+                "reads": self.reads.stats(),
                 **({} if self.durability is None else {"durability": self.durability.stats()}),
             }
 
@@ -389,12 +445,17 @@ class Engine:
     def checkpoint(self) -> None:
         """Writes a snapshot into the engine's folder now, and lets the log before it go. Without a path, nothing."""
         with self._lock:
+            self._flush_all()
+            self.archives.settle()
             if self.durability is not None:
                 self.durability.checkpoint()
 
     def close(self, *, snapshot: bool = True) -> None:
         """Ends the use of the engine's folder, with a snapshot so that the next one starts fast."""
         with self._lock:
+            if self.archives.keepers:
+                self._flush_all()
+                self.archives.close()
             if self.durability is not None:
                 self.durability.close(snapshot)
 
@@ -429,7 +490,7 @@ class Engine:
 
     def _flush_all(self) -> None:
         for stream in self.streams.values():
-            if stream.waiting:
+            if stream.waiting or stream.postponed:
                 stream.flush()
                 self._answers.moved()
         self._deliver()
@@ -493,6 +554,13 @@ class Engine:
         query = self.hosting.queries[key]
         query.stand_apart()  # somebody wants its results as they come
         return query
+
+
+def _locate(problem: QueryError, parsed: ParsedStatement) -> None:
+    """The problem gets its place in the text."""
+    if problem.span is None:
+        problem.span = parsed.span
+    problem.located(parsed.text)
 
 
 def _holding(consumer: TreeConsumer | OperatorConsumer | PlanConsumer, name: str) -> Callable[[], bool] | None:

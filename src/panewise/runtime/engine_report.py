@@ -6,14 +6,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from panewise.catalog import Catalog, QueryDefinition, SinkDefinition, StreamDefinition, TableDefinition
+from panewise.catalog import (
+    ArchiveDefinition,
+    Catalog,
+    QueryDefinition,
+    SinkDefinition,
+    StreamDefinition,
+    TableDefinition,
+)
+from panewise.runtime.archives import Archives
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.lateness import lateness_of
 
 
-def shown(catalog: Catalog, hosting: Hosting, kind: str) -> pa.Table:
-    """SHOW STREAMS, TABLES, QUERIES or SINKS."""
+def shown(catalog: Catalog, hosting: Hosting, archives: Archives, kind: str) -> pa.Table:
+    """SHOW STREAMS, TABLES, QUERIES, SINKS or ARCHIVES."""
     rows = []
     for definition in catalog.of_kind({"queries": "query"}.get(kind, kind.rstrip("s"))):
         row: dict[str, str] = {"name": definition.name}
@@ -29,12 +37,20 @@ def shown(catalog: Catalog, hosting: Hosting, kind: str) -> pa.Table:
             case SinkDefinition():
                 options = ", ".join(f"{k} = {v}" for k, v in definition.options)
                 row |= {"source": definition.source, "options": options}
+            case ArchiveDefinition():
+                stats = archives[definition.name].stats()
+                told = {
+                    name: stats.get(name) for name in ("source", "path", "status", "reason", "layout", "written_to")
+                }
+                row |= {name: "" if value is None else str(value) for name, value in told.items()}
+                row |= {"key": ", ".join(definition.key), "rows": str(stats.get("rows", 0) + stats["held_rows"])}
         rows.append(row)
     names = {
         "streams": ["name", "columns", "timestamp"],
         "tables": ["name", "columns", "primary_key", "changes"],
         "queries": ["name", "status", "reason", "statement"],
         "sinks": ["name", "source", "options"],
+        "archives": ["name", "source", "status", "reason", "key", "layout", "rows", "written_to", "path"],
     }[kind]
     return pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in names})
 
@@ -55,8 +71,8 @@ def query_stats(catalog: Catalog, hosting: Hosting) -> dict[str, Any]:
     return found
 
 
-def tree_stats(hosting: Hosting) -> list[dict[str, Any]]:
-    """Of every family of queries."""
+def tree_stats(hosting: Hosting, postponed: dict[int, int]) -> list[dict[str, Any]]:
+    """Of every family of queries; `postponed`: by tree, as its id, how many reports waited when somebody asked."""
     return [
         {
             "source": tree.channel.name,
@@ -65,6 +81,7 @@ def tree_stats(hosting: Hosting) -> list[dict[str, Any]]:
             "slices": len(tree.tree.store.starts),
             "open_slices": tree.tree.store.open.count,
             "states": len(tree.tree.state_held_from),
+            "postponed_reports": postponed.get(id(tree), 0),
             "bytes": tree.bytes_held,
         }
         for tree in hosting.trees

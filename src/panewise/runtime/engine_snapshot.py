@@ -26,6 +26,7 @@ def snapshot_of(engine: Engine) -> bytes:
             "slides_at_most": engine.statements.slides_at_most,
             "streams": {name: stream.snapshot() for name, stream in engine.streams.items()},
             "tables": {name: table.snapshot() for name, table in engine.tables.items()},
+            "archives": engine.archives.snapshot(),
             **engine.hosting.snapshot(),
         }
     )
@@ -49,8 +50,10 @@ def restore_into(engine: Engine, tree: dict[str, Any]) -> None:
     reading, engine.read_table = engine.read_table, no_rows  # the snapshot has them
     durability, engine.durability = engine.durability, None  # it gets the state as a whole, below
     engine.statements.slides_given = dict(tree.get("slides_at_most", {}))
+    engine.archives.only_books, before = True, engine.archives.only_books
     for text in tree["statements"]:
         engine.execute(text)
+    engine.archives.only_books = before
     engine.statements.slides_given = {}
     engine.read_table = reading
     engine.hosting.restore(tree)
@@ -58,6 +61,9 @@ def restore_into(engine: Engine, tree: dict[str, Any]) -> None:
         engine.streams[name].restore(stream)
     for name, table in tree.get("tables", {}).items():
         engine.tables[name].restore(table)
+    if not engine.archives.only_books:
+        with engine.archives.coming_back():
+            engine.archives.restore(tree.get("archives", {}))
     if durability is not None:
         durability.attach()
         durability.checkpoint()

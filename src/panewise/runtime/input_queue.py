@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from panewise.errors import CatalogError, OverloadError
-from panewise.runtime.stream import Judged, Stream
+from panewise.runtime.pending_rows import Judged
+from panewise.runtime.stream import Stream
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN
 
 if TYPE_CHECKING:

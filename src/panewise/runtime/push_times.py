@@ -6,7 +6,7 @@ row, but whenever the watermark to be crosses an eighth of the shortest slide th
 otherwise.
 
     pushed     |--- 1 s ---|--- 2 s ---|       notes: (watermark to be, clock)
-    processed                     ^            what the rows up to here had waited is known: (watermark, seconds)
+    processed                     ^            what the rows up to here had waited: (watermark, seconds, pushed when)
 
 The lateness of a report at e is that of the first note that had reached e. Invariant: both lists ascend. Of what is
 processed at most `NOTES_MAX` notes are kept: those of long ago leave, but for one in `AGES` of their age, so that a
@@ -33,7 +33,7 @@ class PushTimes:
         self._delay = delay
         self._step: int | None = None
         self._waiting: list[tuple[int, float]] = []
-        self._processed: list[tuple[int, float]] = []
+        self._processed: list[tuple[int, float, float]] = []
 
     def set_slide(self, slide: int | None, newest: int | None) -> None:
         """The shortest slide of all reports of the stream's rows; None: there are no reports, and nothing is noted."""
@@ -54,7 +54,7 @@ class PushTimes:
         done = bisect_left(self._waiting, (watermark + 1,))
         if not done:
             return
-        self._processed.extend((reached, max(at - pushed, 0.0)) for reached, pushed in self._waiting[:done])
+        self._processed.extend((reached, max(at - pushed, 0.0), pushed) for reached, pushed in self._waiting[:done])
         del self._waiting[:done]
         if len(self._processed) > NOTES_MAX:
             self._thin_out()
@@ -68,14 +68,20 @@ class PushTimes:
         # Over a span of a billion steps that is half of them; beyond, the oldest go.
         self._processed = kept[-NOTES_MAX // 2 :]
 
-    def advanced(self, watermark: int, seconds: float) -> None:
-        """A punctuation has brought the stream to this watermark, in so many seconds."""
+    def advanced(self, watermark: int, since: float, at: float) -> None:
+        """A punctuation has brought the stream to this watermark, from one instant of the clock to another."""
         if self._step is not None and (not self._processed or watermark > self._processed[-1][0]):
-            self._processed.append((watermark, seconds))
+            self._processed.append((watermark, at - since, since))
 
-    def lateness(self, instant: int) -> float | None:
-        """How long those rows had waited that completed a report at this instant; None where that is not known."""
+    def lateness(self, instant: int, answered: float | None = None) -> float | None:
+        """How long those rows had waited that completed a report at this instant; None where that is not known.
+
+        Until they were processed, or until the report was `answered`, where that was later.
+        """
         place = bisect_left(self._processed, (instant,))
         if place == len(self._processed):  # less than a step beyond the last note
             place -= 1
-        return self._processed[place][1] if place >= 0 else None
+        if place < 0:
+            return None
+        _, seconds, pushed = self._processed[place]
+        return seconds if answered is None else max(answered - pushed, 0.0)

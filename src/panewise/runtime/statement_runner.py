@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from panewise.catalog import StreamDefinition, TableDefinition
+from panewise.catalog import ArchiveDefinition, StreamDefinition, TableDefinition
 from panewise.connectors.tables import check_changeable, check_options, table_connector
 from panewise.errors import CatalogError
 from panewise.language import statements as s
 from panewise.plan.build import build
-from panewise.plan.nodes import Emit
+from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
-from panewise.runtime.ask import ask_once
+from panewise.runtime.archive_reads import explained
+from panewise.runtime.archives import Migration
 from panewise.runtime.change_feed import check_changes
 from panewise.runtime.changed_table import ChangedTable
 from panewise.runtime.definitions import Created, definition_of
@@ -27,9 +28,13 @@ from panewise.runtime.input_queue import declare_queue
 from panewise.runtime.refresh_option import is_at_most, slide_at_most, with_slide
 from panewise.runtime.stream import Stream
 from panewise.runtime.table import Table
+from panewise.runtime.window_reads import Read
 
 if TYPE_CHECKING:
     from panewise.runtime.engine import Engine
+
+
+Unfinished = Read | Migration
 
 
 class StatementRunner:
@@ -40,10 +45,10 @@ class StatementRunner:
         self.slides_at_most: dict[str, int] = {}  # what queries got that are refreshed "at_most"
         self.slides_given: dict[str, int] = {}  # and what they had got when a snapshot was taken
 
-    def run(self, statement: s.Statement) -> pa.Table | None:
-        """Returns the table of SHOW, EXPLAIN and SELECT."""
+    def run(self, statement: s.Statement) -> pa.Table | Unfinished | None:
+        """Returns the table of SHOW, EXPLAIN and SELECT, or what is to be finished outside all turns."""
         match statement:
-            case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink():
+            case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink() | s.CreateArchive():
                 self._create(statement)
             case s.Drop():
                 self._drop(statement)
@@ -53,17 +58,14 @@ class StatementRunner:
                 self._set_status(statement.name, "RUNNING")
             case s.AlterStream():
                 self._alter_stream(statement)
+            case s.AlterArchive():
+                return self._alter_archive(statement)
             case s.Show():
-                return shown(self._engine.catalog, self._engine.hosting, statement.kind)
+                return shown(self._engine.catalog, self._engine.hosting, self._engine.archives, statement.kind)
             case s.Explain():
                 return self._explain_statement(statement)
             case s.SelectOnce():
-                return ask_once(
-                    build(statement.query, self._engine.find_aggregate),
-                    self._engine.channel,
-                    self._engine.hosting,
-                    self._engine.table,
-                )
+                return self._engine.reads.begin(build(statement.query, self._engine.find_aggregate))
             case s.Insert() | s.Update() | s.Delete():
                 table = self._engine.table(statement.table)
                 check_changeable(table.definition)
@@ -89,6 +91,8 @@ class StatementRunner:
             if table_connector(definition) is not None:
                 table.become(self._engine.read_table(definition))
             self._engine.tables[definition.name.lower()] = table
+        elif isinstance(definition, ArchiveDefinition):
+            self._engine.archives.create(definition)
         elif plan is not None:
             key = definition.name.lower()
             at_most = self._slide_at_most(key, plan) if is_at_most(statement.options) else None
@@ -133,6 +137,8 @@ class StatementRunner:
             table = self._engine.tables.pop(key)
             if isinstance(table, ChangedTable):
                 table.feed.end()
+        elif statement.kind == "archive":
+            self._engine.archives.drop(key)
 
     def _set_status(self, name: str, status: str) -> None:
         self._engine.catalog.get(name, "query")
@@ -149,11 +155,22 @@ class StatementRunner:
         stream.configure(dict(statement.options))
         declare_queue(stream, self._engine)
 
+    def _alter_archive(self, statement: s.AlterArchive) -> Migration | None:
+        definition = self._engine.catalog.get(statement.name, "archive")
+        options = dict(definition.options) | dict(statement.options)
+        self._engine.catalog.change(statement.name, options=tuple(options.items()))
+        altered = self._engine.catalog.get(statement.name, "archive")
+        assert isinstance(altered, ArchiveDefinition)
+        return self._engine.archives.alter(altered)
+
     def _explain_statement(self, statement: s.Explain) -> pa.Table:
         if statement.query is not None:
             plan = build(statement.query, self._engine.find_aggregate)
-            check_supported(plan)
+            archived = any(isinstance(node, Scan) and node.kind == "archive" for node in plan.walk())
+            check_supported(plan, once=archived)
             explanation = explain_query(plan, None)
+            if archived:
+                explanation = explained(plan, explanation, self._engine.archives)
         elif statement.name is not None:
             self._engine.catalog.get(statement.name, "query")
             explanation = self._engine.explain(statement.name)

@@ -7,8 +7,6 @@ push all the same. Late rows change nothing but a count.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +19,9 @@ from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.input_monitor import InputMonitor
 from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
 from panewise.runtime.journal import Journal, Stamp, Taken
+from panewise.runtime.pending_rows import Judged, divided, plain_strings, put_together
 from panewise.runtime.push_times import PushTimes
+from panewise.runtime.report_schedule import ReportSchedule, postponed_reports
 from panewise.runtime.shedding import OPTIONS, REASONS, Shedder, altered, check_overload_options
 from panewise.runtime.watermark import Watermark
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
@@ -30,26 +30,9 @@ if TYPE_CHECKING:
     from panewise.runtime.input_queue import InputQueue
 
 FLUSH_ROWS = 262_144  # that wait, so many, are processed even if nobody asks
-BATCH_ROWS = 32_768  # smaller batches are put together before they are processed
 PORTION_S = 0.04  # how long rows are processed at a stretch while other threads read
 PORTION_ROWS_LEAST = 8192  # but not fewer than these
 SET_ASIDE_MAX = 100_000  # late or bad rows kept for the caller to fetch; the oldest leave first
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A push whose rows have been looked at: what is taken of it, what is set aside and what was shed."""
-
-    batches: list[pa.RecordBatch]
-    aside: list[tuple[pa.RecordBatch, str]]
-    newest: int | None  # the greatest timestamp of the stream so far, shed rows included
-    taken: int
-    shed: dict[str, int]  # by reason
-    at: float | None = None  # what the clock showed; None where it is taken again
-
-    @property
-    def pushed(self) -> int:
-        return self.taken + len(self.aside) + sum(self.shed.values())
 
 
 class Stream(Channel):
@@ -256,11 +239,12 @@ class Stream(Channel):
         return min(max(int(fitting), PORTION_ROWS_LEAST), FLUSH_ROWS)
 
     def waiting_now(self) -> dict[str, int]:
-        """Rows that have come and are not processed yet, and the bytes of those in batches."""
+        """Rows that have come and are not processed yet, the bytes of those in batches, and reports that wait."""
         queued = 0 if self.queue is None else self.queue.rows
         rows = self._pending_count + len(self._plain) + queued
         held = sum(batch.nbytes for batch in self._pending) + (0 if self.queue is None else self.queue.bytes_held)
-        return {"waiting_rows": rows, "waiting_bytes": held}
+        postponed = sum(map(postponed_reports, self.postponed))
+        return {"waiting_rows": rows, "waiting_bytes": held, "postponed_reports": postponed}
 
     def completes(self) -> bool:
         """Whether what waits may complete something: a report comes due, or somebody reads row by row."""
@@ -270,20 +254,27 @@ class Stream(Channel):
             self._next_due = min((consumer.next_due() for consumer in self.consumers), default=INT64_MAX)
         return self._newest - self.progress.delay >= self._next_due
 
-    def flush(self, most: int | None = None) -> int:
+    def clock(self) -> float:
+        return self.monitor.clock()
+
+    def flush(self, most: int | None = None, schedule: ReportSchedule | None = None) -> int:
         """Processes what was pushed and not yet processed, the first `most` rows of it where that is given; returns how
-        many rows those were. Answers do not depend on how rows are divided."""
+        many rows those were. Answers do not depend on how rows are divided.
+
+        With a schedule, reports may be postponed; without one, those that were are answered too.
+        """
         since = self.monitor.clock()
+        self.may_wait = None if schedule is None else schedule.may_wait(self)
         if self.queue is not None:
             self.queue.admit(most)
         self._next_due = None
         self._seal_plain()
         pending, self._pending = self._pending, []
         if most is not None:
-            pending, self._pending = _divided(pending, most)
+            pending, self._pending = divided(pending, most)
         count: int = sum(batch.num_rows for batch in pending)
         self._pending_count -= count
-        parts = list(self._put_together(pending))
+        parts = list(put_together(pending, self.arrow))
         for part in parts:
             # Rows are taken in part by part; what they complete is answered once, after the last.
             self._process(part, last=part is parts[-1])
@@ -291,26 +282,15 @@ class Stream(Channel):
             assert self._newest is not None
             self.progress.greatest = self._newest
             self.flow(self.empty_rows(), self.progress.value)
+        self.may_wait = None
+        if schedule is None:
+            self.catch_up()
+        else:
+            schedule.answer(self, since)
         if count:
             self.monitor.processed(count, since)
             self.push_times.processed(self.progress.value, self.monitor.clock())
         return count
-
-    def _put_together(self, pending: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of a fair size, in order."""
-        waiting: list[pa.RecordBatch] = []
-        rows = 0
-        for i, batch in enumerate(pending):
-            waiting.append(batch)
-            rows += batch.num_rows
-            if rows < BATCH_ROWS and i + 1 < len(pending):
-                continue
-            rows = 0
-            if len(waiting) > 1:
-                table = pa.Table.from_batches([_plain_strings(part, self.arrow) for part in waiting])
-                batch = table.combine_chunks().to_batches()[0]
-            waiting = []
-            yield batch
 
     def _process(self, batch: pa.RecordBatch, last: bool) -> None:
         times = self.intake.times(batch)
@@ -339,7 +319,7 @@ class Stream(Channel):
         self.progress.advance(until)
         self._set_limit()
         self.flow(self.empty_rows(), self.progress.value)
-        self.push_times.advanced(self.progress.value, self.monitor.clock() - since)
+        self.push_times.advanced(self.progress.value, since, self.monitor.clock())
 
     def check_advance(self, until: int, come_to: int | None) -> None:
         """Refuses a punctuation that no stream, or none that has come this far, can take."""
@@ -359,7 +339,7 @@ class Stream(Channel):
         if self._late and self.journal is not None:
             self.journal.hands_out_rows(self.name, "late")
         batches, self._late = list(self._late), deque()
-        return pa.Table.from_batches([_plain_strings(b, self.intake.arrow) for b in batches], schema=self.intake.arrow)
+        return pa.Table.from_batches([plain_strings(b, self.intake.arrow) for b in batches], schema=self.intake.arrow)
 
     def bad_rows(self) -> pa.Table:
         """The rows set aside since the last call, as text, with the reason of each."""
@@ -422,7 +402,7 @@ class Stream(Channel):
         return {"counts": self.shed_counts, "taken": self.taken_count, **self.shedder.snapshot()}
 
     def late_rows_kept(self) -> pa.Table:
-        kept = [_plain_strings(b, self.intake.arrow) for b in self._late]
+        kept = [plain_strings(b, self.intake.arrow) for b in self._late]
         return pa.Table.from_batches(kept, schema=self.intake.arrow)
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -440,18 +420,3 @@ class Stream(Channel):
             self.shed_counts |= snapshot["shed"]["counts"]
             self.taken_count = snapshot["shed"]["taken"]
             self.shedder.restore(snapshot["shed"])
-
-
-def _plain_strings(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch without dictionary encoding, so that batches of several pushes fit together."""
-    return batch if batch.schema.equals(schema) else batch.cast(schema)
-
-
-def _divided(batches: list[pa.RecordBatch], count: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-    """The first rows, so many, and the others; nothing is copied."""
-    for i, batch in enumerate(batches):
-        if batch.num_rows > count:
-            first = [batch.slice(0, count)] if count else []
-            return [*batches[:i], *first], [batch.slice(count), *batches[i + 1 :]]
-        count -= batch.num_rows
-    return batches, []

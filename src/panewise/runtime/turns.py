@@ -68,6 +68,16 @@ class Turns:
         """Whether others stand in line."""
         return bool(self._line)
 
+    @property
+    def free(self) -> bool:
+        """Whether whoever came now would get in at once."""
+        return self.owner == 0 and not self._line
+
+    @property
+    def nested(self) -> bool:
+        """Of the thread inside: whether it is inside more than once."""
+        return self._depth > 1
+
     def give_way(self) -> None:
         """Lets those in who wait. The caller must have left everything in order; nested turns do not give way."""
         if not self._line or self._depth != 1:

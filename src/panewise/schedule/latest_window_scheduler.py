@@ -4,7 +4,8 @@ A read has a bit per sub-window that it has scanned. Move j takes copy j - k out
 that bit is set, the read has seen what is no longer there, and is aborted (the bit is that of sub-window
 (j + n - k) mod n, as line 5 of algorithm 7 says; the proof below it has the sign wrong). Otherwise the read now has the
 new sub-window to scan instead of the one that left, whatever its length: what is left to scan is recomputed from the
-youngest k, so no transaction has to be rewritten (footnote 3).
+youngest k, so no transaction has to be rewritten (footnote 3). Where sub-windows last unequally long, k is another one
+after the move (`lengths`): a read is aborted if any sub-window that it has scanned is not among the youngest k then.
 
 What is scanned next is an order (`read_orders.py`). With `by_sub_window` this is the plain LWS of the experiments. With
 `youngest_first` it is algorithm 8, TTU: what is about to be replaced is scanned last, and a read is aborted only where
@@ -22,11 +23,12 @@ Two variants:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from panewise.errors import PanewiseError
-from panewise.schedule.read_orders import ReadOrder, bit_of, youngest_first
+from panewise.schedule.read_orders import ReadOrder, bit_of, copy_of, youngest_first
 from panewise.schedule.schedulers import Moved, Running, Scheduler, Step
 from panewise.schedule.transactions import WindowMove, WindowRead
 
@@ -71,21 +73,26 @@ class LatestWindowScheduler(Scheduler):
         unread = self._unread(running)
         return self._scan(running, self._order(unread, self.sub_windows, self.last_move)) if unread else None
 
-    def move(self, inserted_into: frozenset[int] = frozenset()) -> Moved | None:
+    def move(
+        self, inserted_into: frozenset[int] = frozenset(), lengths: Mapping[str, int] | None = None
+    ) -> Moved | None:
         aborted: list[str] = []
         for name, running in self._running.items():
             length = running.read.length
             if inserted_into and length < self.sub_windows:
                 raise PanewiseError(f"'{name}' reads {length} sub-windows of a WEAK result, which is read whole")
-            if not running.seen >> (self.sub_windows - length) & 1:
+            after = length if lengths is None else lengths.get(name, length)
+            # Of the window as it was, the sub-windows that are not in the window as it becomes.
+            gone = running.seen & self._window(length) & ~(self._window(after) << 1)
+            if not gone:
                 continue
             if self._on_conflict is OnConflict.ABORT:
                 aborted.append(name)
             else:
-                self._latest(running).to_undo.append(self.last_move + 1 - length)
+                self._latest(running).to_undo.extend(self._copies(gone))
         for name in aborted:
             del self._running[name]
-        self._advance()
+        self._advance(lengths)
         move = WindowMove(self.last_move, inserted_into)
         forwarded = tuple(self._forwarded(inserted_into)) if inserted_into else ()
         return Moved(move, move.sub_window(self.sub_windows), tuple(aborted), forwarded)
@@ -96,6 +103,9 @@ class LatestWindowScheduler(Scheduler):
     def kept_copies(self) -> set[int]:
         """Old copies that somebody still has to undo, and that may not be dropped."""
         return {copy for running in self._running.values() for copy in self._latest(running).to_undo}
+
+    def _copies(self, bits: int) -> list[int]:
+        return [copy_of(i, self.sub_windows, self.last_move) for i in range(bits.bit_length()) if bits >> i & 1]
 
     def _forwarded(self, inserted_into: frozenset[int]) -> list[tuple[str, int]]:
         return [

@@ -6,6 +6,8 @@ What was decided is judged from this history alone (`isolation.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from panewise.schedule.histories import History, HistoryBuilder, Kind
 from panewise.schedule.schedulers import Moved, Scheduler, Step
 from panewise.schedule.transactions import WindowRead
@@ -24,6 +26,14 @@ class RecordedScheduler:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self._builder = HistoryBuilder(scheduler.sub_windows, scheduler.last_move + 1)
+
+    @property
+    def sub_windows(self) -> int:
+        return self.scheduler.sub_windows
+
+    @property
+    def last_move(self) -> int:
+        return self.scheduler.last_move
 
     def history(self) -> History:
         return self._builder.history()
@@ -44,10 +54,15 @@ class RecordedScheduler:
             self._builder.add(Kind.UNDO if step.undo else Kind.READ, name, step.sub_window)
         return step
 
-    def move(self, inserted_into: frozenset[int] = frozenset()) -> Moved | None:
-        moved = self.scheduler.move(inserted_into)
+    def move(
+        self, inserted_into: frozenset[int] = frozenset(), lengths: Mapping[str, int] | None = None
+    ) -> Moved | None:
+        moved = self.scheduler.move(inserted_into, lengths)
         if moved is None:
             return None
+        if lengths is not None and self.scheduler.follows_moves:
+            for name, length in lengths.items():
+                self._builder.begin(name, length)
         number = moved.move.number
         self._builder.add(Kind.WRITE, number, moved.sub_window)
         for sub_window in sorted(moved.move.inserted_into):

@@ -18,7 +18,8 @@ its decisions, `isolation.py` judges that.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from panewise.errors import PanewiseError, did_you_mean
 from panewise.schedule.read_orders import copy_of, sub_window_of, youngest_bits
@@ -58,6 +59,9 @@ class Scheduler(ABC):
 
     Time: a request is a few operations on integers of n bits for each read under way. Space: n bits each.
     """
+
+    follows_moves = True
+    """Whether a read under way sees the window as moves leave it, and not as it was."""
 
     def __init__(self, sub_windows: int, last_move: int | None = None) -> None:
         self.sub_windows = sub_windows
@@ -105,8 +109,14 @@ class Scheduler(ABC):
     # -- moves ---------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def move(self, inserted_into: frozenset[int] = frozenset()) -> Moved | None:
-        """The next move asks to be done; None where it has to be asked again later."""
+    def move(
+        self, inserted_into: frozenset[int] = frozenset(), lengths: Mapping[str, int] | None = None
+    ) -> Moved | None:
+        """The next move asks to be done; None where it has to be asked again later.
+
+        `lengths`: how many sub-windows the windows of these reads span from now on, where sub-windows last unequally
+        long and windows are given in time. A read that keeps the window of its first step takes no notice.
+        """
 
     # -- what schedulers differ in -------------------------------------------------------------------------------------
 
@@ -137,8 +147,12 @@ class Scheduler(ABC):
             sub_window_of(bit, self.sub_windows, self.last_move), copy_of(bit, self.sub_windows, self.last_move)
         )
 
-    def _advance(self) -> None:
+    def _advance(self, lengths: Mapping[str, int] | None) -> None:
         """After the move every sub-window is one move nearer to its replacement."""
         self.last_move += 1
         for running in self._running.values():
             running.seen >>= 1
+        for name, length in (lengths or {}).items():
+            if name in self._running:
+                check_length(length, self.sub_windows)
+                self._running[name].read = replace(self._running[name].read, length=length)

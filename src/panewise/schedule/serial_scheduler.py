@@ -6,6 +6,8 @@ one-time query cannot suspend a periodic one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from panewise.errors import PanewiseError
 from panewise.schedule.read_orders import youngest_first
 from panewise.schedule.schedulers import Moved, Running, Scheduler, Step
@@ -40,10 +42,12 @@ class SerialScheduler(Scheduler):
         unread = self._unread(running)
         return self._scan(running, youngest_first(unread, self.sub_windows, self.last_move)) if unread else None
 
-    def move(self, inserted_into: frozenset[int] = frozenset()) -> Moved | None:
+    def move(
+        self, inserted_into: frozenset[int] = frozenset(), lengths: Mapping[str, int] | None = None
+    ) -> Moved | None:
         if any(running.seen for running in self._running.values()):
             return None
-        self._advance()
+        self._advance(lengths)
         move = WindowMove(self.last_move, inserted_into)
         return Moved(move, move.sub_window(self.sub_windows))
 

@@ -10,6 +10,7 @@ aborted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from panewise.schedule.read_orders import ReadOrder, bit_of, oldest_first
@@ -35,6 +36,8 @@ class WindowScheduler(Scheduler):
     (1, 2)
     """
 
+    follows_moves = False
+
     def __init__(self, sub_windows: int, last_move: int | None = None, order: ReadOrder = oldest_first) -> None:
         super().__init__(sub_windows, last_move)
         self._order = order
@@ -47,14 +50,16 @@ class WindowScheduler(Scheduler):
         unread = self._unread(running)
         return self._scan(running, self._order(unread, self.sub_windows, self.last_move)) if unread else None
 
-    def move(self, inserted_into: frozenset[int] = frozenset()) -> Moved | None:
+    def move(
+        self, inserted_into: frozenset[int] = frozenset(), lengths: Mapping[str, int] | None = None
+    ) -> Moved | None:
         changed = 1  # the oldest is replaced
         for sub_window in inserted_into:
             changed |= 1 << bit_of(sub_window, self.sub_windows, self.last_move)
         aborted = tuple(name for name, running in self._running.items() if self._state(running) & changed)
         for name in aborted:
             del self._running[name]
-        self._advance()
+        self._advance(lengths)
         for running in self._running.values():
             self._snapshot(running).state >>= 1
         move = WindowMove(self.last_move, inserted_into)

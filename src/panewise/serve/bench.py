@@ -36,6 +36,10 @@ FIGURES: dict[str, PaperFigure] = {
         "papers_000", "shared aggregates and substream filters: Arasu and Widom 2004, figures 9 to 12"
     ),
     "papers-001-3": PaperFigure("papers_001_3", "update-pattern-aware plans: Golab 2006, figures 3.8 to 3.15"),
+    "papers-001-4": PaperFigure(
+        "papers_001_4", "rows with lifetimes on disk: Golab 2006, figures 4.4 to 4.8, appendix A"
+    ),
+    "papers-001-4-large": PaperFigure("papers_001_4_large", "the same at 5 GB: Golab 2006, figures 4.9 to 4.11"),
     "papers-001-5": PaperFigure(
         "papers_001_5", "orders and algorithms of joins: Golab 2006, tables 5.3 to 5.6 and figures 5.2 to 5.4"
     ),

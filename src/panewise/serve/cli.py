@@ -24,6 +24,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+archive_app = typer.Typer(help="Look at an archive, verify it, compact it.", no_args_is_help=True)
+app.add_typer(archive_app, name="archive")
+
+ArchivePath = Annotated[str, typer.Argument(metavar="PATH", help="The folder of the archive, or a URI such as s3://.")]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 CqlFile = Annotated[Path, typer.Argument(metavar="FILE.cql", help="Statements, each ended by a semicolon.")]
 
 
@@ -70,18 +75,39 @@ def run(
         str | None, typer.Option(help="The least time between micro-batches, such as '5 seconds'.")
     ] = None,
     progress: Annotated[bool, typer.Option(help="Show progress while it runs.")] = True,
+    path: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of the embedded engine: the folder that outlives a run and from which the next one goes on."
+        ),
+    ] = None,
+    serve: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Answer over HTTP and WebSocket while it runs.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For --serve, lines of: read|write TOKEN [name].")
+    ] = None,
 ) -> None:
     """Run the statements of a file: read its sources and write its sinks."""
     with _errors_shown():
+        settings = None
+        if serve is not None:
+            from panewise.serve.served_run import serve_file, settings_of
+
+            settings = settings_of(serve, token_file, path)
         if engine == "embedded":
             from panewise.serve.run import run_file
 
-            raise typer.Exit(run_file(file, flush=flush is not False, progress=progress))
+            if settings is not None:
+                raise typer.Exit(serve_file(file, settings, flush=flush is not False))
+            raise typer.Exit(run_file(file, flush=flush is not False, progress=progress, path=path))
         if engine != "spark":
             raise PanewiseError(f"there is no engine '{engine}'", hint="there are spark and embedded")
         from panewise.serve.run_spark import SparkRun, run_on_spark
 
-        run = SparkRun(file, master, checkpoint, trigger, available_now, bool(flush), replace, progress)
+        if path is not None:
+            raise PanewiseError("--path is for the embedded engine", hint="on Spark the folder is --checkpoint")
+        run = SparkRun(file, master, checkpoint, trigger, available_now, bool(flush), replace, progress, settings)
         raise typer.Exit(run_on_spark(run))
 
 
@@ -124,13 +150,49 @@ def demo(
     engine: Annotated[str, typer.Option(help="Where it runs: spark, or embedded in this process.")] = "spark",
     master: Annotated[str | None, typer.Option(help="Spark's master; local[*] unless told otherwise.")] = None,
 ) -> None:
-    """A generated trade stream and a dozen queries over it, live in the terminal."""
+    """A generated trade stream and a dozen queries over it, live in the terminal and in a browser."""
     with _errors_shown():
         if engine not in ("spark", "embedded"):
             raise PanewiseError(f"there is no engine '{engine}'", hint="there are spark and embedded")
         from panewise.serve.demo import run_demo
 
         run_demo(seconds, engine, master)
+
+
+@app.command()
+def serve(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE.cql]", help="Statements to begin with.")] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; other than loopback only with tokens.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 picks a free one.")] = 8461,
+    path: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The data folder; without one nothing outlives the process.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Lines of: read|write TOKEN [name]. Also PANEWISE_TOKENS.")
+    ] = None,
+    log: Annotated[str, typer.Option(metavar="text|json", help="The form of the log on standard error.")] = "text",
+    max_body_bytes: Annotated[int, typer.Option(help="Of one request.")] = 64 << 20,
+    max_statement_chars: Annotated[int, typer.Option(help="Of one request.")] = 100_000,
+    max_queries: Annotated[int, typer.Option(help="Registered at the same time.")] = 10_000,
+    max_subscribers: Annotated[int, typer.Option(help="Live connections at the same time.")] = 1_000,
+    max_rate: Annotated[int, typer.Option(help="Requests a second by token; 0 for no limit.")] = 20_000,
+    keep_rows: Annotated[int, typer.Option(help="Results held by query.")] = 1_000_000,
+    keep_bytes: Annotated[int, typer.Option(help="The same in bytes.")] = 256 << 20,
+) -> None:
+    """Serve an embedded engine over HTTP and WebSocket, with a dashboard."""
+    with _errors_shown():
+        from panewise.serve.http.access import tokens_from
+        from panewise.serve.http.settings import Settings
+        from panewise.serve.served_run import serve_file
+
+        settings = Settings(
+            host=host, port=port, path=path, tokens=tokens_from(token_file), log=log,
+            max_body_bytes=max_body_bytes, max_statement_chars=max_statement_chars, max_queries=max_queries,
+            max_subscribers=max_subscribers, requests_per_second=max_rate, keep_rows=keep_rows, keep_bytes=keep_bytes,
+        )  # fmt: skip
+        raise typer.Exit(serve_file(file, settings, flush=False))
 
 
 @app.command()
@@ -162,6 +224,42 @@ def bench(
         from panewise.serve.bench import run_benchmark
 
         raise typer.Exit(run_benchmark(name, quick=quick, data=data))
+
+
+@archive_app.command("ls")
+def archive_ls(path: ArchivePath, as_json: AsJson = False) -> None:
+    """Show the layout of an archive, its rows, and each sub-index."""
+    with _errors_shown():
+        from panewise.serve.archive_commands import show_archive
+
+        show_archive(path, as_json)
+
+
+@archive_app.command("files")
+def archive_files(path: ArchivePath, as_json: AsJson = False) -> None:
+    """Print the Parquet files of the newest version, for other tools."""
+    with _errors_shown():
+        from panewise.serve.archive_commands import show_files
+
+        show_files(path, as_json)
+
+
+@archive_app.command("verify")
+def archive_verify(path: ArchivePath, as_json: AsJson = False) -> None:
+    """Read everything of the newest version; ends with 1 where something is damaged."""
+    with _errors_shown():
+        from panewise.serve.archive_commands import verify_archive
+
+        raise typer.Exit(verify_archive(path, as_json))
+
+
+@archive_app.command("compact")
+def archive_compact(path: ArchivePath, as_json: AsJson = False) -> None:
+    """Make one file of each sub-index, and remove old versions past their grace."""
+    with _errors_shown():
+        from panewise.serve.archive_commands import compact_archive
+
+        compact_archive(path, as_json)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 The stream flows as fast as the host takes it, for a few seconds, and the demonstration ends by itself. It runs on Spark
 or, with `--engine embedded`, in this process. Without a terminal it prints lines instead of a live table.
+A server runs beside it: the first line is its address, for the dashboard.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class DemoHost(Protocol):
     """Where the queries run. `rows` have gone through it in `busy_seconds`, since it was warm."""
 
     place: str
+    address: str | None  # of the server beside it
     rows: int
     busy_seconds: float
 
@@ -47,7 +49,9 @@ class DemoHost(Protocol):
     def work(self) -> None:
         """Some of it, for a fraction of a second."""
 
-    def fetch(self, query: str) -> pa.Table: ...
+    def fetch(self, query: str) -> list[pa.Table]:
+        """What the query has answered since the last call."""
+
     def close(self) -> None: ...
 
 
@@ -59,8 +63,6 @@ def run_demo(seconds: float, engine: str = "embedded", master: str | None = None
     console = output_console()
     statements = demo_statements()
     syntax = Syntax("", "sql", theme="ansi_dark", background_color="default")
-    console.print(syntax.highlight(statements.strip()), soft_wrap=True)
-    console.print()
     host: DemoHost
     if engine == "spark":
         from panewise.serve.demo_spark import SparkDemo
@@ -70,13 +72,26 @@ def run_demo(seconds: float, engine: str = "embedded", master: str | None = None
         from panewise.serve.demo_embedded import EmbeddedDemo
 
         host = EmbeddedDemo(statements)
-    demonstration = Demonstration(console, host)
     try:
+        if host.address is not None:
+            console.print(dashboard_line(host.address, seconds), soft_wrap=True)
+            console.print()
+        console.print(syntax.highlight(statements.strip()), soft_wrap=True)
+        console.print()
+        demonstration = Demonstration(console, host)
         host.warm_up(console)
         demonstration.flow(seconds)
         console.print(demonstration.closing(), soft_wrap=True)
     finally:
         host.close()
+
+
+def dashboard_line(address: str, seconds: float) -> Text:
+    """Where a browser sees the same, and for how long."""
+    line = Text("In your browser: ", style="bold")
+    line.append(address, style=f"bold underline link {address}")
+    line.append(f"  (for {seconds:g} seconds; --seconds 600 runs longer)", style="dim")
+    return line
 
 
 @dataclass
@@ -123,7 +138,8 @@ class Demonstration:
             while (now := time.monotonic()) - started < seconds:
                 self.host.work()
                 for answers in self.answers:
-                    answers.take(self.host.fetch(answers.query.name))
+                    for table in self.host.fetch(answers.query.name):
+                        answers.take(table)
                 if display is not None and now - shown > REFRESH_SECONDS:
                     display.update(self._picture((now - started) / seconds), refresh=True)
                     shown = now

@@ -1,4 +1,8 @@
-"""The demonstration in this process. Rates are of the engine alone: the generator's own time is not counted."""
+"""The demonstration in this process, with the server beside it.
+
+Rates are of the engine alone: the generator's own time is not counted. Results go to the server's log, and
+the terminal reads them there.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,16 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from panewise.catalog import QueryDefinition
-from panewise.runtime.engine import Engine
+from panewise.errors import CatalogError
 from panewise.serve.flows import flows_of, interleaved
+from panewise.serve.http.beside import ServerBeside
+from panewise.serve.http.engine_backend import EngineBackend
+from panewise.serve.http.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+KEEP_ROWS = 100_000  # of each query, for the charts of the dashboard
 
 
 class EmbeddedDemo:
@@ -21,8 +30,13 @@ class EmbeddedDemo:
     place = "in this process"
 
     def __init__(self, statements: str) -> None:
-        self.engine = Engine()
+        settings = Settings(keep_rows=KEEP_ROWS)
+        self._backend = EngineBackend(settings)
+        self.engine = self._backend.engine
         self.engine.execute(statements)
+        self._next: dict[str, int] = {}  # by query: the number of the first result not fetched yet
+        self._server = ServerBeside(settings, self._backend)
+        self.address: str | None = self._server.address
         (self.stream,) = flows_of(self.engine.catalog)
         self.batches = interleaved([self.stream])
         self.rows = 0
@@ -30,7 +44,8 @@ class EmbeddedDemo:
 
     @property
     def touches(self) -> int:
-        return len(self.engine.stats()["trees"])
+        # Somebody may have dropped all queries in the dashboard.
+        return max(1, len(self.engine.stats()["trees"]))
 
     def queries(self) -> list[QueryDefinition]:
         return [query for query in self.engine.catalog.of_kind("query") if isinstance(query, QueryDefinition)]
@@ -44,15 +59,22 @@ class EmbeddedDemo:
     def work(self) -> None:
         flow, batch = next(self.batches)
         began = time.perf_counter()
-        self.engine.push(flow.stream.name, batch)
+        self._backend.push(flow.stream.name, batch, producer=None, sequence=None, timeout=None)
+        # Here and not in the thread that collects results, so that it is in the figure.
+        while self.engine.process(self.engine.stream(flow.stream.name)):
+            pass
         self.busy_seconds += time.perf_counter() - began
         self.rows += len(batch)
 
-    def fetch(self, query: str) -> pa.Table:
-        began = time.perf_counter()
-        table = self.engine.results(query)
-        self.busy_seconds += time.perf_counter() - began
-        return table
+    def fetch(self, query: str) -> list[pa.Table]:
+        results = self._backend.results
+        try:
+            start = max(self._next.get(query, 0), results.bounds(query)[0])
+            first, table = results.read(query, start, KEEP_ROWS)
+        except CatalogError:  # dropped in the dashboard
+            return []
+        self._next[query] = first + table.num_rows
+        return [table]
 
     def close(self) -> None:
-        pass
+        self._server.close()

@@ -1,4 +1,7 @@
-"""The demonstration on Spark: the same statements as one streaming query, its answers fetched from the result log."""
+"""The demonstration on Spark: the same statements as one streaming query, its answers fetched from the result log.
+
+The server runs beside it, over the same pipeline.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,18 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from panewise.catalog import QueryDefinition
+from panewise.errors import CatalogError
 from panewise.runtime.spark.pipeline import SparkPipeline
+from panewise.serve.http.beside import ServerBeside
+from panewise.serve.http.settings import Settings
+from panewise.serve.http.spark_backend import SparkBackend
 from panewise.serve.run_spark import spark_session
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PAUSE_SECONDS = 0.2
+KEEP_ROWS = 100_000  # of each query, for the charts of the dashboard
 
 
 class SparkDemo:
@@ -28,13 +36,19 @@ class SparkDemo:
         self._pipeline = SparkPipeline(self._spark, self._folder, name="panewise demo")
         self._pipeline.execute(statements)
         self.place = f"on Spark ({master or 'local[*]'})"
+        settings = Settings(keep_rows=KEEP_ROWS)
+        self._handle = self._pipeline.start()
+        self._server = ServerBeside(settings, SparkBackend(self._pipeline, self._handle, settings))
+        self.address: str | None = self._server.address
         self.rows = 0
         self.busy_seconds = 0.0
         self._rows_before = 0
 
     @property
     def touches(self) -> int:
-        return sum(fragment["trees"] for fragment in self._handle.stats()["trees"])
+        # Somebody may have dropped all queries in the dashboard.
+        trees: int = sum(fragment["trees"] for fragment in self._handle.stats()["trees"])
+        return max(1, trees)
 
     def queries(self) -> list[QueryDefinition]:
         return self._pipeline.queries()
@@ -42,7 +56,6 @@ class SparkDemo:
     def warm_up(self, console: Console) -> None:
         """Until the first micro-batch is through: Spark plans, workers start, operators are compiled."""
         with console.status("the first micro-batch (workers start and, the first time, compile the operators)"):
-            self._handle = self._pipeline.start()
             while self._handle.marks().batch < 0 and not self._handle.wait(PAUSE_SECONDS):
                 pass
         self._rows_before = self._rows_now()
@@ -56,10 +69,13 @@ class SparkDemo:
         self.rows = self._rows_now() - self._rows_before
         self.busy_seconds = time.monotonic() - self._started
 
-    def fetch(self, query: str) -> pa.Table:
-        return self._handle.fetch(query)
+    def fetch(self, query: str) -> list[pa.Table]:
+        try:
+            return [self._handle.fetch(query)]
+        except CatalogError:  # dropped in the dashboard
+            return []
 
     def close(self) -> None:
-        self._handle.stop()
+        self._server.close()
         self._spark.stop()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -51,5 +51,6 @@ def _suffix(out: str) -> str:
 
 def _registered(file: Path) -> Engine:
     engine = Engine()
+    engine.archives.only_books = True
     engine.execute(read_statements(file))
     return engine

@@ -1,25 +1,27 @@
 """`panewise run` on the embedded engine: sources in, sinks out, until the sources end.
 
-Results go to the sinks about once a second and at the end, so that a folder gets few part files and a watcher still
-sees it grow.
+With `--path` the engine has a folder, batches of sources have numbers and sinks take rows by number: a run that is
+killed at any moment and started again leaves in the sinks what an undisturbed one does (docs/durability.md). It reads
+its sources from their beginning then, as far as that is what it had read, and passes over what it has.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.table import Table
 
-from panewise.catalog import QueryDefinition, SinkDefinition
-from panewise.connectors.registry import open_sink
-from panewise.connectors.sinks import Sink
+from panewise.connectors.sinks import PrintTable
 from panewise.runtime.engine import Engine
 from panewise.serve.flows import Flow, flows_of, interleaved
+from panewise.serve.outlets import Fetched, HandedOver, Outlet
 from panewise.serve.statement_texts import read_statements, split_statements
 from panewise.serve.tables import output_console, result_table, short_number
 
@@ -30,99 +32,127 @@ if TYPE_CHECKING:
 DRAIN_SECONDS = 1.0
 
 
-def run_file(file: Path, *, flush: bool, progress: bool) -> int:
-    """Run the file to its end; the exit code is 1 where a query failed."""
+def run_file(file: Path, *, flush: bool, progress: bool, path: Path | None = None) -> int:
+    """Run the file to its end; the exit code is 1 where a query failed. With a `path` a later run goes on."""
     console = output_console()
+    with opened(file, path, console) as engine:
+        pump = Pump(engine, console, outlet_of(engine, console, path), path)
+        code = 0
+        try:
+            pump.run(progress=progress and console.is_terminal)
+            if flush:
+                engine.flush()
+        except KeyboardInterrupt:
+            console.print("interrupted: what was read so far is answered")
+            code = 130
+        finally:
+            pump.outlet.drain()
+            pump.outlet.close()
+        console.print(pump.summary())
+        failed = any(query["status"] == "FAILED" for query in engine.stats()["queries"].values())
+    return code or int(failed)
+
+
+def opened(file: Path | None, path: Path | None, console: Console) -> Engine:
+    """An engine with what the file defines; what its statements return is printed."""
+
+    def show(table: pa.Table) -> None:
+        console.print(result_table(table))
+
+    statements = [] if file is None else split_statements(read_statements(file))
+    if path is not None:
+        from panewise.serve.durable_start import durable_engine
+
+        return durable_engine(path, statements, show)
     engine = Engine()
-    for statement in split_statements(read_statements(file)):
+    for statement in statements:
         table = engine.execute(statement)
         if table is not None:
-            console.print(result_table(table))
-    pump = Pump(engine, console)
-    code = 0
-    try:
-        pump.run(progress=progress and console.is_terminal)
-        if flush:
-            engine.flush()
-    except KeyboardInterrupt:
-        console.print("interrupted: what was read so far is answered")
-        code = 130
-    finally:
-        pump.drain()
-        pump.close()
-    console.print(pump.summary())
-    failed = any(query["status"] == "FAILED" for query in engine.stats()["queries"].values())
-    return code or int(failed)
+            show(table)
+    return engine
+
+
+def outlet_of(engine: Engine, console: Console, path: Path | None) -> Outlet:
+    if path is None:
+        return Fetched(engine, printer(console))
+    outlet = HandedOver(engine, printer(console), path / "sinks")
+    if (path / "results").exists():  # it was served before
+        from panewise.serve.http.result_log import ResultLog
+        from panewise.serve.http.settings import Settings
+
+        results = ResultLog(path / "results", keep_rows=Settings.keep_rows, keep_bytes=Settings.keep_bytes)
+        try:
+            outlet.catch_up(results)
+        finally:
+            results.close()
+    return outlet
+
+
+def printer(console: Console) -> PrintTable:
+    """What console sinks print with."""
+
+    def print_table(title: str, table: pa.Table, rows_max: int) -> None:
+        console.print(result_table(table, title=title, rows_max=rows_max))
+
+    return print_table
 
 
 @dataclass
 class Pump:
-    """Moves batches from the sources into the engine and results from the engine to the sinks."""
+    """Moves batches from the sources into the engine, and has the outlet bring results to the sinks.
+
+    With a `path` batches are numbered, and those that an earlier run has pushed are passed over. `push` is another way
+    into the engine than its own, where there is one; `stop` ends it between two batches.
+    """
 
     engine: Engine
     console: Console
+    outlet: Outlet
+    path: Path | None = None
+    push: Callable[..., object] | None = None
+    stop: Event = field(default_factory=Event)
     flows: list[Flow] = field(init=False)
-    sinks: dict[str, list[Sink]] = field(init=False)
-    results: dict[str, int] = field(init=False)
-    waiting: dict[str, list[pa.Table]] = field(init=False)
     seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        catalog = self.engine.catalog
-        self.flows = flows_of(catalog)
-        self.sinks = {}
-        self.results = {d.name: 0 for d in catalog if isinstance(d, QueryDefinition)}
-        # Last, when everything else has been found right: opening a sink makes folders and files.
-        for definition in catalog:
-            if isinstance(definition, SinkDefinition):
-                query = catalog.get(definition.source).name
-                self.sinks.setdefault(query, []).append(open_sink(definition, self._print_table))
-        self.waiting = {query: [] for query in self.sinks}
+        self.flows = flows_of(self.engine.catalog)
+        if self.path is not None:
+            from panewise.serve.durable_start import check_sources
+
+            check_sources(self.path, self.flows)
 
     def run(self, *, progress: bool) -> None:
         """Read every source to its end."""
         started = drained = time.monotonic()
+        push = self.push or self.engine.push
+        done = {flow.stream.name: self._pushed_before(flow.stream.name) for flow in self.flows}
+        numbers = dict.fromkeys(done, 0)
         with ExitStack() as stack:
             shown = stack.enter_context(_progress(self.console)) if progress and self.flows else None
             tasks = {flow.stream.name: _task(shown, flow) for flow in self.flows}
             for flow, batch in interleaved(self.flows):
-                self.engine.push(flow.stream.name, batch)
-                # The engine keeps only so many results that nobody reads.
-                self.fetch()
+                if self.stop.is_set():
+                    break
+                name = flow.stream.name
+                numbers[name] += 1
+                if numbers[name] <= done[name]:
+                    continue
+                if self.path is None:
+                    push(name, batch)
+                else:
+                    push(name, batch, producer=_producer(name), sequence=numbers[name])
+                wanted = self.outlet.pushed()
                 now = time.monotonic()
                 self.seconds = now - started
                 if shown is not None:
-                    rate = _rate(flow.rows, self.seconds)
-                    shown.update(tasks[flow.stream.name], completed=flow.rows, speed=rate)
-                if now - drained > DRAIN_SECONDS:
-                    self.drain()
+                    shown.update(tasks[name], completed=flow.rows, speed=_rate(flow.rows, self.seconds))
+                if wanted or now - drained > DRAIN_SECONDS:
+                    self.outlet.drain()
                     drained = time.monotonic()
         self.seconds = time.monotonic() - started
 
-    def fetch(self) -> None:
-        """Take all new results from the engine; those without a sink are counted and let go."""
-        for name in self.results:
-            table = self.engine.results(name)
-            self.results[name] += table.num_rows
-            if table.num_rows and name in self.sinks:
-                self.waiting[name].append(table)
-
-    def drain(self) -> None:
-        """Hand all new results to their sinks."""
-        import pyarrow as pa
-
-        self.fetch()
-        for name, tables in self.waiting.items():
-            if tables:
-                table = pa.concat_tables(tables)
-                for sink in self.sinks[name]:
-                    sink.write(table)
-                tables.clear()
-
-    def close(self) -> None:
-        for sinks in self.sinks.values():
-            for sink in sinks:
-                sink.close()
+    def _pushed_before(self, stream: str) -> int:
+        return 0 if self.path is None else self.engine.last_sequence(stream, _producer(stream))
 
     def summary(self) -> Group:
         rows = sum(flow.rows for flow in self.flows)
@@ -136,13 +166,14 @@ class Pump:
             of_stream = stats["streams"][flow.stream.name]
             remarks = [f"{of_stream[f'{kind}_rows']:,} {kind}" for kind in ("late", "bad") if of_stream[f"{kind}_rows"]]
             table.add_row("stream", flow.stream.name, f"{flow.rows:,}", ", ".join(["read", *remarks]))
-        for name, count in self.results.items():
+        for name, count in self.outlet.counts.items():
             status, reason = stats["queries"][name]["status"], stats["queries"][name]["reason"]
             table.add_row("query", name, f"{count:,}", f"{status}: {reason}" if reason else status)
         return Group(table, f"{rows:,} rows in {self.seconds:.2f} s: {_rate(rows, self.seconds)}")
 
-    def _print_table(self, title: str, table: pa.Table, rows_max: int) -> None:
-        self.console.print(result_table(table, title=title, rows_max=rows_max))
+
+def _producer(stream: str) -> str:
+    return f"source:{stream.lower()}"
 
 
 def _progress(console: Console) -> Progress:

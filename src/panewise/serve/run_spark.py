@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from panewise.runtime.spark.handle import Handle
+    from panewise.runtime.spark.pipeline import SparkPipeline
+    from panewise.serve.http.settings import Settings
 
 REFRESH_SECONDS = 0.5
 SPARK_LOG = Path(tempfile.gettempdir()) / f"panewise-spark-{os.getpid()}.log"
@@ -41,6 +43,7 @@ class SparkRun:
     flush: bool = False
     replace: bool = False
     progress: bool = True
+    serve: Settings | None = None
 
 
 def spark_session(console: Console, master: str | None) -> SparkSession:
@@ -75,6 +78,8 @@ def errors_to(file: Path) -> Iterator[None]:
 
 def run_on_spark(run: SparkRun) -> int:
     """Run until the sources end, or until interrupted; the exit code is 1 where a query or the pipeline failed."""
+    if run.serve is not None and (run.available_now or run.flush):
+        raise PanewiseError("--available-now and --flush end a run, and --serve goes on until it is interrupted")
     from panewise.runtime.spark.pipeline import SparkPipeline
 
     console = output_console()
@@ -90,12 +95,22 @@ def run_on_spark(run: SparkRun) -> int:
                 console.print(result_table(table))
         with console.status("starting the pipeline"):
             handle = pipeline.start(trigger=run.trigger, available_now=run.available_now, replace=run.replace)
-        code = _follow(handle, console, run)
+        code = _follow(handle, console, run) if run.serve is None else _served(pipeline, handle, run.serve)
         console.print(summary(handle))
         failed = any(query["status"] == "FAILED" for query in handle.stats()["queries"].values())
         return code or int(failed)
     finally:
         spark.stop()
+
+
+def _served(pipeline: SparkPipeline, handle: Handle, settings: Settings) -> int:
+    from panewise.serve.served_run import serve_pipeline
+
+    try:
+        serve_pipeline(pipeline, handle, settings, SPARK_LOG)
+    finally:
+        handle.stop()
+    return 0
 
 
 def _follow(handle: Handle, console: Console, run: SparkRun) -> int:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import exp
 
+from panewise.language.statements import WINDOWLESS
 from panewise.language.statements import Emit as Emission
 from panewise.optimize.rewrites.edges import EdgeEstimate, Values, present
 from panewise.optimize.rewrites.exists_keys import EXISTS, keys, outer_sources
@@ -118,7 +119,7 @@ def _scanned(node: Scan, statistics: Statistics) -> EdgeEstimate:
         column.name: Values(statistics.distinct(node.name, column.name), statistics.measured(node.name, column.name))
         for column in node.schema
     }
-    if node.kind == "table":
+    if node.kind in WINDOWLESS:
         return EdgeEstimate(0.0, statistics.rows(node.name), 0.0, columns)
     return EdgeEstimate(statistics.rate(node.name), 0.0, 0.0, columns)
 

@@ -56,6 +56,16 @@ class Halt:
         return Halt, ()
 
 
+class Notice:
+    """Heard by who waits for micro-batches in this process. Where the writer has been pickled nobody hears it."""
+
+    def __init__(self) -> None:
+        self.given = threading.Event()
+
+    def __reduce__(self) -> tuple[type[Notice], tuple[()]]:
+        return Notice, ()
+
+
 @dataclass
 class VersionSinks:
     """The sinks that get the results of micro-batches from `from_batch` on; `log_names` of the queries they read."""
@@ -76,6 +86,7 @@ class BatchWriter:
     retention_seconds: float
     halt: Halt = field(default_factory=Halt)
     tables: TablePins | None = None
+    delivered: Notice = field(default_factory=Notice)  # given when a micro-batch has been marked
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if self.halt.asked.is_set():
@@ -98,6 +109,7 @@ class BatchWriter:
                 if written:
                     kind.write(batch, written, frame.sparkSession)
         self._mark(batch, outputs, tables)
+        self.delivered.given.set()
 
     def _entries(self, outputs: list[Output]) -> list[Entry]:
         """One entry per query and stream; the parts of several buckets together, in order of time."""
@@ -124,7 +136,7 @@ class BatchWriter:
         marks = read_marks(self.folder, batch - 1)
         marks.take_hold([version for version, first in self.beginnings if first <= batch])
         marks.batch = batch
-        stats = self.folder.read_json(_stats_file(batch - 1)) or {"queries": {}, "buckets": {}}
+        stats = self.folder.read_json(stats_file(batch - 1)) or {"queries": {}, "buckets": {}}
         for kind, name, _, _, payload in outputs:
             if kind == COUNTED:
                 _count(marks, Packet.unpacked(payload))
@@ -135,8 +147,8 @@ class BatchWriter:
         for name, table in tables.items():
             stats["queries"][name] = stats["queries"].get(name, 0) + table.num_rows
         stats["batch"] = batch
-        self.folder.write_json(_stats_file(batch), stats)
-        self.folder.remove(_stats_file(batch - KEPT))
+        self.folder.write_json(stats_file(batch), stats)
+        self.folder.remove(stats_file(batch - KEPT))
         write_marks(self.folder, marks)
         self._forget(batch)
 
@@ -178,11 +190,11 @@ def _count(marks: Marks, packet: Packet) -> None:
     stream.bad_rows += packet.bad_rows
 
 
-def _stats_file(batch: int) -> str:
+def stats_file(batch: int) -> str:
     return f"stats/{batch:012d}.json"
 
 
 def last_stats(folder: Folder) -> dict[str, Any]:
     numbers = folder.numbers("stats")
-    found: dict[str, Any] | None = folder.read_json(_stats_file(numbers[-1])) if numbers else None
+    found: dict[str, Any] | None = folder.read_json(stats_file(numbers[-1])) if numbers else None
     return found or {"queries": {}, "buckets": {}, "batch": -1}

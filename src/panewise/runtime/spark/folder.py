@@ -9,6 +9,7 @@
     results/    the result log: one file per micro-batch
     tables/     the versions of tables
     pins/       before each micro-batch: which versions it sees
+    producers/  by producer, the number of the last push that was taken
 
 A file appears under its name only when it is complete, so that no reader ever sees half of one. Any file system that
 Arrow knows will do; workers and driver must see the same one.
@@ -103,6 +104,12 @@ class Folder:
         """Bytes of a file; 0 where there is none."""
         system, path = self._at(name)
         return int(system.get_file_info(path).size or 0)
+
+    def written_at(self, name: str) -> float | None:
+        """When a file was last written, in seconds since 1970; None where there is none, or nobody knows."""
+        system, path = self._at(name)
+        written: int | None = system.get_file_info(path).mtime_ns
+        return None if written is None else written / 1e9
 
     def remove(self, name: str) -> None:
         system, path = self._at(name)

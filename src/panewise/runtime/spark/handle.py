@@ -18,8 +18,9 @@ import pyarrow as pa
 from panewise.catalog import SinkDefinition, StreamDefinition
 from panewise.errors import CatalogError, ConnectorError, DataError, NotHeldError
 from panewise.runtime.intake import Intake
+from panewise.runtime.journal import Stamp
 from panewise.runtime.one_group import of_key
-from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, VersionSinks
+from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, Notice, VersionSinks
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.identity import identity_of
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from panewise.runtime.spark.pipeline import SparkPipeline
 
 TELL_SECONDS = 0.1
-FOLDERS = ("catalog", "inbox", "marks", "stats", "results", "tables", "pins")
+FOLDERS = ("catalog", "inbox", "marks", "stats", "results", "tables", "pins", "producers")
 
 
 class Handle(Reader):
@@ -68,6 +69,7 @@ class Handle(Reader):
         self._query: StreamingQuery | None = None
         self._lock = threading.RLock()
         self._halt_asked = Halt()
+        self.delivered = Notice()
         self._run = uuid.uuid4().hex
         self._helpers: list[Feeder | IdleWatch] = []
 
@@ -81,7 +83,7 @@ class Handle(Reader):
         ship(self._pipeline.spark)
         written = self._write_change(statements) if statements or not self._program.versions else None
         if self._tables.log():
-            self._wake()
+            self.wake()
         try:
             self._start_helpers()
             self._launch()
@@ -106,10 +108,10 @@ class Handle(Reader):
         write_change(self._folder, change)
         self._tables.log()
         if number:
-            self._wake()
+            self.wake()
         return change
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Has a micro-batch come also where there are no rows."""
         self._inbox.post_control({"wake": len(self._program.versions) - 1})
 
@@ -133,7 +135,12 @@ class Handle(Reader):
         """The rows of tables have changed; the next micro-batch sees it, and nothing is stopped for it."""
         with self._lock:
             if self._tables.log():
-                self._wake()
+                self.wake()
+
+    @property
+    def id(self) -> str:
+        """That of the checkpoint."""
+        return str(self._identity["id"])
 
     @property
     def tables(self) -> TableBooks:
@@ -216,6 +223,7 @@ class Handle(Reader):
             self._pipeline.retention_us / 1e6,
             self._halt_asked,
             TablePins(self._folder, [(v.from_batch, v.tables) for v in program.versions]),
+            self.delivered,
         )
 
     def _version_sinks(self, version: Version) -> VersionSinks:
@@ -320,12 +328,15 @@ class Handle(Reader):
 
     # -- telling it ----------------------------------------------------------------------------------------------
 
-    def push(self, stream: StreamDefinition, data: Any) -> None:
+    def push(self, stream: StreamDefinition, data: Any, stamp: Stamp | None = None) -> bool:
+        """Posts rows; with a stamp, a producer and a number, False where a push of that number was taken before."""
         if connector_of(stream) not in (None, "memory"):
             raise DataError(f"stream '{stream.name}' is read from its connector, not pushed to")
+        key = self._key(stream.name)
+        if stamp is not None and self._inbox.is_repeated(key, stamp):
+            return False
         intake = Intake(stream)
         batches = [batch for batch in intake.batches(data) if batch.num_rows]
-        key = self._key(stream.name)
         options = dict(self._program.options(key))
         if options.get("on_bad_row") != "skip":
             marks = self.marks().of(key)
@@ -334,8 +345,11 @@ class Handle(Reader):
             for batch in batches:
                 intake.accepted(batch, False, taken, marks.reached, reach)
                 taken += batch.num_rows
-        if batches:
-            self._inbox.post_rows(key, batches)
+        return bool(batches or stamp) and self._inbox.post_rows(key, batches, stamp)
+
+    def last_sequence(self, stream: str, producer: str) -> int:
+        """The number of the last push of a producer that was taken; 0 where there was none."""
+        return self._inbox.last_sequence(self._key(self._catalog.get(stream, "stream").name), producer)
 
     def advance(self, stream: str, until: Any) -> None:
         """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""

@@ -13,7 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from panewise.runtime.journal import Stamp, is_repeated
 from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.producers import Producers
 from panewise.state.snapshot_format import dumped, loaded
 
 
@@ -33,14 +35,43 @@ class Inbox:
         self._folder = folder
         self._lock = threading.Lock()
         self._next = max(folder.numbers("inbox"), default=-1) + 1
+        self._producers = Producers(folder, self._next)
 
-    def post_rows(self, stream: str, batches: list[pa.RecordBatch]) -> int:
+    def post_rows(self, stream: str, batches: list[pa.RecordBatch], stamp: Stamp | None = None) -> bool:
+        """Rows for a stream, which is known by name and creation; False where a push of this stamp was taken before."""
         with self._lock:
-            number = self._next
-            content = dumped({"stream": stream, "batches": batches})
-            self._folder.write(f"inbox/{number:012d}.rows", content)
+            if stamp is None:
+                self._post_rows(stream, batches)
+                return True
+            if self._is_repeated(stream, stamp):
+                return False
+            self._producers.begin(stream, stamp, self._next)
+            try:
+                self._post_rows(stream, batches)
+            except BaseException:
+                self._producers.give_up()
+                raise
+            self._producers.took(stream, stamp)
+            return True
+
+    def _post_rows(self, stream: str, batches: list[pa.RecordBatch]) -> None:
+        if batches:
+            self._folder.write(f"inbox/{self._next:012d}.rows", dumped({"stream": stream, "batches": batches}))
             self._next += 1
-            return number
+
+    def is_repeated(self, stream: str, stamp: Stamp) -> bool:
+        """Whether a push of this stamp was taken before; DataError where its number cannot be."""
+        with self._lock:
+            return self._is_repeated(stream, stamp)
+
+    def _is_repeated(self, stream: str, stamp: Stamp) -> bool:
+        producer, sequence = stamp
+        name = stream.rpartition("@")[0]
+        return is_repeated(name, {producer: self._producers.last(stream, producer)}, producer, sequence)
+
+    def last_sequence(self, stream: str, producer: str) -> int:
+        with self._lock:
+            return self._producers.last(stream, producer)
 
     def post_control(self, row: dict[str, Any]) -> int:
         with self._lock:

@@ -84,7 +84,7 @@ def read_marks(folder: Folder, batch: int) -> Marks:
     """The marks at the end of a micro-batch; those before the first one are empty."""
     if batch < 0:
         return Marks()
-    data = folder.read_json(_name(batch))
+    data = folder.read_json(marks_file(batch))
     if data is None:
         raise FileNotFoundError(
             f"there are no marks of micro-batch {batch} in '{folder.place}': the driver and all workers must "
@@ -94,8 +94,8 @@ def read_marks(folder: Folder, batch: int) -> Marks:
 
 
 def write_marks(folder: Folder, marks: Marks) -> None:
-    folder.write_json(_name(marks.batch), marks.to_dict())
-    folder.remove(_name(marks.batch - KEPT))
+    folder.write_json(marks_file(marks.batch), marks.to_dict())
+    folder.remove(marks_file(marks.batch - KEPT))
 
 
 def last_marks(folder: Folder) -> Marks:
@@ -104,5 +104,5 @@ def last_marks(folder: Folder) -> Marks:
     return read_marks(folder, numbers[-1]) if numbers else Marks()
 
 
-def _name(batch: int) -> str:
+def marks_file(batch: int) -> str:
     return f"marks/{batch:012d}.json"

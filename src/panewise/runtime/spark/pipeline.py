@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition, TableDefinition
 from panewise.connectors.options import written_option
-from panewise.errors import CatalogError, ConnectorError, PlanError
+from panewise.errors import CatalogError, ConnectorError, DataError, PlanError
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.runtime.definitions import statement_of
@@ -66,6 +67,7 @@ class SparkPipeline:
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
         self.books = Engine(sharing=sharing)
         self.books.read_table = self._read_table
+        self.books.archives.only_books = True
         self.frames: dict[str, DataFrame] = {}  # the user's own, by lower-case name of the stream
         self._handle: Handle | None = None
         self._lock = threading.RLock()
@@ -129,7 +131,8 @@ class SparkPipeline:
                     books = self.books
                     statement = bind_one(parsed, books.catalog, books.find_aggregate, books.aggregate_names)
                     if isinstance(statement, s.SelectOnce):
-                        table = self._select_once(statement, parsed)
+                        with _only_here():
+                            table = self._select_once(statement, parsed)
                     elif isinstance(statement, s.Show | s.Explain):
                         table = self._shown(statement, parsed)
                     else:
@@ -148,8 +151,8 @@ class SparkPipeline:
         return result
 
     def _registered(self, statement: s.Statement, parsed: ParsedStatement) -> pa.Table | None:
-        if isinstance(statement, s.CreateStream | s.AlterStream):
-            refuse_overload_options(statement.name, statement.options)
+        with _only_here():
+            self._check_possible(statement)
         if isinstance(statement, s.CreateStream):
             definition = StreamDefinition(
                 statement.name, statement.schema, statement.timestamp, statement.delay_us, statement.options
@@ -161,21 +164,31 @@ class SparkPipeline:
                     source_frame(self.spark, definition, None, definition.schema)
             if self._handle is not None:
                 self._handle.check_new_stream(definition)
-        if isinstance(statement, s.CreateQuery):
-            refuse_at_most(statement.name, statement.options)
         if isinstance(statement, s.CreateSink):
             self._check_sink(statement)
-        if isinstance(statement, s.CreateTable) and written_option(statement.options, "changes") is not None:
-            raise PlanError(
-                f"table '{statement.name}' would be changed by a stream, which has no operator on Spark yet",
-                hint="change it by statements, or join the stream itself",
-            )
         if isinstance(statement, s.SuspendQuery | s.ResumeQuery) and self._handle is not None:
             # The books know nothing of failures.
             reason = self._handle.failed().get(statement.name.lower())
             if reason is not None:
                 raise CatalogError(f"query '{statement.name}' has failed: {reason}", hint="drop it and create it anew")
         return self.books.execute_parsed(parsed)
+
+    def _check_possible(self, statement: s.Statement) -> None:
+        """Refuses what only the embedded engine does."""
+        if isinstance(statement, s.CreateStream | s.AlterStream):
+            refuse_overload_options(statement.name, statement.options)
+        if isinstance(statement, s.CreateQuery):
+            refuse_at_most(statement.name, statement.options)
+        if isinstance(statement, s.CreateArchive | s.AlterArchive):
+            raise PlanError(
+                f"archive '{statement.name}' would be written by Spark, which has no operator for it yet",
+                hint="keep it with the embedded engine",
+            )
+        if isinstance(statement, s.CreateTable) and written_option(statement.options, "changes") is not None:
+            raise PlanError(
+                f"table '{statement.name}' would be changed by a stream, which has no operator on Spark yet",
+                hint="change it by statements, or join the stream itself",
+            )
 
     def _read_table(self, definition: TableDefinition) -> pa.RecordBatch:
         reader = table_reader(definition, self.spark)
@@ -262,12 +275,18 @@ class SparkPipeline:
 
     # -- rows and results ----------------------------------------------------------------------------------------
 
-    def push(self, stream: str, data: Any) -> None:
-        """Rows for a stream without a connector, as `pw.Engine.push` takes them; they are processed soon after."""
+    def push(self, stream: str, data: Any, *, producer: str | None = None, sequence: int | None = None) -> bool:
+        """Rows for a stream without a connector, as `pw.Engine.push` takes them; they are processed soon after.
+
+        `producer` and `sequence` (1, 2, 3, ...) make it safe to push again: False where the number was taken before.
+        """
+        if (producer is None) != (sequence is None):
+            raise DataError("a push has both a producer and a sequence, or neither")
+        stamp = None if producer is None or sequence is None else (producer, sequence)
         with self._lock:
             definition = self.books.catalog.get(stream, "stream")
             assert isinstance(definition, StreamDefinition)
-            self._running().push(definition, data)
+            return self._running().push(definition, data, stamp)
 
     def results(self, query: str) -> DataFrame:
         """The query's results as a streaming DataFrame with its own columns and types, for any Spark sink."""
@@ -356,6 +375,16 @@ def _schema_of(frame: DataFrame, name: str, timestamp: str) -> Schema:
             hint=f"the DataFrame has {', '.join(frame.columns)}",
         )
     return Schema(tuple(columns))
+
+
+@contextmanager
+def _only_here() -> Iterator[None]:
+    """What has no operator here may have one in the embedded engine: the statement is right, and the host is wrong."""
+    try:
+        yield
+    except PlanError as error:
+        error.refused_by_spark = True  # type: ignore[attr-defined]
+        raise
 
 
 def _silent(title: str, table: pa.Table, rows: int) -> None:

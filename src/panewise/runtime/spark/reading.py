@@ -33,9 +33,32 @@ class Reader:
         self._program = program
         self._fetched: dict[tuple[str, str], int] = {}  # by kind and name, the last micro-batch that was fetched
 
+    @property
+    def folder(self) -> Folder:
+        return self._folder
+
+    @property
+    def version(self) -> Version:
+        """What is defined now."""
+        return self._program.versions[-1]
+
     def marks(self) -> Marks:
         """How far the streams have come."""
         return last_marks(self._folder)
+
+    def come_to(self, query: PlannedQuery, marks: Marks) -> int | None:
+        """How far a query has come: as far as the slowest stream below it; None before there was anything."""
+        version = self.version
+        keys = {stream.name.lower(): key for key, stream in version.streams.items()}
+        reached, names = [], list(query.definition.inputs)
+        while names:
+            name = names.pop().lower()
+            if name in keys:
+                reached.append(marks.of(keys[name]).watermark(version.streams[keys[name]].delay_us))
+            elif name in version.queries:
+                names.extend(version.queries[name].definition.inputs)
+        least = min(reached, default=INT64_MIN)
+        return None if least == INT64_MIN else least
 
     def stream_keys(self) -> dict[str, str]:
         """By the names of streams, what their marks are kept under."""
@@ -180,7 +203,8 @@ class Reader:
                 ends = entry.table.column("window_end").cast(pa.int64())
                 if pc.min(ends).as_py() <= report:
                     return entry.table.filter(pc.equal(ends, report))
-        reached, _ = marks.at(query.created, key)
+        # A query that no micro-batch has seen yet has no point at which it took hold.
+        reached, _ = marks.at(query.created, key) if query.created in marks.since else (None, 0)
         if at is not None and reached is not None and report <= reached:
             raise NotHeldError(f"the report of '{name}' at {format_instant(report)} is not in the log")
         return empty

@@ -25,7 +25,7 @@ def reconciled(books: Engine, program: Program, replace: bool) -> list[str]:
     here = {d.name.lower(): d for d in books.catalog}
     if not stored:
         return [statement_of(d) for d in here.values()] + _suspended(books)
-    changed = [d for key, d in here.items() if key in stored and _text(d) != _text(stored[key])]
+    changed = [d for key, d in here.items() if key in stored and lasting_text(d) != lasting_text(stored[key])]
     if changed and not replace:
         names = ", ".join(f"{d.kind} {d.name}" for d in changed)
         raise CatalogError(
@@ -46,10 +46,10 @@ def reconciled(books: Engine, program: Program, replace: bool) -> list[str]:
     drops = [f"DROP {d.kind.upper()} {name_to_sql(d.name)}" for key, d in reversed(stored.items()) if key in gone]
     creates = [statement_of(d) for key, d in here.items() if key in gone or key not in stored]
     kept = [key for key in here if key in stored and key not in gone]
-    return drops + creates + _altered(here, stored, kept) + _rested(books, program, kept)
+    return drops + creates + alterations(here, stored, kept) + _rested(books, program, kept)
 
 
-def _altered(here: dict[str, Definition], stored: dict[str, Definition], kept: list[str]) -> list[str]:
+def alterations(here: dict[str, Definition], stored: dict[str, Definition], kept: list[str]) -> list[str]:
     """What the caller says of streams that go on, where it may be altered while they run."""
     found = []
     for key in kept:
@@ -95,7 +95,7 @@ def _suspended(books: Engine) -> list[str]:
     ]
 
 
-def _text(definition: Definition) -> str:
+def lasting_text(definition: Definition) -> str:
     """A definition without what ALTER STREAM may change while it runs."""
     if isinstance(definition, StreamDefinition):
         options = tuple((k, v) for k, v in definition.options if k.lower() not in (*ALTERABLE, "max_files_per_trigger"))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import importlib
 import importlib.util
 import io
 import marshal
@@ -26,7 +27,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import panewise
 from panewise.runtime.spark.session import is_connect
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ _UNCHECKED_HASH = 0b01
 @cache
 def package_zip() -> Path:
     """The archive of this panewise, in a temporary folder that goes when the process ends."""
+    # The package as a whole, which also names what stands above this layer: it is shipped, not used.
+    panewise = importlib.import_module("panewise")
     assert panewise.__spec__ is not None
     archive: str | None = getattr(panewise.__spec__.loader, "archive", None)
     if archive is not None:  # this panewise was shipped too: its archive is passed on

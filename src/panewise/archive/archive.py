@@ -1,0 +1,346 @@
+"""An archive: rows with lifetimes on disk, found by key, insertion and expiration, updated all at once or not at all.
+
+>>> import pyarrow as pa, tempfile
+>>> from panewise.archive.layout import Layout
+>>> folder = tempfile.TemporaryDirectory()
+>>> schema = pa.schema([("host", pa.string()), ("bytes", pa.int64())])
+>>> archive = Archive.create(folder.name, schema, key="host", layout=Layout(2, 2, every_us=2, lifetime_us=16))
+>>> rows = pa.table({"host": ["a", "b"], "bytes": [3, 5], "_inserted": [1, 2], "_expires": [9, 4]})
+>>> archive.update(2, rows).version
+2
+>>> archive.probe("a", columns=["bytes"]).to_pylist(), archive.scan(at=5).num_rows
+([{'bytes': 3}], 1)
+>>> archive.close()
+>>> folder.cleanup()
+
+Invariant: what `update` has returned from is committed and survives; an update that raises has changed nothing that a
+reader sees. Readers need no lock and never wait. One process writes, whose threads take turns.
+
+Source: Golab 2006, chapter 4. docs/archive.md is its page.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow.compute as pc
+
+from panewise.archive.description import described
+from panewise.archive.layout import Layout
+from panewise.archive.manifest import DATA, MANIFESTS, Manifest, Manifests
+from panewise.archive.retention import Retention
+from panewise.archive.rows import checked_rows, checked_schema
+from panewise.archive.snapshot import Snapshot, pins_of
+from panewise.archive.sought import EXPIRES, Instant, moment
+from panewise.archive.storage import Storage, VanishedFile, explained, storage_at
+from panewise.archive.sub_index import SubIndexFiles
+from panewise.archive.verification import Verification, verified
+from panewise.archive.writing import NextVersion, Written, by_sub_index, next_manifest
+from panewise.errors import ArchiveError
+from panewise.temporal import format_instant, instant_us
+
+GRACE_S = 60.0
+_TRIES = 10
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update did."""
+
+    version: int
+    number: int
+    repeated: bool = False  # an update of this number was there already: nothing has changed
+    inserted: int = 0
+    removed: int = 0
+    touched: frozenset[int] = frozenset()  # sub-indices that changed
+    bytes_written: int = 0
+
+
+@dataclass
+class Usage:
+    """What this archive has been asked for since it was opened; the cost model chooses layouts by it."""
+
+    since: float
+    updates: int = 0
+    probes: int = 0
+    scans: int = 0
+
+
+class Archive:
+    """Made by `create` or `open`; may be used by several threads, and is a context manager."""
+
+    def __init__(self, storage: Storage, grace_s: float, fixed: int | None = None) -> None:
+        self._storage = storage
+        self._manifests = Manifests(storage)
+        self._pins = pins_of(storage.where)
+        self._retention = Retention(self._manifests, self._pins, grace_s)
+        self._fixed = fixed
+        self._current = self._manifests.load(self._newest())
+        self._files = SubIndexFiles(storage, self._current.schema, self._current.key)
+        self._writing = threading.RLock()
+        self._unlock: Callable[[], None] | None = None
+        self.usage = Usage(time.time())
+
+    @classmethod
+    def create(
+        cls,
+        where: str | Path,
+        schema: Any,
+        *,
+        key: str | Sequence[str],
+        layout: Layout,
+        filesystem: Any = None,
+        grace_s: float = GRACE_S,
+    ) -> Archive:
+        """A new, empty archive in a folder that has none."""
+        storage = storage_at(where, filesystem)
+        own_schema, own_key = checked_schema(schema, key if isinstance(key, str) else tuple(key))
+        manifests = Manifests(storage)
+        if manifests.versions():
+            raise ArchiveError(f"there is an archive in '{storage.where}'", hint="`Archive.open` opens it")
+        with explained("make the folders", storage.where):
+            storage.make_folder(MANIFESTS)
+            storage.make_folder(DATA)
+        manifests.publish(Manifest(1, 0, None, time.time(), own_schema, own_key, layout, 1, ()))
+        return cls(storage, grace_s)
+
+    @classmethod
+    def open(
+        cls, where: str | Path, *, filesystem: Any = None, grace_s: float = GRACE_S, version: int | None = None
+    ) -> Archive:
+        """An archive that is there. With a version: as of that one, and only to read."""
+        return cls(storage_at(where, filesystem), grace_s, version)
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives back the right to write."""
+        with self._writing:
+            unlock, self._unlock = self._unlock, None
+            if unlock is not None:
+                unlock()
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The newest committed version, also of other processes."""
+        return self._newest()
+
+    @property
+    def manifest(self) -> Manifest:
+        """Of the newest version."""
+        with self.snapshot() as snapshot:
+            return snapshot.manifest
+
+    @property
+    def layout(self) -> Layout:
+        return self.manifest.layout
+
+    def describe(self) -> dict[str, Any]:
+        """Version, layout, rows and bytes, of each sub-index too."""
+        return described(self.manifest, self._storage.where, self._manifests.versions())
+
+    def path(self, name: str) -> str:
+        """Where a file of a manifest lies, as its file system names it."""
+        return self._storage.path(name)
+
+    def verify(self) -> Verification:
+        """Reads everything of the newest version; says what is wrong, and raises nothing of it."""
+        with self.snapshot() as snapshot:
+            return verified(snapshot.manifest, self._files)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """The newest version, held until the snapshot is closed."""
+        for _ in range(_TRIES):
+            version = self._pins.pin(self._newest)
+            try:
+                manifest = self._current
+                if manifest.version != version:
+                    manifest = self._manifests.load(version)
+                    self._adopt(manifest)
+            except VanishedFile:
+                self._pins.release(version)
+                continue
+            except BaseException:
+                self._pins.release(version)
+                raise
+            return Snapshot(manifest, self._files, partial(self._pins.release, version))
+        raise ArchiveError(
+            f"the versions of the archive '{self._storage.where}' go faster than they can be opened",
+            hint="give its writer a longer grace period",
+        )
+
+    def probe(self, *keys: Any, **options: Any) -> Any:
+        """Rows with one of the keys; see `Snapshot.probe` and `Snapshot.scan` for the options."""
+        self.usage.probes += 1
+        return self._read(lambda snapshot: snapshot.probe(*keys, **options))
+
+    def range(self, low: Any = None, high: Any = None, **options: Any) -> Any:
+        """Rows with keys between two values; see `Snapshot.range`."""
+        self.usage.probes += 1
+        return self._read(lambda snapshot: snapshot.range(low, high, **options))
+
+    def scan(self, **options: Any) -> Any:
+        """All rows, or those that the options leave; see `Snapshot.scan`."""
+        self.usage.scans += 1
+        return self._read(lambda snapshot: snapshot.scan(**options))
+
+    def _read(self, ask: Callable[[Snapshot], Any]) -> Any:
+        seen = 0
+        while True:
+            with self.snapshot() as snapshot:
+                try:
+                    return ask(snapshot)
+                except VanishedFile:
+                    # Only a newer version explains that a file is gone.
+                    if snapshot.version == seen:
+                        raise
+                    seen = snapshot.version
+
+    def _newest(self) -> int:
+        versions = self._manifests.versions()
+        if not versions:
+            raise ArchiveError(f"there is no archive in '{self._storage.where}'", hint="`Archive.create` makes one")
+        if self._fixed is None:
+            return versions[-1]
+        if self._fixed not in versions:
+            raise ArchiveError(
+                f"version {self._fixed} of the archive '{self._storage.where}' is not kept",
+                hint=f"there is {', '.join(map(str, versions[-8:]))}",
+            )
+        return self._fixed
+
+    def _adopt(self, manifest: Manifest) -> None:
+        if manifest.version > self._current.version:
+            self._current = manifest
+            self._files.forget_all_but(manifest.files)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def update(self, now: Instant, rows: Any = None, number: int | None = None) -> Update:
+        """Inserts rows and drops those that have expired at `now`.
+
+        `rows` is a table or batch with the archive's columns, `_inserted` and `_expires` (timestamps, or microseconds),
+        or None.
+        An update with a number that is not above the last one changes nothing, so it may be repeated after a failure;
+        without a number it is the next one.
+        """
+        instant = instant_us(now)
+        stored = self._files.schema
+        table = stored.empty_table() if rows is None else checked_rows(rows, stored)
+        self.usage.updates += 1
+        with self._committing() as base:
+            number = base.update + 1 if number is None else number
+            if number <= base.update:
+                return Update(base.version, number, repeated=True)
+            if base.now_us is not None and instant < base.now_us:
+                raise ArchiveError(
+                    f"an update at {format_instant(instant)} is before the last one, at {format_instant(base.now_us)}",
+                    hint="updates come in the order of time",
+                )
+            alive = table.filter(pc.field(EXPIRES) > moment(instant))
+            written = NextVersion(self._files, base).updated(instant, alive)
+            self._commit(base, written, update=number, now_us=instant)
+            removed = sum(f.rows for f in base.files) + alive.num_rows - sum(f.rows for f in written.files)
+            return Update(
+                base.version + 1, number, False, alive.num_rows, removed, frozenset(written.touched), written.bytes
+            )
+
+    def compact(self) -> int:
+        """One file for each sub-index, and no files of old versions past their grace; returns the version."""
+        return self._settle(merge_all=True)
+
+    def migrate(self, layout: Layout) -> int:
+        """Another layout, sub-index by sub-index; queries and updates of other threads go on between any two of them.
+
+        Interrupted, the archive is whole, partly in either layout: calling it again, or `compact`, ends it.
+        """
+        with self._committing() as base:
+            if layout != base.layout:
+                kept = Written(files=list(base.files))
+                self._commit(base, kept, layout=layout, generation=base.generation + 1)
+        return self._settle(merge_all=layout.style == "rebuild")
+
+    def _settle(self, merge_all: bool) -> int:
+        # At most each sub-index of either layout once, however many runs updates add meanwhile.
+        manifest = self.manifest
+        for _ in range(len(by_sub_index(manifest.files)) + manifest.layout.parts):
+            if not self._settle_one(merge_all):
+                break
+        with self._committing() as base:
+            self._retention.remove_obsolete()
+            return base.version
+
+    def _settle_one(self, merge_all: bool) -> bool:
+        """Moves one sub-index of an earlier layout, or merges one that has several files; False where all is done."""
+        with self._committing() as base:
+            groups = by_sub_index(base.files)
+            earlier = [group for group in groups if group[0] != base.generation]
+            several = [number for (_, number), files in groups.items() if len(files) > 1]
+            following = NextVersion(self._files, base)
+            if earlier:
+                self._commit(base, following.moved(*min(earlier)))
+            elif several and merge_all:
+                self._commit(base, following.merged(min(several)))
+            else:
+                return False
+            return True
+
+    @contextlib.contextmanager
+    def _committing(self) -> Iterator[Manifest]:
+        """The version to go on from, and the right to make the next one."""
+        with self._writing:
+            self._begin_writing()
+            try:
+                yield self._current
+            except BaseException as problem:
+                # It may be committed or not: the next update looks at what is there. On a full disk every file counts.
+                if isinstance(problem, ArchiveError):
+                    self._retention.take_stock()
+                self.close()
+                raise
+
+    def _begin_writing(self) -> None:
+        if self._fixed is not None:
+            raise ArchiveError(f"version {self._fixed} was opened, and only to read", hint="open without a version")
+        if self._unlock is not None:
+            return
+        where = self._storage.where
+        with explained("take the lock", where):
+            unlock = self._storage.lock()
+        if unlock is None:
+            raise ArchiveError(
+                f"the archive '{where}' is being written by another process, or twice by this one",
+                hint="an archive has one writer; readers are not limited",
+            )
+        try:
+            with explained("bring the versions to the disk", where):
+                # A version that was published and perhaps not brought to the disk is, from now on, there to stay.
+                self._storage.settle(MANIFESTS)
+            self._adopt(self._manifests.load(self._newest()))
+            self._retention.take_stock()
+        except BaseException:
+            unlock()
+            raise
+        self._unlock = unlock
+
+    def _commit(self, base: Manifest, written: Written, **changes: Any) -> None:
+        following = next_manifest(base, written.files, time.time(), **changes)
+        self._manifests.publish(following)
+        self._adopt(following)
+        self._retention.commit(following)

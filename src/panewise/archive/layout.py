@@ -1,0 +1,156 @@
+"""Which sub-index a row belongs to, and which of them an update touches.
+
+Time is cut into slots of one update interval: slot `j` is `(origin + (j - 1) * every, origin + j * every]`, so that an
+update at the end of a slot brings the rows inserted in it and drops the rows that expire in it. G classes of insertion
+slots times E classes of expiration slots are G x E sub-indices, numbered `g * E + e`:
+
+                      expiration classes                 an update in slot j inserts into one row
+                      e = 0   1   2   3                  and expires from one column:
+      insertion   0 [  *   *   *   *  ]
+      classes     1 [      *          ]                      G + E - 1 of G x E are touched
+                  2 [      *          ]
+                  3 [      *          ]
+
+*Round-robin* gives slot `j` the class `j mod G`, so no sub-index has two consecutive updates and all have about the
+same size; *chronological* gives consecutive slots of `lifetime / G` the same class. A *wave index* by insertion is
+G = n, E = 1, chronological, and by expiration G = 1, E = n: with lifetimes that vary each update touches all n.
+
+An update either clusters what it touches anew (Rebuild; REINDEX of the wave indices) or adds a run of its own and only
+takes the expired rows out of the others (NoRebuild; DEL).
+
+A class follows from a row's own two instants alone, whenever it comes and however long it lives: a row that is late or
+outlives the lifetime makes an update touch more sub-indices, and is never in a wrong one. Cost: O(1) a row.
+
+Source: Golab 2006, section 4.3.1 with algorithm 1, whose line 8 is `tau + (iE + j) * Delta + 1` to
+`tau + (iE + j + 1) * Delta`; the wave index of section 2.3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.errors import ArchiveError
+from panewise.temporal import DURATION_MAX
+
+Order = Literal["round_robin", "chronological"]
+Style = Literal["rebuild", "no_rebuild"]
+PARTS_MAX = 1_000  # sub-indices: each is a file at least, and every probe reads all of them
+
+
+@dataclass(frozen=True)
+class Layout:
+    """G x E, the order of their classes, and how an update writes.
+
+    >>> layout = Layout(2, 2, every_us=2, lifetime_us=16)
+    >>> layout.name, layout.place(inserted=17, expires=20), sorted(layout.touched(18))
+    ('Rebuild2x2', 2, [1, 2, 3])
+    """
+
+    insertion_parts: int
+    expiration_parts: int
+    every_us: int
+    lifetime_us: int
+    order: Order = "round_robin"
+    style: Style = "rebuild"
+    origin_us: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.insertion_parts, self.expiration_parts) < 1 or self.parts > PARTS_MAX:
+            raise ArchiveError(
+                f"a layout of {self.insertion_parts} x {self.expiration_parts} sub-indices is not possible",
+                hint=f"both are at least 1, and together at most {PARTS_MAX} sub-indices",
+            )
+        if not 0 < self.every_us <= self.lifetime_us <= DURATION_MAX:
+            raise ArchiveError(
+                f"a layout cannot be updated every {self.every_us} us for lifetimes of {self.lifetime_us} us",
+                hint="the interval between updates is positive and not longer than the longest lifetime",
+            )
+        if self.order not in ("round_robin", "chronological"):
+            raise ArchiveError(f"'{self.order}' is no order of a layout", hint="round_robin or chronological")
+        if self.style not in ("rebuild", "no_rebuild"):
+            raise ArchiveError(f"'{self.style}' is no update style", hint="rebuild or no_rebuild")
+
+    @classmethod
+    def wave_by_insertion(cls, parts: int, every_us: int, lifetime_us: int, style: Style = "rebuild") -> Layout:
+        """R-ins (REINDEX) or D-ins (DEL)."""
+        return cls(parts, 1, every_us, lifetime_us, "chronological", style)
+
+    @classmethod
+    def wave_by_expiration(cls, parts: int, every_us: int, lifetime_us: int, style: Style = "rebuild") -> Layout:
+        """R-exp (REINDEX) or D-exp (DEL)."""
+        return cls(1, parts, every_us, lifetime_us, "chronological", style)
+
+    @property
+    def parts(self) -> int:
+        return self.insertion_parts * self.expiration_parts
+
+    @property
+    def name(self) -> str:
+        """As in the source: Rebuild4x4, NoRebuild2x2chr, R-ins16, D-exp9."""
+        if self.order == "chronological" and 1 in (self.insertion_parts, self.expiration_parts):
+            kind = "ins" if self.expiration_parts == 1 else "exp"
+            return f"{'R' if self.style == 'rebuild' else 'D'}-{kind}{self.parts}"
+        style = "Rebuild" if self.style == "rebuild" else "NoRebuild"
+        order = "chr" if self.order == "chronological" else ""
+        return f"{style}{self.insertion_parts}x{self.expiration_parts}{order}"
+
+    # -- slots and classes -----------------------------------------------------------------------------------------
+
+    def slot(self, instant: int) -> int:
+        return -((self.origin_us - instant) // self.every_us)
+
+    def place(self, inserted: int, expires: int) -> int:
+        """The number of a row's sub-index."""
+        return int(self.places(np.array([inserted], np.int64), np.array([expires], np.int64))[0])
+
+    def places(self, inserted: NDArray[np.int64], expires: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The numbers of the sub-indices of rows."""
+        insertion = -((self.origin_us - inserted) // self.every_us) // self._span(self.insertion_parts)
+        expiration = -((self.origin_us - expires) // self.every_us) // self._span(self.expiration_parts)
+        numbers: NDArray[np.int64] = (
+            insertion % self.insertion_parts * self.expiration_parts + expiration % self.expiration_parts
+        )
+        return numbers
+
+    def touched(self, now: int, before: int | None = None) -> frozenset[int]:
+        """What an update at `now` may change, where the last one was `before` (None: one slot ago).
+
+        Rows inserted and rows that expire in the slots since then, rows older than that aside.
+        """
+        last = self.slot(now)
+        first = last if before is None else min(self.slot(before) + 1, last)
+        # More slots than classes times their length visit every class.
+        rows = self._classes(first, last, self.insertion_parts)
+        columns = self._classes(first, last, self.expiration_parts)
+        return frozenset(
+            row * self.expiration_parts + column
+            for row in range(self.insertion_parts)
+            for column in range(self.expiration_parts)
+            if row in rows or column in columns
+        )
+
+    def _span(self, parts: int) -> int:
+        """Consecutive slots that are of one class."""
+        if self.order == "round_robin":
+            return 1
+        slots = -(-self.lifetime_us // self.every_us)
+        return -(-slots // parts)
+
+    def _classes(self, first: int, last: int, parts: int) -> set[int]:
+        span = self._span(parts)
+        chunks = range(first // span, last // span + 1)
+        return set(range(parts)) if len(chunks) >= parts else {chunk % parts for chunk in chunks}
+
+    # -- to and from JSON ------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Layout:
+        return cls(**fields)

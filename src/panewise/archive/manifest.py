@@ -1,0 +1,207 @@
+"""What a version of an archive is: one small JSON file that names the Parquet files of all sub-indices.
+
+    archive/
+      LOCK                             held by the process that writes (local folders)
+      manifests/00000012.json          version 12: schema, key, layout, the last update, files and their ranges of time
+      data/00000012-I03-7f3a9c01.parquet   written for version 12, sub-index 3; versions after it may still name it
+
+A file is written once and never changed. A commit writes new files, brings them to the disk, and publishes the next
+manifest; that is the instant at which the version exists. So readers of version N never see anything of version N + 1,
+and a crash leaves at worst files that no manifest names, which the next writer removes.
+
+An old version goes when it was superseded longer than a grace period ago and no snapshot of this process holds it:
+first its manifest, then the files that no other manifest names.
+
+A manifest ends in a checksum of itself. Cost: O(number of files) a commit, some 300 bytes each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from panewise.archive.layout import Layout
+from panewise.archive.storage import UNFINISHED, Storage, VanishedFile, explained
+from panewise.errors import ArchiveError
+from panewise.schema import TYPE_NAMES, Column, DataType, Schema
+
+FORMAT = "panewise archive"
+FORMAT_VERSION = 1
+MANIFESTS = "manifests"
+DATA = "data"
+_NAME = re.compile(rf"{MANIFESTS}/(\d{{8,}})\.json")
+_VERSION = re.compile(r"/(\d{8,})[-.]")
+_TYPE = re.compile(r"(\w+)(?:\((\d+), (\d+)\))?")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A Parquet file of a sub-index; ranges are closed, in microseconds."""
+
+    name: str
+    sub_index: int
+    generation: int  # of the layout that placed its rows
+    rows: int
+    bytes: int
+    inserted_min: int
+    inserted_max: int
+    expires_min: int
+    expires_max: int
+    # The footer says where everything is; pages have checksums of their own.
+    footer_bytes: int
+    footer_checksum: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One version."""
+
+    version: int
+    update: int  # the number of the last update that is in it; 0 before the first
+    now_us: int | None  # the instant of that update: rows that expired by then are gone
+    committed_at: float  # seconds since the epoch, by the writer's clock
+    schema: Schema
+    key: tuple[str, ...]
+    layout: Layout
+    generation: int  # of the layout; files of an earlier one are still to be moved
+    files: tuple[FileEntry, ...]
+
+    @property
+    def moving(self) -> bool:
+        """Whether a migration has begun and not ended."""
+        return any(file.generation != self.generation for file in self.files)
+
+    @property
+    def name(self) -> str:
+        return manifest_name(self.version)
+
+    def encoded(self) -> pa.Buffer:
+        fields = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            **{name: getattr(self, name) for name in ("version", "update", "now_us", "committed_at", "generation")},
+            "schema": [[column.name, str(column.type)] for column in self.schema],
+            "key": list(self.key),
+            "layout": self.layout.to_dict(),
+            "files": [asdict(file) for file in self.files],
+        }
+        return pa.py_buffer(json.dumps({**fields, "checksum": _checksum(fields)}, indent=1).encode())
+
+
+def manifest_name(version: int) -> str:
+    return f"{MANIFESTS}/{version:08d}.json"
+
+
+def _version_of(name: str) -> int:
+    """Of the version that a file was written for; 0 where it is not one of ours."""
+    match = _VERSION.search(name)
+    return int(match[1]) if match else 0
+
+
+def _checksum(fields: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _type(text: str) -> DataType:
+    match = _TYPE.fullmatch(text)
+    if match is None or match[1] not in TYPE_NAMES:
+        raise ValueError(f"'{text}' is no type")
+    return DataType(match[1], int(match[2] or 0), int(match[3] or 0))
+
+
+def decoded(data: bytes, name: str, where: str) -> Manifest:
+    """ArchiveError where the bytes are not a whole manifest of this format."""
+    hint = "`open(..., version=...)` reads an older version, as long as it is kept"
+    try:
+        fields = json.loads(data)
+        if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
+            raise ArchiveError(f"'{name}' in '{where}' is not a manifest of an archive", hint=hint)
+        if fields["format_version"] != FORMAT_VERSION:
+            raise ArchiveError(
+                f"'{name}' in '{where}' has format {fields['format_version']}, not {FORMAT_VERSION}",
+                hint="read it with the panewise that wrote it, or a newer one",
+            )
+        checksum = fields.pop("checksum")
+        if checksum != _checksum({"format": FORMAT, **fields}):
+            raise ArchiveError(f"the manifest '{name}' of the archive '{where}' is damaged: wrong checksum", hint=hint)
+        del fields["format_version"]
+        return Manifest(
+            **{
+                **fields,
+                "schema": Schema(tuple(Column(column, _type(text)) for column, text in fields["schema"])),
+                "key": tuple(fields["key"]),
+                "layout": Layout.from_dict(fields["layout"]),
+                "files": tuple(FileEntry(**file) for file in fields["files"]),
+            }
+        )
+    except (ValueError, KeyError, TypeError) as problem:
+        raise ArchiveError(
+            f"the manifest '{name}' of the archive '{where}' is damaged: {problem}", hint=hint
+        ) from problem
+
+
+class Manifests:
+    """The versions that a storage holds."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def versions(self) -> list[int]:
+        """In order; empty where there is no archive."""
+        with explained("list the versions", self.storage.where):
+            names = self.storage.names(MANIFESTS)
+        return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
+
+    def load(self, version: int) -> Manifest:
+        name = manifest_name(version)
+        with explained(f"read '{name}'", self.storage.where):
+            data = self.storage.read(name)
+        return decoded(data, name, self.storage.where)
+
+    def publish(self, manifest: Manifest) -> None:
+        """Makes a version; ArchiveError where another writer has made one since."""
+        versions = self.versions()
+        if versions and versions[-1] >= manifest.version:
+            raise ArchiveError(
+                f"the archive '{self.storage.where}' has version {versions[-1]}, made by another writer",
+                hint="an archive has one writer; open it again to go on from that version",
+            )
+        with explained(f"write '{manifest.name}'", self.storage.where):
+            self.storage.settle(DATA)
+            data = manifest.encoded()
+            self.storage.publish(manifest.name, data)
+            written = data if self.storage.exclusive else self.storage.read(manifest.name)
+        if written != data:
+            raise ArchiveError(
+                f"another writer has made version {manifest.version} of '{self.storage.where}' at the same time",
+                hint="an archive has one writer: stop the other one, and repeat the update",
+            )
+
+    def leftovers(self, kept: Iterable[Manifest]) -> list[str]:
+        """Files that no version names: what an update that did not end has left.
+
+        Without a lock, files for the next version may be those of a writer at work, and are not among them.
+        """
+        kept = list(kept)
+        named = {file.name for manifest in kept for file in manifest.files}
+        newest = max((manifest.version for manifest in kept), default=0)
+        with explained("list the files", self.storage.where):
+            data, manifests = self.storage.names(DATA), self.storage.names(MANIFESTS)
+        unnamed = [name for name in data if name not in named] + [n for n in manifests if n.endswith(UNFINISHED)]
+        return [name for name in unnamed if self.storage.exclusive or _version_of(name) <= newest]
+
+    def load_all(self) -> dict[int, Manifest]:
+        """Every version that is there; one that goes while they are read is left out."""
+        found: dict[int, Manifest] = {}
+        for version in self.versions():
+            try:
+                found[version] = self.load(version)
+            except VanishedFile:
+                continue
+        return found

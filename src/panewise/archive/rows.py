@@ -1,0 +1,84 @@
+"""Rows as an update takes them: the columns of the archive, and when each was inserted and expires."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.archive.sought import EXPIRES, INSERTED, TIME
+from panewise.errors import ArchiveError, did_you_mean
+from panewise.schema import Column, Schema, from_arrow
+from panewise.temporal import INSTANT_MAX, INSTANT_MIN, format_instant
+
+
+def checked_schema(schema: Any, key: str | list[str] | tuple[str, ...]) -> tuple[Schema, tuple[str, ...]]:
+    """The schema and the key of a new archive; takes Arrow's schema too."""
+    if not isinstance(schema, Schema):
+        columns = []
+        for field in schema:
+            kind = from_arrow(field.type)
+            if kind is None:
+                raise ArchiveError(
+                    f"column '{field.name}' is {field.type}, which an archive cannot hold", hint="see docs/archive.md"
+                )
+            columns.append(Column(field.name, kind))
+        schema = Schema(tuple(columns))
+    names = [name.lower() for name in schema.names]
+    for name in names:
+        if name in (INSERTED, EXPIRES) or names.count(name) > 1:
+            raise ArchiveError(f"an archive cannot have two columns '{name}'", hint="two are always there: " + _OWN)
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    if not keys:
+        raise ArchiveError("an archive has a key", hint="name one or more of its columns: " + ", ".join(schema.names))
+    for name in keys:
+        if name not in schema.names or keys.count(name) > 1:
+            raise ArchiveError(f"'{name}' cannot be in the key", hint=did_you_mean(name, schema.names))
+    return schema, keys
+
+
+def checked_rows(rows: Any, stored: Any) -> Any:
+    """A table with exactly the columns of the files; ArchiveError where the rows do not fit."""
+    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    missing = [name for name in stored.names if name not in table.column_names]
+    surplus = [name for name in table.column_names if name not in stored.names]
+    if missing or surplus or table.num_columns != len(stored):
+        raise ArchiveError(
+            f"the rows do not fit the archive: missing {missing or 'nothing'}, not in it {surplus or 'nothing'}",
+            hint=f"the columns of the archive, and {_OWN} of each row",
+        )
+    try:
+        table = pa.table([_converted(table[name], stored.field(name).type) for name in stored.names], schema=stored)
+    except (pa.ArrowException, ValueError) as problem:
+        raise ArchiveError(f"the rows do not fit the archive: {problem}") from problem
+    _check_lives(table)
+    return table.combine_chunks()
+
+
+_OWN = f"{INSERTED} and {EXPIRES}"
+
+
+def _converted(column: Any, kind: Any) -> Any:
+    # Integers are microseconds; zones are only a way of showing an instant.
+    if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(kind)
+    return column.cast(kind)
+
+
+def _check_lives(table: Any) -> None:
+    for name in (INSERTED, EXPIRES):
+        if table[name].null_count:
+            raise ArchiveError(f"{table[name].null_count} rows have no {name}", hint="each row has its own lifetime")
+        ends = pc.min_max(table[name].cast(pa.int64()))
+        if table.num_rows and not INSTANT_MIN <= ends["min"].as_py() <= ends["max"].as_py() <= INSTANT_MAX:
+            raise ArchiveError(f"a row's {name} is outside the years 1 to 9999")
+    backward = pc.less_equal(table[EXPIRES], table[INSERTED])
+    if pc.any(backward).as_py():
+        row = table.slice(pc.index(backward, True).as_py(), 1)
+        inserted, expires = (row[name].cast(pa.int64())[0].as_py() for name in (INSERTED, EXPIRES))
+        raise ArchiveError(
+            f"a row inserted at {format_instant(inserted)} expires at {format_instant(expires)}: {row.to_pylist()}",
+            hint="a row is seen from `inserted` up to, not including, `expires`",
+        )
+    assert table.schema.field(INSERTED).type == TIME

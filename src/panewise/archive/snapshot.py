@@ -1,0 +1,190 @@
+"""One version of an archive, to ask as often as one likes: every answer is of the same committed version.
+
+A snapshot *pins* its version: no writer of this process removes its files before the snapshot is closed. Writers of
+other processes know nothing of it and keep superseded versions for a grace period; past that a read may meet a vanished
+file and raises `VanishedFile`. `Archive.probe` and the others then ask the newest version instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from panewise.archive.manifest import FileEntry, Manifest
+from panewise.archive.sought import EXPIRES, INSERTED, Instant, KeyColumns, Span, all_of, visible_at, within
+from panewise.archive.sub_index import SubIndexFiles
+from panewise.errors import ArchiveError, NotHeldError, did_you_mean
+from panewise.temporal import format_instant, instant_us
+
+
+class Pins:
+    """Which versions of an archive the snapshots of this process hold."""
+
+    def __init__(self) -> None:
+        self.turn = threading.RLock()
+        self._held: Counter[int] = Counter()
+
+    def pin(self, newest: Callable[[], int]) -> int:
+        """Pins what `newest` gives; no version goes in between."""
+        with self.turn:
+            version = newest()
+            self._held[version] += 1
+            return version
+
+    def release(self, version: int) -> None:
+        with self.turn:
+            self._held[version] -= 1
+
+    def holds(self, version: int) -> bool:
+        return self._held[version] > 0
+
+
+_PINS: dict[str, Pins] = {}
+_PINS_TURN = threading.Lock()
+
+
+def pins_of(where: str) -> Pins:
+    """The pins of an archive, the same for all that have it open in this process."""
+    with _PINS_TURN:
+        return _PINS.setdefault(where, Pins())
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What an answer reads: sub-indices, files, and row groups that their minima and maxima do not rule out."""
+
+    sub_indices: int
+    files: int
+    row_groups: int
+
+
+class Snapshot:
+    """Opened by `Archive.snapshot()`; a context manager."""
+
+    def __init__(self, manifest: Manifest, files: SubIndexFiles, release: Callable[[], None]) -> None:
+        self.manifest = manifest
+        self._files = files
+        self._release: Callable[[], None] | None = release
+        self._key = KeyColumns(manifest.schema, manifest.key)
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+    @property
+    def version(self) -> int:
+        return self.manifest.version
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """All Parquet files of this version; other tools read these."""
+        return self.manifest.files
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def probe(self, *keys: Any, **options: Any) -> Any:
+        """Rows with one of the keys; options as for `scan`."""
+        listed = list(keys[0]) if len(keys) == 1 and isinstance(keys[0], list | set | frozenset) else list(keys)
+        return self._answer(self._key.equal_to(listed), **options)
+
+    def range(self, low: Any = None, high: Any = None, **options: Any) -> Any:
+        """Rows whose first key column is between two values, both included; None leaves an end open."""
+        return self._answer(self._key.between(low, high), **options)
+
+    def scan(self, **options: Any) -> Any:
+        """All rows that are held, as an Arrow table in no particular order, or those that the options leave:
+
+        - `at`: an instant; rows with `inserted <= at < expires`. Not before the last update: what expired is gone
+        - `inserted`, `expires`: pairs of instants, both included, None for an open end
+        - `where`: any Arrow expression over the columns
+        - `columns`: names; all columns unless given
+        """
+        return self._answer(None, **options)
+
+    def batches(self, condition: Any = None, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """All rows by files, so that no more than a file of them is in memory."""
+        for file in self.manifest.files:
+            yield from self._files.read([file], all_of([condition, self._unexpired([file])]), columns).to_batches()
+
+    def condition(self, keys: Sequence[Any] | None = None, between: tuple[Any, Any] = (None, None)) -> Any:
+        """What `probe` asks of the key, or `range`; None where neither is given, as `scan` does."""
+        return self._key.between(*between) if keys is None else self._key.equal_to(keys)
+
+    def touched(self, condition: Any = None, **options: Any) -> Touched:
+        """How much of the archive an answer touches; the options are those of `scan`. Reads footers, and no rows."""
+        files, sought = self._planned(condition, **options)
+        groups = self._files.row_groups(files, sought)
+        met = [file for file, count in zip(files, groups, strict=True) if count]
+        return Touched(len({(file.generation, file.sub_index) for file in met}), len(met), sum(groups))
+
+    def _answer(self, condition: Any, *, columns: Sequence[str] | None = None, **options: Any) -> Any:
+        files, sought = self._planned(condition, columns=columns, **options)
+        return self._files.read(files, sought, columns)
+
+    def _planned(
+        self,
+        condition: Any,
+        *,
+        at: Instant | None = None,
+        inserted: Span = (None, None),
+        expires: Span = (None, None),
+        where: Any = None,
+        columns: Sequence[str] | None = None,
+    ) -> tuple[list[FileEntry], Any]:
+        """The files that may hold what is asked for, and what is asked of each of their rows."""
+        self._check(at, columns)
+        files = [file for file in self.manifest.files if may_hold(file, at, inserted, expires)]
+        conditions = [
+            condition,
+            self._unexpired(files),
+            None if at is None else visible_at(at),
+            within(INSERTED, inserted),
+            within(EXPIRES, expires),
+            where,
+        ]
+        return files, all_of(conditions)
+
+    def _unexpired(self, files: Sequence[FileEntry]) -> Any:
+        """Rows that expired by the last update are gone, wherever they still lie."""
+        now = self.manifest.now_us
+        if now is None or all(file.expires_min > now for file in files):
+            return None
+        return within(EXPIRES, (now + 1, None))
+
+    def _check(self, at: Instant | None, columns: Sequence[str] | None) -> None:
+        now = self.manifest.now_us
+        if at is not None and now is not None and instant_us(at) < now:
+            raise NotHeldError(
+                f"rows that expired by {format_instant(now)} are gone, so {format_instant(instant_us(at))} is not held",
+                hint="an archive answers for its last update and later; ask without `at` for all rows that are held",
+            )
+        known = [*self.manifest.schema.names, INSERTED, EXPIRES]
+        for name in columns or ():
+            if name not in known:
+                raise ArchiveError(f"the archive has no column '{name}'", hint=did_you_mean(name, known))
+
+
+def may_hold(file: FileEntry, at: Instant | None, inserted: Span, expires: Span) -> bool:
+    """Whether a file's ranges of time meet those that are asked for."""
+    asked = [
+        (inserted[0], inserted[1], file.inserted_min, file.inserted_max),
+        (expires[0], expires[1], file.expires_min, file.expires_max),
+    ]
+    if at is not None:
+        asked.append((None, at, file.inserted_min, file.inserted_max))
+        asked.append((instant_us(at) + 1, None, file.expires_min, file.expires_max))
+    return all(
+        (low is None or instant_us(low) <= greatest) and (high is None or instant_us(high) >= least)
+        for low, high, least, greatest in asked
+    )

@@ -1,0 +1,220 @@
+"""The file operations that an archive stands on: a folder on a local disk or below a prefix of an object store.
+
+Everything that changes a file goes through the few methods of `Storage`, so that a test can fail, tear or kill each of
+them. What each kind promises:
+
+    kind                      written file            published manifest                    one writer
+    local folder              on the disk (fsync)     rename, then fsync of the folder      a lock held by the process
+    s3, gcs, abfs, mock       when the write ends     one small object: there or not there  a check of the version
+    any other of Arrow        when the write ends     a rename, as good as the system's     a check of the version
+
+Arrow's file systems have no conditional write. Two writers of one archive on an object store are therefore *found* (the
+later one meets a version that it did not write, before or after its own) and not prevented: give an archive there one
+writer. What an update that did not end has left there is removed once its version has been made by another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from panewise.errors import ArchiveError
+
+WHOLE_OBJECTS = ("s3", "gcs", "abfs", "mock")  # a write that does not end leaves nothing that can be read
+UNFINISHED = ".unfinished"
+
+
+class VanishedFile(ArchiveError):
+    """A file of a version is gone: it was removed with its version, or by somebody else."""
+
+
+class Storage:
+    """A folder of any of Arrow's file systems."""
+
+    exclusive = False  # whether `lock` keeps other writers away
+
+    def __init__(self, filesystem: Any, root: str) -> None:
+        self.filesystem = filesystem
+        self.root = root.rstrip("/")
+
+    @property
+    def where(self) -> str:
+        """For messages, and as the name of the folder within this process."""
+        return f"{self.filesystem.type_name}:{self.root}"
+
+    def path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def names(self, folder: str) -> dict[str, int]:
+        """The files of a folder, each with its size; empty where there is no such folder."""
+        selector = pafs.FileSelector(self.path(folder), allow_not_found=True)
+        found = self.filesystem.get_file_info(selector)
+        return {f"{folder}/{info.base_name}": info.size for info in found if info.type == pafs.FileType.File}
+
+    def read(self, name: str) -> bytes:
+        with self.filesystem.open_input_file(self.path(name)) as file:
+            return bytes(file.read())
+
+    def read_end(self, name: str, size: int) -> tuple[int, bytes]:
+        """The size of a file and as many of its last bytes."""
+        with self.filesystem.open_input_file(self.path(name)) as file:
+            whole = file.size()
+            return whole, bytes(file.read_at(min(size, whole), max(0, whole - size)))
+
+    def make_folder(self, folder: str) -> None:
+        self.filesystem.create_dir(self.path(folder), recursive=True)
+
+    def write(self, name: str, data: pa.Buffer) -> None:
+        """A new file; it need not survive a loss of power before `settle`."""
+        with self.filesystem.open_output_stream(self.path(name), compression=None) as file:
+            file.write(data)
+
+    def settle(self, folder: str) -> None:
+        """Returns when the names that were made in a folder are there to stay."""
+
+    def publish(self, name: str, data: pa.Buffer) -> None:
+        """A small file that is there as a whole or not at all."""
+        if self.filesystem.type_name in WHOLE_OBJECTS:
+            self.write(name, data)
+        else:
+            self.write(name + UNFINISHED, data)
+            self.filesystem.move(self.path(name + UNFINISHED), self.path(name))
+
+    def remove(self, name: str) -> None:
+        """A file that is gone already is no error."""
+        with contextlib.suppress(FileNotFoundError):
+            self.filesystem.delete_file(self.path(name))
+
+    def lock(self) -> Callable[[], None] | None:
+        """Takes the right to write where there is such a thing: how to give it back, or None where another has it."""
+        return lambda: None
+
+
+class LocalStorage(Storage):
+    """A folder on this machine; every change is brought to the disk before the next one that needs it."""
+
+    exclusive = True
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(pafs.LocalFileSystem(), str(root.absolute()))
+
+    @property
+    def where(self) -> str:
+        return self.root
+
+    def make_folder(self, folder: str) -> None:
+        path = Path(self.path(folder))
+        if not path.is_dir():
+            path.mkdir(parents=True, exist_ok=True)
+            self._sync_folder(path.parent)
+
+    def write(self, name: str, data: pa.Buffer) -> None:
+        path = Path(self.path(name))
+        descriptor = self._create(path)
+        try:
+            self._write(path, descriptor, memoryview(data).cast("B"))
+            self._sync(path, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def settle(self, folder: str) -> None:
+        self._sync_folder(Path(self.path(folder)))
+
+    def publish(self, name: str, data: pa.Buffer) -> None:
+        self.write(name + UNFINISHED, data)
+        self._rename(Path(self.path(name + UNFINISHED)), Path(self.path(name)))
+        self._sync_folder(Path(self.path(name)).parent)
+
+    def remove(self, name: str) -> None:
+        self._remove(Path(self.path(name)))
+
+    def lock(self) -> Callable[[], None] | None:
+        descriptor = os.open(self.path("LOCK"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return lambda: os.close(descriptor)
+
+    # -- single operations, as tests of crashes see them ------------------------------------------------------------
+
+    def _create(self, path: Path) -> int:
+        return os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+
+    def _write(self, path: Path, descriptor: int, data: memoryview) -> None:
+        while data.nbytes:
+            data = data[os.write(descriptor, data) :]
+
+    def _sync(self, path: Path, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def _rename(self, path: Path, name: Path) -> None:
+        path.replace(name)
+
+    def _remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def _sync_folder(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def storage_at(where: str | Path, filesystem: Any = None) -> Storage:
+    """A local path, a URI of Arrow (`s3://bucket/prefix`, `gs://...`, `file:///...`), or a path of a file system."""
+    if filesystem is None and isinstance(where, str) and "://" in where:
+        try:
+            filesystem, where = pafs.FileSystem.from_uri(where)
+        except (pa.ArrowException, OSError, ValueError) as problem:
+            raise ArchiveError(
+                f"'{where}' cannot be used: {problem}", hint="a path, or a URI such as s3://bucket/folder"
+            ) from problem
+    if filesystem is None or isinstance(filesystem, pafs.LocalFileSystem):
+        return LocalStorage(Path(where))
+    return Storage(filesystem, str(where))
+
+
+@contextlib.contextmanager
+def explained(doing: str, where: str) -> Iterator[None]:
+    """What a system or Arrow says, as an ArchiveError that says what was done, where, and what helps."""
+    try:
+        yield
+    except FileNotFoundError as problem:
+        raise VanishedFile(
+            f"cannot {doing} of the archive '{where}': {problem}",
+            hint="with its version, if there is a newer one: open the archive again; or somebody else removed it",
+        ) from problem
+    except pa.ArrowException as problem:
+        # A file that is no Parquet file, or one with damaged pages.
+        raise ArchiveError(f"cannot {doing} of the archive '{where}': {problem}", hint=_DAMAGED) from problem
+    except OSError as problem:
+        known = problem.errno is not None
+        told = (problem.strerror or str(problem)) if known else str(problem)
+        raise ArchiveError(
+            f"cannot {doing} of the archive '{where}': {told}",
+            hint=_HINTS.get(problem.errno or 0, "nothing committed is lost") if known else _DAMAGED,
+        ) from problem
+
+
+_DAMAGED = "a file is damaged or foreign: `verify()` says which, and `open(..., version=...)` reads an older version"
+_READ_ONLY = "the archive can be read; to write to it, make the folder writable"
+_HINTS = {
+    errno.ENOSPC: "the disk is full; the last committed version is whole: make room and repeat the update",
+    errno.EROFS: _READ_ONLY,
+    errno.EACCES: _READ_ONLY,
+    errno.EPERM: _READ_ONLY,
+}

@@ -1,0 +1,137 @@
+"""What an update, a merge or a migration makes of the files of a version: the files of the next one.
+
+Rebuild reads every sub-index that gains or loses rows and writes it as one file. NoRebuild writes new rows as a run and
+rewrites only the runs that hold expired rows; more than `RUNS_MAX` of them become one. A file of which every row has
+expired goes unread. Nothing here is visible before the next manifest is published.
+
+Files of an earlier layout (of a migration that has not ended) lose expired rows like all others, and gain none.
+
+Cost of an update in a steady state: Rebuild reads and writes G + E - 1 sub-indices, NoRebuild G and the new rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panewise.archive.layout import Layout
+from panewise.archive.manifest import FileEntry, Manifest
+from panewise.archive.sought import EXPIRES, INSERTED
+from panewise.archive.sub_index import RUNS_MAX, SubIndexFiles, sorted_rows
+
+
+@dataclass
+class Written:
+    """The files of the next version, and what it took."""
+
+    files: list[FileEntry] = field(default_factory=list)
+    touched: set[int] = field(default_factory=set)  # sub-indices of the present layout that changed
+    bytes: int = 0
+
+
+def by_sub_index(files: Sequence[FileEntry]) -> dict[tuple[int, int], list[FileEntry]]:
+    """Files by (generation, sub-index), those of a sub-index in the order in which they were written."""
+    groups: dict[tuple[int, int], list[FileEntry]] = {}
+    for file in files:
+        groups.setdefault((file.generation, file.sub_index), []).append(file)
+    return groups
+
+
+def placed(rows: Any, layout: Layout) -> Iterator[tuple[int, Any]]:
+    """The rows of each sub-index."""
+    if not rows.num_rows:
+        return
+    inserted, expires = (rows[name].cast(pa.int64()).to_numpy() for name in (INSERTED, EXPIRES))
+    places = layout.places(inserted, expires)
+    order = np.argsort(places, kind="stable")
+    numbers, starts = np.unique(places[order], return_index=True)
+    for number, own in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+        yield number, rows.take(pa.array(own))
+
+
+class NextVersion:
+    """Writes the files of the version after a given one."""
+
+    def __init__(self, files: SubIndexFiles, base: Manifest) -> None:
+        self._files = files
+        self._base = base
+
+    def updated(self, now: int, rows: Any) -> Written:
+        """With new rows, none of which has expired, and without those that have expired at `now`."""
+        base, written = self._base, Written()
+        new: Mapping[int, Any] = dict(placed(rows, base.layout))
+        groups = by_sub_index(base.files)
+        keys = dict.fromkeys([*groups, *((base.generation, number) for number in new)])
+        for generation, number in keys:
+            present = generation == base.generation
+            own, own_new = groups.get((generation, number), []), new.get(number) if present else None
+            if own_new is None and all(file.expires_min > now for file in own):
+                written.files += own
+                continue
+            if present:
+                written.touched.add(number)
+            runs = sum(file.expires_max > now for file in own)
+            too_many = own_new is not None and runs >= RUNS_MAX
+            if present and (base.layout.style == "rebuild" or too_many):
+                self._add(written, number, [self._alive(own, now), own_new])
+            else:
+                self._remove_expired(written, own, now)
+                self._add(written, number, [own_new])
+        return written
+
+    def merged(self, number: int) -> Written:
+        """With all files of a sub-index as one, without expired rows."""
+        base, written = self._base, Written()
+        own = [file for file in base.files if (file.generation, file.sub_index) == (base.generation, number)]
+        written.files += [file for file in base.files if file not in own]
+        written.touched.add(number)
+        self._add(written, number, [self._alive(own, base.now_us)])
+        return written
+
+    def moved(self, generation: int, number: int) -> Written:
+        """With the rows of a sub-index of an earlier layout in those of the present one, as runs."""
+        base, written = self._base, Written()
+        own = [file for file in base.files if (file.generation, file.sub_index) == (generation, number)]
+        written.files += [file for file in base.files if file not in own]
+        alive = self._alive(own, base.now_us)
+        if alive is not None:
+            for target, rows in placed(alive, base.layout):
+                written.touched.add(target)
+                self._add(written, target, [rows])
+        return written
+
+    def _alive(self, files: Sequence[FileEntry], now: int | None) -> Any:
+        """None where nothing is left."""
+        left = [file for file in files if now is None or file.expires_max > now]
+        if not left:
+            return None
+        return self._files.read(left) if now is None else self._files.read_alive(left, now)
+
+    def _remove_expired(self, written: Written, runs: Sequence[FileEntry], now: int) -> None:
+        """Only runs that hold expired rows are rewritten; they stay sorted."""
+        for run in runs:
+            if run.expires_min > now:
+                written.files.append(run)
+            elif run.expires_max > now:
+                alive = self._files.read_alive([run], now)
+                written.files.append(self._write(written, alive, run.sub_index, run.generation))
+
+    def _add(self, written: Written, number: int, parts: Sequence[Any]) -> None:
+        """One new file of the present layout, of all parts that there are."""
+        given = [part for part in parts if part is not None and part.num_rows]
+        if given:
+            rows = sorted_rows(pa.concat_tables(given), self._files.key)
+            written.files.append(self._write(written, rows, number, self._base.generation))
+
+    def _write(self, written: Written, rows: Any, number: int, generation: int) -> FileEntry:
+        entry = self._files.write(rows, number, generation, self._base.version + 1)
+        written.bytes += entry.bytes
+        return entry
+
+
+def next_manifest(base: Manifest, files: Sequence[FileEntry], committed_at: float, **changes: Any) -> Manifest:
+    return replace(base, version=base.version + 1, committed_at=committed_at, files=tuple(files), **changes)

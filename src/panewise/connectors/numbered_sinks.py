@@ -1,0 +1,276 @@
+"""Sinks that take results by number, so that what is handed over again after a fault is there once.
+
+A durable engine hands results over at least once: after a fault the same rows come again under the same number, perhaps
+with others behind them. Each sink here keeps, in a folder of the run, the last *points* at which a write ended, as
+(number of the next row, bytes of the file). A write begins at a point, cuts away what lies behind it, and becomes the
+next point when it is on the disk:
+
+    rows     0 ......... 100 ........ 250 .... 300
+    points   (0, 0)   (100, 4 kB)  (250, 9 kB)   ^ killed here: the rows from 250 on come again, and the file is
+                                                   cut back to 9 kB first
+
+So whenever the process dies, a later run leaves in the sink what an undisturbed run does. Files are brought to the disk
+before a point is, and a point before the engine hears that the rows were taken: that also holds where the power goes.
+Cost: two syncs a write, and some bytes a point. How many part files there are is not part of the promise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
+
+from panewise.catalog import SinkDefinition
+from panewise.connectors.options import read_options
+from panewise.connectors.sinks import JsonSink, ParquetSink, Sink, json_lines
+from panewise.errors import ConnectorError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# More than a second of writes: what a loss of power may take back of the engine's own log.
+POINTS_KEPT = 100
+
+
+class NumberedSink(Protocol):
+    """Takes results with the number of the first of them among all results of the query."""
+
+    @property
+    def next(self) -> int | None:
+        """The number of the row that it expects; None where it takes any."""
+
+    def begin(self, number: int) -> None:
+        """Rows from this number on are for it, where it has not begun already."""
+
+    def write(self, table: pa.Table, first: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Points:
+    """Where writes of a sink have ended, in a file that is replaced as a whole."""
+
+    def __init__(self, file: Path, sink: SinkDefinition, place: Path) -> None:
+        self._file = file
+        self._name = sink.name
+        self.is_new = not file.exists()
+        self.content: dict[str, Any] = {"place": str(place.absolute()), "points": []}
+        if not self.is_new:
+            self.content = json.loads(file.read_text(encoding="utf-8"))
+            if self.content["place"] != str(place.absolute()):
+                raise ConnectorError(
+                    f"sink '{sink.name}' wrote to '{self.content['place']}' before, and now to '{place.absolute()}'",
+                    hint="put the path back, or run with another --path",
+                )
+
+    @property
+    def next(self) -> int | None:
+        points = self.content["points"]
+        return points[-1][0] if points else None
+
+    def begin(self, number: int, size: int) -> None:
+        if not self.content["points"]:
+            self.content["points"] = [[number, size]]
+            self.save()
+
+    def size_at(self, number: int) -> int:
+        """The bytes that the sink had when it expected this row; the points behind it are given up."""
+        points = self.content["points"]
+        for position in range(len(points) - 1, -1, -1):
+            if points[position][0] == number:
+                del points[position + 1 :]
+                return int(points[position][1])
+        raise ConnectorError(
+            f"sink '{self._name}' expects row {self.next} of its query, and row {number} was handed over",
+            hint="its folder and that of the engine are not of one run",
+        )
+
+    def add(self, number: int, size: int) -> None:
+        points = self.content["points"]
+        points.append([number, size])
+        del points[:-POINTS_KEPT]
+        self.save()
+
+    def save(self) -> None:
+        unfinished = self._file.with_name(f".{self._file.name}")
+        with unfinished.open("w", encoding="utf-8") as file:
+            json.dump(self.content, file)
+            _to_disk(file.fileno())
+        _appears(unfinished, self._file)
+
+
+class NumberedJson:
+    """Appends lines; what a fault left behind the last point is cut off before the next write."""
+
+    def __init__(self, sink: SinkDefinition, keep: Path) -> None:
+        values = read_options(f"sink '{sink.name}'", sink.options, JsonSink.options)
+        self._path = Path(str(values["path"]))
+        self._sink = sink
+        self._points = Points(keep / f"{file_name(sink)}.json", sink, self._path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._points.is_new:
+                if values["existing"] == "fail" and self._path.exists():
+                    raise _exists(self._path, sink)
+                with self._path.open("wb" if values["existing"] == "replace" else "ab") as file:
+                    self._points.content["begun_at"] = file.tell()
+                self._points.save()
+        except OSError as error:
+            raise _unwritable(self._path, sink, error) from error
+
+    @property
+    def next(self) -> int | None:
+        return self._points.next
+
+    def begin(self, number: int) -> None:
+        self._points.begin(number, self._points.content["begun_at"])
+
+    def write(self, table: pa.Table, first: int) -> None:
+        self.begin(first)
+        size = self._points.size_at(first)
+        try:
+            with self._path.open("r+b") as file:
+                if file.seek(0, os.SEEK_END) < size:
+                    raise ConnectorError(
+                        f"'{self._path}' of sink '{self._sink.name}' is shorter than what was written to it",
+                        hint="put it back, or run with another --path",
+                    )
+                file.truncate(size)
+                file.seek(size)
+                file.write("".join(json_lines(table)).encode())
+                size = file.tell()
+                file.flush()
+                _to_disk(file.fileno())
+        except OSError as error:
+            raise _unwritable(self._path, self._sink, error) from error
+        self._points.add(first + table.num_rows, size)
+
+    def close(self) -> None:
+        pass
+
+
+class NumberedParquet:
+    """A part file per write, named by its first row; a part that comes again replaces the one of its number.
+
+    Where the path ends in `.parquet`, parts wait in the run's folder and become one file on `close`.
+    """
+
+    def __init__(self, sink: SinkDefinition, keep: Path) -> None:
+        values = read_options(f"sink '{sink.name}'", sink.options, ParquetSink.options)
+        path = Path(str(values["path"]))
+        self._sink = sink
+        self._single = path if path.suffix == ".parquet" else None
+        self._folder = path if self._single is None else keep / file_name(sink)
+        self._points = Points(keep / f"{file_name(sink)}.json", sink, path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(path, sink, error) from error
+        if self._points.is_new:
+            self._begin_anew(path, str(values["existing"]))
+        self._prefix = f"part-{self._points.content['generation']:05d}-"
+
+    def _begin_anew(self, path: Path, existing: str) -> None:
+        parts = sorted(self._folder.glob("part-*.parquet"))
+        if existing == "fail" and (parts or (self._single is not None and path.exists())):
+            raise _exists(path, self._sink)
+        if existing == "replace":
+            for part in parts:
+                part.unlink()
+            parts = []
+        # Parts of other runs keep their names, and ours sort behind them.
+        numbers = [part.stem.removeprefix("part-").split("-")[0] for part in parts]
+        self._points.content["generation"] = 1 + max((int(n) for n in numbers if n.isdigit()), default=-1)
+        self._points.save()
+
+    @property
+    def next(self) -> int | None:
+        return self._points.next
+
+    def begin(self, number: int) -> None:
+        self._points.begin(number, 0)
+
+    def write(self, table: pa.Table, first: int) -> None:
+        import pyarrow.parquet as pq
+
+        self.begin(first)
+        again = first != self.next
+        self._points.size_at(first)
+        part = self._folder / f"{self._prefix}{first:012d}.parquet"
+        unfinished = part.with_name(f".{part.name}.unfinished")
+        try:
+            with unfinished.open("wb") as file:
+                pq.write_table(table, file)
+                file.flush()
+                _to_disk(file.fileno())
+            _appears(unfinished, part)
+            for later in self._folder.glob(f"{self._prefix}*.parquet") if again else ():
+                if later.name > part.name:
+                    later.unlink()  # its rows were handed over before, and come again
+        except OSError as error:
+            raise _unwritable(part, self._sink, error) from error
+        self._points.add(first + table.num_rows, 0)
+
+    def close(self) -> None:
+        if self._single is None:
+            return
+        import pyarrow.parquet as pq
+
+        parts = sorted(self._folder.glob("part-*.parquet"))
+        if not parts:
+            return
+        unfinished = self._single.with_name(f".{self._single.name}.unfinished")
+        with pq.ParquetWriter(unfinished, pq.read_schema(parts[0])) as writer:
+            for part in parts:
+                writer.write_table(pq.read_table(part))
+        _appears(unfinished, self._single)
+
+
+class CountedSink:
+    """A sink that only takes tables, by number for as long as this process lives."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.next: int | None = None
+
+    def begin(self, number: int) -> None:
+        self.next = number if self.next is None else self.next
+
+    def write(self, table: pa.Table, first: int) -> None:
+        self._sink.write(table)
+        self.next = first + table.num_rows
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+def file_name(sink: SinkDefinition) -> str:
+    """Names of sinks may hold any character, and differ by more than case."""
+    return quote(sink.name.lower(), safe="")
+
+
+def _to_disk(descriptor: int) -> None:
+    os.fsync(descriptor)
+
+
+def _appears(unfinished: Path, file: Path) -> None:
+    """The file gets its name, and the folder is brought to the disk with it."""
+    unfinished.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        _to_disk(folder)
+    finally:
+        os.close(folder)
+
+
+def _unwritable(path: Path, sink: SinkDefinition, error: OSError) -> ConnectorError:
+    return ConnectorError(f"'{path}' of sink '{sink.name}' cannot be written: {error.strerror or error}")
+
+
+def _exists(path: Path, sink: SinkDefinition) -> ConnectorError:
+    return ConnectorError(
+        f"'{path}' of sink '{sink.name}' exists already", hint="existing = 'append' or 'replace' would go on"
+    )

@@ -1,0 +1,48 @@
+"""The options of CREATE ARCHIVE: which must be there, and what they say about the columns of the source."""
+
+from __future__ import annotations
+
+from panewise.errors import did_you_mean
+from panewise.language import nodes
+from panewise.language.bind_options import bind_options
+from panewise.language.binding import Binding
+from panewise.language.statements import Options
+from panewise.schema import Schema
+from panewise.temporal import duration_us
+
+DEFAULT_EVERY = "1 minute"
+_NEEDED = ("path", "key", "lifetime")
+_EXAMPLE = "WITH (path = '...', key = 'column', lifetime = '30 days')"
+
+
+def bind_archive_options(node: nodes.CreateArchive, schema: Schema, binding: Binding) -> Options:
+    """The options in the order given, with the columns of the key spelled as declared."""
+    options = dict(bind_options(node.args.get("options"), "archive", binding))
+    for name in _NEEDED:
+        if name not in options:
+            raise binding.error(f"an archive needs the option '{name}'", node.this, _EXAMPLE)
+    places = {option.this.name.lower(): option for option in node.args.get("options") or []}
+    options["key"] = ", ".join(_key(str(options["key"]), schema, places["key"], binding))
+    lifetime, every = duration_us(str(options["lifetime"])), duration_us(str(options.get("every", DEFAULT_EVERY)))
+    for name, duration in (("lifetime", lifetime), ("every", every)):
+        if duration <= 0:
+            raise binding.error(f"'{name}' is longer than nothing", places[name])
+    if every > lifetime:
+        raise binding.error(
+            f"rows live for {options['lifetime']}, and are written every {options.get('every', DEFAULT_EVERY)}",
+            places.get("every", places["lifetime"]),
+            "'every' is not longer than 'lifetime'",
+        )
+    return tuple(options.items())
+
+
+def _key(text: str, schema: Schema, place: nodes.Option, binding: Binding) -> list[str]:
+    found: list[str] = []
+    for name in (part.strip() for part in text.split(",")):
+        column = schema.find(name)
+        if column is None:
+            raise binding.error(f"there is no column '{name}'", place, did_you_mean(name, schema.names))
+        if column.name in found:
+            raise binding.error(f"column '{column.name}' stands in the key twice", place)
+        found.append(column.name)
+    return found

@@ -1,0 +1,148 @@
+"""SELECT over an archive: one version of its files, and the rows that are not in them yet, seen as one table.
+
+What is read is pinned inside a turn: a version of the files, and the rows that are held. They are scanned outside all
+turns, so a long scan keeps nobody waiting. Key and time conditions go to the files (`archive_conditions`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.catalog import TableDefinition
+from panewise.errors import NotHeldError
+from panewise.operators.one_time import relation
+from panewise.plan.blocks import Block, block_of
+from panewise.plan.explain import Explanation
+from panewise.plan.inputs import has_several_inputs
+from panewise.plan.nodes import Emit, Scan
+from panewise.runtime.answers import with_watermark
+from panewise.runtime.archive_conditions import Sought, sought_in
+from panewise.runtime.archive_keeper import Keeper
+from panewise.runtime.ask import rows_of_answer
+
+if TYPE_CHECKING:
+    from panewise.runtime.archives import Archives
+    from panewise.runtime.window_reads import WindowReads
+
+EVERYTHING = Sought()
+
+
+class ArchiveView:
+    """An archive as it is now, for one reader. Made inside a turn; `close` lets its version go."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        if keeper.archive is None:
+            raise NotHeldError(f"the archive '{keeper.definition.name}' cannot be read: {keeper.reason or 'no files'}")
+        self.definition = keeper.definition
+        self._names = list(keeper.definition.schema.names)
+        self._oldest = keeper.oldest
+        self.watermark = None if self._oldest is None else self._oldest + 1  # how far its source had come
+        self._held = keeper.stored(keeper.held())
+        self._usage = keeper.archive.usage
+        self.snapshot = keeper.archive.snapshot()
+
+    def close(self) -> None:
+        self.snapshot.close()
+
+    def table(self, sought: Sought) -> pa.Table:
+        """At least the rows that are sought, in no order; without those that have expired."""
+        if sought.keys is not None:
+            self._usage.probes += 1
+            files = self.snapshot.probe(*sought.keys, **self._options(sought))
+        elif sought.first != (None, None):
+            self._usage.probes += 1
+            files = self.snapshot.range(*sought.first, **self._options(sought))
+        else:
+            self._usage.scans += 1
+            files = self.snapshot.scan(**self._options(sought))
+        held = self._held
+        if self._oldest is not None:
+            held = held.filter(pc.field("_expires") > _moment(self._oldest))
+        held = held.select(self._names).cast(files.schema)
+        return pa.concat_tables([files, held])
+
+    def touched(self, sought: Sought) -> dict[str, str]:
+        """For EXPLAIN: how much of the archive a read touches."""
+        condition = self.snapshot.condition(sought.keys, sought.first)
+        touched = self.snapshot.touched(condition, **self._options(sought))
+        manifest = self.snapshot.manifest
+        parts = len({(file.generation, file.sub_index) for file in manifest.files})
+        return {
+            "reads": sought.how,
+            "sub-indices": f"{touched.sub_indices} of {parts}",
+            "files": f"{touched.files} of {len(manifest.files)}",
+            "row groups": str(touched.row_groups),
+            "held": f"{self._held.num_rows} rows",
+        }
+
+    def _options(self, sought: Sought) -> dict[str, Any]:
+        alive = {} if self._oldest is None else {"expires": (self._oldest + 1, None)}
+        return {"columns": self._names, "inserted": sought.inserted, **alive}
+
+
+def _moment(instant: int) -> pa.Scalar:
+    return pa.scalar(instant, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+
+
+class ArchiveRead:
+    """One SELECT over one archive. Made inside a turn, finished outside all of them."""
+
+    def __init__(self, reads: WindowReads, block: Block, keeper: Keeper) -> None:
+        self._reads = reads
+        self._block = block
+        self._view = ArchiveView(keeper)
+
+    def finished(self) -> pa.Table:
+        definition = self._view.definition
+        try:
+            self._reads.pause()
+            sought = sought_in(self._block.where, definition.schema, definition.key, definition.timestamp)
+            table = relation(self._block, rows_of_answer(self._view.table(sought)))
+        finally:
+            self._view.close()
+        self._reads.committed(inside=False)
+        return with_watermark(table, self._view.watermark)
+
+
+class ArchiveTable:
+    """An archive among the several inputs of a one-time query: all its rows, like those of a table."""
+
+    changes = None
+    last_change = None
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self.name = keeper.definition.name
+        self.definition = TableDefinition(self.name, keeper.definition.schema, (), retroactive=True)
+
+    def batch(self) -> pa.RecordBatch:
+        view = ArchiveView(self._keeper)
+        try:
+            return rows_of_answer(view.table(EVERYTHING)).batch
+        finally:
+            view.close()
+
+
+def explained(plan: Emit, explanation: Explanation, archives: Archives) -> Explanation:
+    """The explanation of a one-time query, with what it touches of the archives that it reads."""
+    scans = {node.name: node for node in plan.walk() if isinstance(node, Scan) and node.kind == "archive"}
+    found = {}
+    for name in scans:
+        view = ArchiveView(archives[name])
+        definition = view.definition
+        where = None if has_several_inputs(plan) else block_of(plan).where
+        try:
+            sought = sought_in(where, definition.schema, definition.key, definition.timestamp)
+            found[f"ARCHIVE {name}"] = view.touched(sought)
+        finally:
+            view.close()
+    return _with(explanation, found)
+
+
+def _with(explanation: Explanation, found: dict[str, dict[str, str]]) -> Explanation:
+    inputs = tuple(_with(part, found) for part in explanation.inputs)
+    return replace(explanation, properties=explanation.properties | found.get(explanation.title, {}), inputs=inputs)

@@ -1,0 +1,213 @@
+"""The archives of an engine: made, altered, dropped, asked, and brought through snapshots.
+
+A statement that makes or alters one touches the disk at once, and is refused where the disk refuses it. When an engine
+comes back from a snapshot or a log, what the disk refuses makes the archive FAILED, and everything else goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from panewise.catalog import ArchiveDefinition, Options
+from panewise.errors import ArchiveError, CatalogError
+from panewise.language.archive_layout import DEFAULT_LAYOUT, parse_layout
+from panewise.language.bind_archives import DEFAULT_EVERY
+from panewise.runtime.archive_keeper import Keeper
+from panewise.runtime.channel import Channel
+from panewise.temporal import duration_us
+
+if TYPE_CHECKING:
+    from panewise.archive.archive import Archive
+    from panewise.archive.layout import Layout, Style
+    from panewise.runtime.engine import Engine
+
+
+NOT_LOGGED = -(2**63)
+
+
+class Archives:
+    """By lower-case name. `only_books`: nothing on any disk is touched; `lenient`: what fails is told, not raised."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.keepers: dict[str, Keeper] = {}
+        self.only_books = False
+        self.lenient = False
+        # While a log is read: what `last_cut` gave when the statement was run that runs again.
+        self.logged_cut: int | None = NOT_LOGGED
+
+    def __getitem__(self, name: str) -> Keeper:
+        return self.keepers[name.lower()]
+
+    def find(self, name: str) -> Keeper | None:
+        return self.keepers.get(name.lower())
+
+    def of_source(self, channel: Channel) -> list[Keeper]:
+        """The archives of a stream or query."""
+        return [keeper for keeper in self.keepers.values() if keeper.channel is channel]
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def create(self, definition: ArchiveDefinition) -> None:
+        self._check_place(definition)
+        channel = self._engine.channel(definition.source)
+        keeper = Keeper(definition, channel, layout_of(definition.options))
+        if not self.only_books:
+            cut = self.last_cut(definition.path) if self.logged_cut == NOT_LOGGED else self.logged_cut
+            self._open(keeper)
+            keeper.begin(cut)
+        channel.attach(keeper)
+        self.keepers[definition.name.lower()] = keeper
+
+    def last_cut(self, path: str) -> int | None:
+        """How far the archive in a folder has come; None where there is none, or nothing in it."""
+        from panewise.archive.manifest import Manifests
+        from panewise.archive.storage import storage_at
+
+        manifests = Manifests(storage_at(path))
+        versions = manifests.versions()
+        return manifests.load(versions[-1]).now_us if versions else None
+
+    def drop(self, name: str) -> None:
+        """The files stay."""
+        keeper = self.keepers.pop(name.lower())
+        keeper.channel.detach(keeper)
+        keeper.close()
+
+    def alter(self, definition: ArchiveDefinition) -> Migration | None:
+        """Another layout, or another try where it has failed; the migration is to be done outside the turn."""
+        keeper = self[definition.name]
+        keeper.definition = definition
+        if self.only_books:
+            return None
+        if keeper.archive is None:
+            self._open(keeper)
+        if keeper.archive is None:
+            return None
+        layout = self._altered(keeper.archive, definition.options)
+        if keeper.status == "FAILED":
+            keeper.resume()
+        return Migration(self, keeper, layout)
+
+    def _altered(self, archive: Archive, options: Options) -> Layout:
+        from panewise.archive.cost import STYLES, cheapest, workload_of
+
+        given = dict(options)
+        if parse_layout(str(given.get("layout", DEFAULT_LAYOUT))) != "by cost":
+            return layout_of(options)
+        before = archive.layout
+        styles: tuple[Style, ...] = STYLES if "update" not in given else (layout_of(options).style,)
+        return cheapest(workload_of(archive), before.every_us, before.lifetime_us, styles=styles)
+
+    def _check_place(self, definition: ArchiveDefinition) -> None:
+        for other in self.keepers.values():
+            if _place(other.definition.path) == _place(definition.path):
+                raise CatalogError(
+                    f"the archive '{other.definition.name}' is in '{definition.path}' already",
+                    hint="each archive needs a folder of its own",
+                )
+
+    def _open(self, keeper: Keeper) -> None:
+        try:
+            keeper.adopt(opened(keeper.definition, keeper.layout))
+        except ArchiveError as problem:
+            if not self.lenient:
+                raise
+            keeper.fail(problem.message)
+
+    # -- coming and going ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def coming_back(self) -> Iterator[None]:
+        """While an engine becomes again what it was: the disk may refuse what it did not refuse then."""
+        self.lenient, before = True, self.lenient
+        try:
+            yield
+        finally:
+            self.lenient = before
+
+    def settle(self) -> None:
+        for keeper in self.keepers.values():
+            keeper.settle()
+
+    def close(self) -> None:
+        for keeper in self.keepers.values():
+            keeper.close()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {name: keeper.snapshot() for name, keeper in self.keepers.items()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """After the streams and queries; the archives were made anew, without files."""
+        for name, state in snapshot.items():
+            keeper = self.keepers[name]
+            keeper.restore(state)
+            self._open(keeper)
+
+    def stats(self) -> dict[str, Any]:
+        return {keeper.definition.name: keeper.stats() for keeper in self.keepers.values()}
+
+
+class Migration:
+    """A layout that an archive is to have: `finished` is called outside all turns, while the engine goes on."""
+
+    def __init__(self, archives: Archives, keeper: Keeper, layout: Layout) -> None:
+        self._archives = archives
+        self._keeper = keeper
+        self._layout = layout
+        self._lenient = archives.lenient
+
+    def finished(self) -> None:
+        archive = self._keeper.archive
+        assert archive is not None
+        try:
+            if archive.manifest.moving or archive.layout != self._layout:
+                archive.migrate(self._layout)
+            self._keeper.layout = self._layout
+        except ArchiveError as problem:
+            if not self._lenient:
+                raise
+            self._keeper.fail(problem.message)
+
+
+def layout_of(options: Options) -> Layout:
+    """What the options of CREATE ARCHIVE say; by cost there is nothing to go by yet, and it begins as the default."""
+    from panewise.archive.layout import Layout
+
+    given = dict(options)
+    every, lifetime = str(given.get("every", DEFAULT_EVERY)), str(given["lifetime"])
+    text = parse_layout(str(given.get("layout", DEFAULT_LAYOUT)))
+    if text == "by cost":
+        text = parse_layout(DEFAULT_LAYOUT)
+    assert text is not None and not isinstance(text, str), "the binder has looked at it"
+    style: Style = "no_rebuild" if given.get("update") == "no_rebuild" else "rebuild"
+    parts = text.insertion_parts, text.expiration_parts
+    return Layout(*parts, duration_us(every), duration_us(lifetime), text.order, style)
+
+
+def opened(definition: ArchiveDefinition, layout: Layout) -> Archive:
+    """The archive in the folder, made where there is none; ArchiveError where it is one of other rows."""
+    from panewise.archive.archive import Archive
+    from panewise.archive.manifest import Manifests
+    from panewise.archive.storage import storage_at
+
+    if not Manifests(storage_at(definition.path)).versions():
+        return Archive.create(definition.path, definition.schema, key=definition.key, layout=layout)
+    archive = Archive.open(definition.path)
+    manifest = archive.manifest
+    if manifest.schema != definition.schema or manifest.key != definition.key:
+        raise ArchiveError(
+            f"the archive in '{definition.path}' has other columns, or another key, than '{definition.source}'",
+            hint=f"it has {manifest.schema} with the key {', '.join(manifest.key)}; name another path",
+        )
+    by_cost = parse_layout(str(dict(definition.options).get("layout", DEFAULT_LAYOUT))) == "by cost"
+    if manifest.moving or not (by_cost or manifest.layout == layout):
+        archive.migrate(manifest.layout if by_cost else layout)
+    return archive
+
+
+def _place(path: str) -> str:
+    return path if "://" in path else str(Path(path).absolute())

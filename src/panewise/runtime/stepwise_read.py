@@ -1,0 +1,245 @@
+"""A one-time query as a transaction over sub-windows: it scans them one by one while the window moves on.
+
+The window is a stretch of event time that ends where its stream has come to. The stretch is cut into sub-windows of
+about as many rows each; a move of the window adds one, from where the window ended to where it ends now, and takes
+away what has become too old. Rows below the watermark are complete and pieces are immutable, so a sub-window, once
+scanned, stays what it is. What may change is which of them are in the window when the read commits.
+
+    begun      [ s0 | s1 | s2 | s3 | s4 ]                 start and end of the window at the begin
+    scanned              2    1    0                      youngest first (TTU), outside all turns
+    moved        .. edge | s2 | s3 | s4 | s5 ]            s5 is new; s1 is partly in the window: the edge
+    commit                                                s5, and then exactly what is left of s1, inside the turn
+
+The scheduler (`schedule.schedulers`) says what to scan next, and is told of moves between steps. A sub-window that was
+scanned and has left the window, if only in part, is a conflict: the read is aborted and begins again, with the parts of
+those sub-windows that are still there (`partial_relation` keeps each by itself, so nothing has to be subtracted).
+
+Turns. The reader is inside the engine to begin, between two steps where nobody else is, and to commit. It commits when
+no more than `rows_inside` rows are left to scan, and scans those inside. So whoever pushes waits for that many rows at
+most, unless a read has tried `tries` times: then it scans all that is left inside, so that it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from panewise.operators.partial_relation import Part, PartialRelation
+from panewise.plan.blocks import Block
+from panewise.runtime.answers import with_watermark
+from panewise.runtime.ask import last_report, require_held, stretch_of
+from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.pinned_rows import PinnedRows
+from panewise.schedule.schedulers import Step
+from panewise.schedule.transactions import Priority, WindowRead
+from panewise.temporal import TimeWindow
+
+if TYPE_CHECKING:
+    from panewise.runtime.window_reads import WindowReads
+
+MOVES_MAX = 64  # that a read looks for between steps: who scans what is new first may never come to what is old
+SUB_WINDOWS_MAX = 4096
+
+
+class Stretch(NamedTuple):
+    """Instants from `start` to before `end`."""
+
+    start: int
+    end: int
+
+
+class SourceGone(Exception):
+    """What is read has been dropped: the statement is to be bound anew, and will be refused or read something else."""
+
+
+class StepwiseRead:
+    """One SELECT over a window of one stream, by time. Made inside a turn: that is its begin."""
+
+    def __init__(
+        self, reads: WindowReads, block: Block, channel: Channel, find: Callable[[], Channel | None], inside: bool
+    ) -> None:
+        """`find`: the channel of that name as of now. `inside`: it is run inside the turn, as if serial."""
+        assert isinstance(block.window, TimeWindow)
+        self._reads = reads
+        self._window = block.window
+        self._channel = channel
+        self._find = find
+        self._inside = inside
+        self._relation = PartialRelation(block)
+        self._parts: dict[Stretch, Part] = {}
+        self._pinned = PinnedRows(channel.empty_rows(), reads.sub_window_rows)
+        self._pieces = channel.retained_pieces()  # that `_pinned` has not got yet
+        self._last_arrived = self._pieces[-1].last_arrived if self._pieces else -1
+        self._stretch = self._seen_now()
+        self._watermark = channel.watermark
+        self._number = reads.numbered()
+        self._attempt = 0
+        self._looked = monotonic()
+        self._moves = 0  # learned of since the begin
+        self._noted = last_report(self._window, channel.watermark)
+
+    # -- the transaction ---------------------------------------------------------------------------------------------
+
+    def finished(self) -> pa.Table:
+        """The answer. Called outside all turns, or, of a read that is run inside, inside."""
+        self._pin()
+        self._begin(self._pinned.edges(*self._stretch, SUB_WINDOWS_MAX))
+        if self._inside or not self._reads.latest:
+            self._scan_all()
+            self._commit()
+        else:
+            tries = 1
+            while not self._committed(last_try=tries >= self._reads.tries):
+                tries += 1
+        parts = [self._parts[stretch] for stretch in self._stretches()]
+        answer = self._relation.whole(parts)
+        return with_watermark(answer, None if self._watermark == INT64_MIN else self._watermark)
+
+    def _committed(self, last_try: bool) -> bool:
+        """Scans until little is left, and commits in a turn unless moves have brought too much."""
+        while self._left() > self._reads.rows_inside:
+            step = self._next_step()
+            if step is None:
+                break
+            self._scan(step)
+        with self._reads.turns:
+            self._look()
+            self._pin()
+            inside = self._left() > self._reads.rows_inside
+            if inside and not last_try:
+                return False
+            while (step := self._scheduler.next_step(self._name)) is not None:
+                self._scan(step)
+            self._scan_edge()
+            self._commit(inside)
+        return True
+
+    def _begin(self, edges: list[int]) -> None:
+        """Begins, or begins again, with these sub-windows."""
+        self._attempt += 1
+        self._name = f"Q{self._number}_{self._attempt}"
+        self._scheduler = self._reads.scheduler(len(edges) - 1 + MOVES_MAX)
+        self._scheduler.begin(WindowRead(self._name, len(edges) - 1, Priority.ONE_TIME))
+        first = self._scheduler.last_move + 2 - len(edges)
+        # By the numbers of their copies, oldest first: those that are wholly in the window.
+        self._copies = {first + i: Stretch(edges[i], edges[i + 1]) for i in range(len(edges) - 1)}
+
+    def _scan_all(self) -> None:
+        while (step := self._next_step()) is not None:
+            self._scan(step)
+
+    def _next_step(self) -> Step | None:
+        """The next step, after a look at moves where that costs no waiting."""
+        if not self._inside:
+            self._reads.pause()
+            if self._may_look():
+                with self._reads.turns:
+                    self._look()
+                self._pin()
+        return self._scheduler.next_step(self._name)
+
+    def _may_look(self) -> bool:
+        if not (self._reads.latest or self._reads.recording) or self._moves >= MOVES_MAX:
+            return False
+        return monotonic() - self._looked >= self._reads.look_every_s and self._reads.turns.free
+
+    def _scan(self, step: Step) -> None:
+        self._read(self._copies[step.copy])
+
+    def _scan_edge(self) -> None:
+        """What is left of a sub-window that has begun to leave the window, exactly as of now."""
+        edge = self._edge()
+        if edge is not None:
+            self._read(edge)
+
+    def _read(self, stretch: Stretch) -> None:
+        if stretch not in self._parts:
+            self._parts[stretch] = self._relation.part(self._pinned.between(*stretch))
+
+    def _commit(self, inside: bool = False) -> None:
+        self._scheduler.commit(self._name)
+        self._reads.committed(inside or self._inside)
+
+    # -- moves ---------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Inside a turn: learns of moves since the last look, which are one move to this read."""
+        self._looked = monotonic()
+        if not self._reads.latest:
+            self._note_move()
+            return
+        if self._find() is not self._channel:
+            raise SourceGone
+        now = self._seen_now()
+        self._watermark = self._channel.watermark
+        if now == self._stretch:
+            return
+        self._pieces.extend(self._channel.retained_pieces(self._last_arrived))
+        if self._pieces:
+            self._last_arrived = self._pieces[-1].last_arrived
+        new = Stretch(max(now.start, self._stretch.end), now.end)
+        self._stretch = now
+        self._moves += 1
+        kept = {number: copy for number, copy in self._copies.items() if copy.start >= now.start}
+        if len(kept) == self._scheduler.sub_windows:
+            self._scheduler.abort(self._name)
+            self._begin_again([*kept.values(), new])
+            return
+        moved = self._scheduler.move(lengths={self._name: len(kept) + 1})
+        assert moved is not None
+        if self._name in moved.aborted:
+            self._begin_again([*kept.values(), new])
+        else:
+            self._copies = {**kept, moved.move.number: new}
+
+    def _note_move(self) -> None:
+        """A read of the window as of its begin takes no notice of moves; who records histories does."""
+        end = last_report(self._window, self._channel.watermark)
+        if self._parts and end != self._noted:
+            self._noted = end
+            self._moves += 1
+            self._scheduler.move()
+
+    def _begin_again(self, copies: list[Stretch]) -> None:
+        self._reads.aborted()
+        start = self._stretch.start
+        edges = [start, *(copy.start for copy in copies if copy.start > start), self._stretch.end]
+        self._begin(edges)
+        self._parts = {stretch: part for stretch, part in self._parts.items() if stretch.start >= start}
+
+    def _seen_now(self) -> Stretch:
+        """The window as of now; NotHeldError where the channel does not hold all of it."""
+        until = last_report(self._window, self._channel.watermark)
+        start, end = stretch_of(self._window, until)
+        require_held(self._channel, start, self._window)
+        return Stretch(INT64_MIN if start is None else max(start, INT64_MIN), max(end, INT64_MIN))
+
+    # -- what there is ---------------------------------------------------------------------------------------------
+
+    def _pin(self) -> None:
+        """New pieces are cut and surveyed: that takes a pass over their times."""
+        if self._pieces:
+            pieces, self._pieces = self._pieces, []
+            self._pinned.add(pieces)
+
+    def _edge(self) -> Stretch | None:
+        first = next(iter(self._copies.values())).start
+        return Stretch(self._stretch.start, first) if first > self._stretch.start else None
+
+    def _stretches(self) -> list[Stretch]:
+        """The window, oldest first."""
+        edge = self._edge()
+        return [*([] if edge is None else [edge]), *self._copies.values()]
+
+    def _left(self) -> int:
+        """How many rows are left to scan; not counted further than matters."""
+        left = 0
+        for stretch in reversed(self._stretches()):
+            if stretch not in self._parts:
+                left += self._pinned.count(*stretch)
+                if left > self._reads.rows_inside:
+                    break
+        return left

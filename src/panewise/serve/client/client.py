@@ -1,0 +1,274 @@
+"""`panewise.connect(url, token)`: a server's streams and queries with the methods of `panewise.Engine`.
+
+    import panewise as pw
+
+    with pw.connect("http://127.0.0.1:8461") as client:
+        client.execute("CREATE STREAM t (ts TIMESTAMP, v BIGINT)")
+        client.push("t", {"ts": 0, "v": 1})
+
+Every method raises what the engine's would raise, and ServerError for what the network and the server do. A client may
+be used by several threads. What it holds: the numbers of its pushes, how far it has read the results of each query, and
+its open subscriptions; the server holds everything else. docs/client.md is its page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import httpx
+import pyarrow as pa
+
+from panewise.errors import DataError, ServerError
+from panewise.serve.client.live import Live, OnGap
+from panewise.serve.client.numbering import Numbering
+from panewise.serve.client.reading import Reader
+from panewise.serve.client.socket_connection import SocketConnection
+from panewise.serve.client.subscription import Subscription
+from panewise.serve.client.transport import Transport, path_of
+from panewise.serve.client.wire import ARROW, JSON, batch_of, json_value, packed, schema_of, unpacked
+from panewise.temporal import instant_us
+
+# A single statement that changes nothing, and may be sent again.
+_READS = re.compile(r"\s*(SHOW|EXPLAIN|SELECT)\b[^;]*;?\s*", re.IGNORECASE)
+_WANTS_ARROW = {"Accept": f"{ARROW}, {JSON};q=0.5"}
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A plan, as `Engine.explain` gives it: `str(...)` is the text, `.to_dict()` the same as data."""
+
+    text: str
+    plan: dict[str, Any]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.plan
+
+
+def connect(url: str, token: str | None = None, *, timeout: float = 30.0, wait: float = 0.0) -> Client:
+    """A client of the server at this address, once that has answered.
+
+    `timeout`: seconds that a call may take, tries and waits included. `wait`: seconds to wait for a server that is not
+    there yet.
+    """
+    client = Client(url, token, timeout=timeout)
+    try:
+        client.check(wait)
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+class Client:
+    """The streams and queries of a server."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """Sends nothing yet; `connect` also sees whether the server is there. `transport` is httpx's, for tests."""
+        self._transport = Transport(url, token, timeout, transport=transport)
+        self._producer = f"client-{secrets.token_hex(8)}"
+        self._numberings: dict[tuple[str, str], Numbering] = {}
+        self._readers: dict[str, Reader] = {}
+        self._open: weakref.WeakSet[Live | Subscription] = weakref.WeakSet()
+        self._lock = threading.Lock()  # for the three above
+
+    @property
+    def url(self) -> str:
+        return str(self._transport.url)
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
+    def check(self, wait: float = 0.0) -> None:
+        """Raises where no server is there within `wait` seconds, or it does not accept the token."""
+        self._transport.request("POST", "v1/statements", json={"text": "SHOW STREAMS"}, wait_s=wait)
+
+    # -- statements ----------------------------------------------------------------------------------------------
+
+    def execute(self, text: str) -> pa.Table | None:
+        """Runs one or more statements; returns the table of the last one that yields one (SHOW, EXPLAIN, SELECT)."""
+        answer = self._transport.request(
+            "POST",
+            "v1/statements",
+            json={"text": text},
+            headers=_WANTS_ARROW,
+            statement=text,
+            repeatable=_READS.fullmatch(text) is not None,
+        )
+        if answer.status_code == 204:
+            return None
+        table = _table(answer)
+        return table if table.num_columns else None
+
+    def explain(self, query: str | None = None) -> Explained:
+        """How one query, or everything, is run."""
+        path = "v1/explain" if query is None else path_of("v1", "queries", query, "explain")
+        told = self._transport.request("GET", path).json()
+        return Explained(told["text"], told["plan"])
+
+    def stats(self) -> dict[str, Any]:
+        """Rows, late rows, slices and bytes of state, per stream, table, query and tree."""
+        told: dict[str, Any] = self._transport.request("GET", "v1/stats").json()
+        return told
+
+    def queries(self) -> list[dict[str, Any]]:
+        """The queries of the server: name, statement, status, reason, columns and figures of each."""
+        told = self._transport.request("GET", "v1/queries").json()
+        found: list[dict[str, Any]] = told["queries"] if isinstance(told, dict) else told
+        return found
+
+    # -- rows ----------------------------------------------------------------------------------------------------
+
+    def push(self, stream: str, data: Any, *, producer: str | None = None, sequence: int | None = None) -> None:
+        """Rows for a stream: an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts.
+
+        Every push carries the name of a producer and its number, so that it is taken once however often it is sent. The
+        client has a random name, and counts; with a `producer` of your own it goes on behind the last number that the
+        server has taken, and with a `sequence` too the number is yours.
+        """
+        body, media = packed(stream, data)
+        name = self._producer if producer is None else producer
+        if not (name and name.isascii() and name.isprintable()):
+            raise DataError(f"the name of a producer is of printable ASCII characters, not {name!r}")
+        if sequence is not None:
+            self._send(stream, body, media, name, sequence)
+            return
+        self._numbering(stream, name).push(lambda number: self._send(stream, body, media, name, number))
+
+    def _send(self, stream: str, body: bytes, media: str, producer: str, sequence: int) -> None:
+        headers = {"Content-Type": media, "Panewise-Producer": producer, "Panewise-Sequence": str(sequence)}
+        path = path_of("v1", "streams", stream, "rows")
+        try:
+            self._transport.request("POST", path, content=body, headers=headers)
+        except ServerError as problem:
+            if problem.status is None and problem.hint is None:
+                problem.hint = f"it may have been taken; push it again with {producer=}, {sequence=}: it counts once"
+            raise
+
+    def _numbering(self, stream: str, producer: str) -> Numbering:
+        with self._lock:
+            numbering = self._numberings.get((stream.lower(), producer))
+            if numbering is None:
+                # Nobody else has this client's name: its first number is 1.
+                last = 0 if producer == self._producer else None
+                numbering = Numbering(lambda: self.last_sequence(stream, producer), last=last)
+                self._numberings[stream.lower(), producer] = numbering
+            return numbering
+
+    def last_sequence(self, stream: str, producer: str) -> int:
+        """The number of the last push of a producer that was taken; 0 where there was none."""
+        told = self._transport.request("GET", path_of("v1", "streams", stream, "producers", producer)).json()
+        return int(told["sequence"])
+
+    def advance(self, stream: str, until: Any) -> None:
+        """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
+        path = path_of("v1", "streams", stream, "advance")
+        self._transport.request("POST", path, json={"until": instant_us(until)})
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    def lookup(self, query: str, at: Any = None, key: Any = None) -> pa.Table:
+        """The answer now, or at an instant still held; `key` picks one group: a value, or a dict of columns."""
+        asked: dict[str, str] = {}
+        if at is not None:
+            asked["at"] = str(instant_us(at))
+        if key is not None:
+            value = {n: json_value(v) for n, v in key.items()} if isinstance(key, dict) else json_value(key)
+            asked["key"] = json.dumps(value)
+        path = path_of("v1", "queries", query, "lookup")
+        return _table(self._transport.request("GET", path, params=asked, headers=_WANTS_ARROW))
+
+    def results(self, query: str) -> pa.Table:
+        """What the query has produced since the last call of this client; the first time, everything that is held.
+
+        Other clients are not concerned: each reads by the numbers of the rows. NotHeldError where rows since the last
+        call are no longer held; the call after that goes on with those that are.
+        """
+        with self._lock:
+            reader = self._readers.setdefault(query.lower(), Reader(self._transport, query))
+        return reader.read()
+
+    def live(
+        self,
+        query: str,
+        start: int | None = None,
+        *,
+        series: str | None = None,
+        on_gap: OnGap | None = None,
+        wait: float = 300.0,
+    ) -> Live:
+        """Batches of results as they appear, each row once: from now on, or from row number `start` on.
+
+        A lost connection is opened again, for `wait` seconds, and goes on behind the last row. It ends when the query
+        is dropped. Rows that the server no longer holds are told to `on_gap(first, next)`, or raise NotHeldError. With
+        the `series` that `start` belongs to, it is noticed where the query was dropped and created again since then.
+        """
+        live = Live(
+            query,
+            lambda start, series: SocketConnection(self._transport, query, start, series),
+            start=start,
+            series=series,
+            on_gap=on_gap,
+            timeout_s=self._transport.timeout_s,
+            wait_s=wait,
+        )
+        with self._lock:
+            self._open.add(live)
+        return live
+
+    def subscribe(
+        self,
+        query: str,
+        callback: Callable[[pa.RecordBatch], None],
+        start: int | None = None,
+        *,
+        series: str | None = None,
+        on_gap: OnGap | None = None,
+        wait: float = 300.0,
+    ) -> Subscription:
+        """Calls back with a batch, in a thread of its own, whenever results appear; otherwise as `live`."""
+        subscription = Subscription(self.live(query, start, series=series, on_gap=on_gap, wait=wait), callback)
+        with self._lock:
+            self._open.add(subscription)
+        return subscription
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends subscriptions and connections; the server goes on."""
+        with self._lock:
+            opened = list(self._open)
+        for one in opened:
+            one.close()
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _table(answer: httpx.Response) -> pa.Table:
+    """The table of an answer, whichever of the two forms it has."""
+    if answer.headers.get("content-type", "").startswith(ARROW):
+        return unpacked(answer.content)
+    told = answer.json()
+    schema = schema_of(told["columns"])
+    return pa.Table.from_batches([batch_of(told["rows"], schema)], schema)

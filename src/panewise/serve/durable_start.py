@@ -1,0 +1,129 @@
+"""The statements of a file on an engine with a folder: all of them the first time, what is new of them later.
+
+    DIR/engine          the engine's own folder (docs/durability.md)
+    DIR/sinks           how far each sink has come (`connectors/numbered_sinks.py`)
+    DIR/sources.json    the files that streams are read from, in order
+
+The first start makes the engine in a folder beside it, which gets its name when every statement has been run: a start
+that is killed has not happened. A later one compares what the file defines with what the engine has. Equal definitions
+go on, new ones are created, those that only the engine knows stay, and one that has changed is refused: its state would
+answer for another one. Statements that change rows or states were done the first time, and are not done again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from panewise.connectors.tables import no_rows
+from panewise.errors import CatalogError, ConnectorError
+from panewise.language import statements as s
+from panewise.language.binder import bind_one, parse
+from panewise.runtime.definitions import statement_of
+from panewise.runtime.engine import Engine
+from panewise.runtime.spark.reconcile import alterations, lasting_text
+from panewise.serve.flows import Flow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Show = Callable[["pa.Table"], None]
+
+
+def engine_folder(path: Path) -> Path:
+    return path / "engine"
+
+
+def durable_engine(path: Path, statements: list[str], show: Show) -> Engine:
+    """The engine of the folder, with what the statements define; `show` gets the tables that they return."""
+    place = engine_folder(path)
+    if not place.exists():
+        _make(place, statements, show)
+        return Engine(place)
+    engine = Engine(place)
+    try:
+        _continue(engine, statements, show)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _make(place: Path, statements: list[str], show: Show) -> None:
+    unfinished = place.with_name(".engine.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        with Engine(unfinished) as engine:
+            for statement in statements:
+                table = engine.execute(statement)
+                if table is not None:
+                    show(table)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    unfinished.rename(place)
+    folder = os.open(place.parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def _continue(engine: Engine, statements: list[str], show: Show) -> None:
+    # What the file defines in the end, whatever it creates and drops on the way.
+    books = Engine()
+    books.read_table = no_rows
+    books.archives.only_books = True
+    asked, rows = [], []
+    for text in statements:
+        for parsed in parse(text):
+            statement = bind_one(parsed, books.catalog, books.find_aggregate, books.aggregate_names)
+            if isinstance(statement, s.Show | s.Explain | s.SelectOnce):
+                asked.append(text)
+                continue
+            if isinstance(statement, s.Insert):
+                rows.append((statement.table.lower(), text))
+            books.execute_parsed(parsed)
+    here = {d.name.lower(): d for d in books.catalog}
+    stored = {d.name.lower(): d for d in engine.catalog}
+    changed = [d for key, d in here.items() if key in stored and lasting_text(d) != lasting_text(stored[key])]
+    if changed:
+        raise CatalogError(
+            f"the folder has other definitions of {', '.join(f'{d.kind} {d.name}' for d in changed)}",
+            hint="put them back as they were, give them other names, or run with another --path",
+        )
+    for key, definition in here.items():
+        if key not in stored:
+            engine.execute(statement_of(definition))
+            for text in [text for table, text in rows if table == key]:
+                engine.execute(text)
+    for text in alterations(here, stored, [key for key in here if key in stored]):
+        engine.execute(text)
+    for text in asked:
+        table = engine.execute(text)
+        if table is not None:
+            show(table)
+
+
+def check_sources(path: Path, flows: list[Flow]) -> None:
+    """Streams are read on where they were left, which is right only if what was read then is still there first."""
+    file = path / "sources.json"
+    before: dict[str, list[list[object]]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    found = dict(before)
+    for flow in flows:
+        files: list[list[object]] = [[str(part.absolute()), part.stat().st_size] for part in flow.source.files]
+        known = before.get(flow.stream.name.lower(), [])
+        for position, (name, size) in enumerate(known):
+            if files[position : position + 1] == [[name, size]]:
+                continue
+            now = "it is not the next in name order any more" if [name, size] in files else "it has changed or is gone"
+            raise ConnectorError(
+                f"stream '{flow.stream.name}' was read from '{name}' before, and {now}",
+                hint="put it back; new files come behind those that were read; or run with another --path",
+            )
+        found[flow.stream.name.lower()] = files
+    unfinished = file.with_name(".sources.json")
+    unfinished.write_text(json.dumps(found), encoding="utf-8")
+    unfinished.replace(file)

@@ -1,0 +1,32 @@
+// Asks for a token when the server wants one, and lets a person change it.
+
+import { byId, setText } from "./dom.js";
+import { onRefused, token, useToken } from "./api.js";
+
+/** `changed()` is called with every new token. */
+export function startTokenDialog(changed) {
+  const dialog = byId("token-dialog");
+  const open = (why) => {
+    if (dialog.open) return;
+    setText(byId("token-why"), why);
+    byId("token").value = "";
+    dialog.showModal();
+  };
+  let putOff = false; // cancelled once: the button opens it again, a poll does not
+  onRefused((error) => {
+    if (!putOff) open(token() ? `The token was refused: ${error.message}.` : "This server asks for a token.");
+  });
+  byId("token-button").addEventListener("click", () => open("Sent with every request of this tab."));
+  const cancel = () => {
+    putOff = true;
+    dialog.close("");
+  };
+  byId("token-cancel").addEventListener("click", cancel);
+  dialog.addEventListener("cancel", () => (putOff = true));
+  dialog.addEventListener("submit", () => {
+    putOff = false;
+    useToken(byId("token").value.trim());
+    changed();
+  });
+  return { isOpen: () => dialog.open };
+}

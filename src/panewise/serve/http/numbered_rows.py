@@ -1,0 +1,143 @@
+"""Rows with consecutive numbers, in memory: taken at the end, read anywhere by number, given up at the old end.
+
+    numbers   first ............................................. next
+    chunks    [ up to CHUNK_ROWS ][ up to CHUNK_ROWS ][ 512 ][ 64 ][ 3 ]
+
+A chunk is an Arrow record batch. Small ones at the end are merged like the digits of a counter: a chunk is joined with
+the one before it when that is not more than twice as long. So a row is copied a logarithmic number of times, and a
+million appends of one row are some hundreds of chunks, not a million objects. Finding a number is a binary search.
+
+What is given up goes in whole chunks: at least `keep_rows` rows stay, unless they are more than `keep_bytes`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+CHUNK_ROWS = 4_096
+# The instant that a result stands for: of periodic queries, and of continuous ones.
+TIME_COLUMNS = ("window_end", "instant")
+INT64_MIN = -(1 << 63)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    first: int
+    batch: pa.RecordBatch
+
+    @property
+    def next(self) -> int:
+        return self.first + int(self.batch.num_rows)
+
+    @cached_property
+    def bytes(self) -> int:
+        return int(self.batch.nbytes)
+
+    @cached_property
+    def latest_us(self) -> int:
+        """The greatest instant of its rows."""
+        latest = pc.max(instants(self.batch)).as_py()
+        return INT64_MIN if latest is None else latest
+
+
+class NumberedRows:
+    """Not safe for threads by itself."""
+
+    def __init__(self, schema: pa.Schema, first: int, chunk_rows: int = CHUNK_ROWS) -> None:
+        self.schema = schema
+        self.first = first  # the first number held
+        self.next = first  # the number that the next row gets
+        self.bytes = 0
+        self.given_up_until_us: int | None = None  # the greatest instant of rows that are not held any more
+        self._chunks: list[_Chunk] = []
+        self._chunk_rows = chunk_rows
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """The next rows."""
+        for offset in range(0, batch.num_rows, self._chunk_rows):
+            self._append(batch.slice(offset, self._chunk_rows))
+
+    def _append(self, batch: pa.RecordBatch) -> None:
+        chunks, rows = self._chunks, batch.num_rows
+        joined = [batch]
+        while chunks and (last := chunks[-1].batch.num_rows) <= 2 * rows and last + rows <= self._chunk_rows:
+            self.bytes -= chunks[-1].bytes
+            joined.insert(0, chunks.pop().batch)
+            rows += last
+        self.next += batch.num_rows
+        whole = joined[0] if len(joined) == 1 else pa.concat_batches(joined)
+        chunks.append(_Chunk(self.next - rows, whole))
+        self.bytes += chunks[-1].bytes
+
+    def skip_to(self, number: int) -> None:
+        """The numbers from here to there will never have rows: what came before is given up."""
+        while self._chunks:
+            self._give_up_oldest()
+        self.first = self.next = number
+
+    def miss_before(self, batch: pa.RecordBatch) -> None:
+        """Rows that come before these are not there, and some may be of the same instant as the first of these."""
+        if time_column(self.schema) is not None and batch.num_rows:
+            instant = instants(batch)[0].as_py()
+            self._gave_up_until(INT64_MIN if instant is None else instant)
+
+    def limit(self, keep_rows: int, keep_bytes: int) -> None:
+        """Gives up what is more than that, oldest chunks first; the newest chunk always stays."""
+        chunks = self._chunks
+        while len(chunks) > 1 and (self.next - chunks[0].next >= keep_rows or self.bytes > keep_bytes):
+            self._give_up_oldest()
+
+    def _give_up_oldest(self) -> None:
+        chunk = self._chunks.pop(0)
+        self.first = chunk.next
+        self.bytes -= chunk.bytes
+        if time_column(self.schema) is not None:
+            self._gave_up_until(chunk.latest_us)
+
+    def _gave_up_until(self, instant_us: int) -> None:
+        before = self.given_up_until_us
+        self.given_up_until_us = instant_us if before is None else max(before, instant_us)
+
+    def read(self, start: int, most: int) -> pa.Table:
+        """Up to `most` rows from a number on that is held, or is the next; without a copy."""
+        assert self.first <= start <= self.next
+        parts, index = [], bisect_right(self._chunks, start, key=lambda chunk: chunk.first) - 1
+        while most > 0 and 0 <= index < len(self._chunks):
+            chunk = self._chunks[index]
+            part = chunk.batch.slice(start - chunk.first, most)
+            if part.num_rows:
+                parts.append(part)
+            start, most, index = start + part.num_rows, most - part.num_rows, index + 1
+        return pa.Table.from_batches(parts, self.schema)
+
+    def batches(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All of them with the numbers of their first rows."""
+        return ((chunk.first, chunk.batch) for chunk in self._chunks)
+
+    def after(self, instant_us: int) -> int:
+        """The number of the first row held whose instant is later; `next` where there is none."""
+        for chunk in self._chunks:
+            if chunk.latest_us > instant_us:
+                later = pc.greater(instants(chunk.batch), instant_us)
+                return chunk.first + int(pc.index(later, True).as_py())
+        return self.next
+
+
+def time_column(schema: pa.Schema) -> str | None:
+    """The column that says which instant a result stands for, where it has one."""
+    return next(
+        (name for name in TIME_COLUMNS if name in schema.names and pa.types.is_timestamp(schema.field(name).type)), None
+    )
+
+
+def instants(batch: pa.RecordBatch) -> pa.Array:
+    """The instants of rows as int64 microseconds."""
+    name = time_column(batch.schema)
+    assert name is not None
+    return batch.column(name).cast(pa.timestamp("us", tz=batch.schema.field(name).type.tz)).cast(pa.int64())

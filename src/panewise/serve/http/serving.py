@@ -1,0 +1,41 @@
+"""What the routes of one server share, and how they hand work to threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from starlette.requests import HTTPConnection
+
+from panewise.serve.http.backend import Backend
+from panewise.serve.http.limits import Limits
+from panewise.serve.http.settings import Settings
+
+T = TypeVar("T")
+
+
+@dataclass
+class Serving:
+    """One server: it stands in `app.state.serving`."""
+
+    backend: Backend
+    settings: Settings
+    limits: Limits
+    workers: anyio.CapacityLimiter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.workers = anyio.CapacityLimiter(self.settings.worker_threads)
+
+    async def work(self, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Runs a call that may block in a worker thread; the event loop goes on meanwhile."""
+        return await anyio.to_thread.run_sync(partial(call, *arguments, **options), limiter=self.workers)
+
+
+def serving_of(connection: HTTPConnection) -> Serving:
+    """The server that a request or a WebSocket belongs to."""
+    serving: Serving = connection.app.state.serving
+    return serving

@@ -1,0 +1,70 @@
+"""POST /v1/statements: CQL as text; GET /v1/catalog: what there is.
+
+A text of several statements is run one after the other, each all or nothing; where one is refused, the error says how
+many before it have been executed. Reading statements want the scope read only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from fastapi import APIRouter, Request, Response
+
+from panewise.language.binder import parse
+from panewise.serve.http.access import Caller, check_scope
+from panewise.serve.http.answers import described, json_response, table_body, table_response, wants_arrow
+from panewise.serve.http.bodies import JSON, check_media_type, json_object, text_field
+from panewise.serve.http.connector_rules import only_reads
+from panewise.serve.http.guard import caller_of
+from panewise.serve.http.openapi import answer, body, refusals
+from panewise.serve.http.serving import Serving, serving_of
+
+router = APIRouter(prefix="/v1", tags=["statements"])
+_PLURALS = {"stream": "streams", "table": "tables", "query": "queries", "sink": "sinks", "archive": "archives"}
+
+
+@router.post(
+    "/statements",
+    summary="Run statements",
+    description="Runs one or more statements of CQL; answers with the rows of the last one that yields some. SHOW, "
+    "EXPLAIN and SELECT want the scope read, all others write. Several statements run one after the other; where one "
+    "is refused, `error.executed` says how many before it have been executed.",
+    responses={
+        200: answer("Table", "Rows; none where no statement yields any.", arrow=True),
+        **refusals(404, 408, 409, 410, 413, 415),
+    },
+    openapi_extra=body("Statements", {"text": "CREATE STREAM trades (ts TIMESTAMP, symbol STRING, price DOUBLE)"}),
+    response_class=Response,
+)
+async def statements(request: Request) -> Response:
+    serving = serving_of(request)
+    check_media_type(request.headers.get("content-type"), JSON)
+    async with serving.limits.body(request) as content:
+        text = text_field(json_object(content), "text", known=("text",))
+    serving.limits.check_statement(text)
+    arrow = wants_arrow(request)
+    return table_response(await serving.work(_run, serving, caller_of(request.scope), text, arrow), arrow)
+
+
+def _run(serving: Serving, caller: Caller, text: str, arrow: bool) -> bytes:
+    if not caller.may_write:
+        check_scope(caller, not all(only_reads(parsed) for parsed in parse(text)))
+    table: pa.Table | None = serving.backend.execute(text)
+    if table is not None:
+        serving.limits.check_rows(table.num_rows, "narrow it with WHERE, or group it")
+    return table_body(table, arrow)
+
+
+@router.get(
+    "/catalog",
+    summary="List everything that is defined",
+    responses={200: answer("Catalog", "Streams, tables, queries and sinks."), **refusals()},
+    response_class=Response,
+)
+async def catalog(request: Request) -> Response:
+    serving = serving_of(request)
+    found: dict[str, list[dict[str, Any]]] = {plural: [] for plural in _PLURALS.values()}
+    for definition in await serving.work(serving.backend.catalog):
+        found[_PLURALS[definition.kind]].append(described(definition))
+    return json_response(found)

@@ -1,0 +1,150 @@
+"""`panewise serve` and `panewise run --serve`: a run that answers while it goes on, on the embedded engine or on Spark.
+
+The server has the main thread, because signals come there: SIGTERM and SIGINT end first the server, then the run, so
+that nothing is acknowledged that is not kept. On the embedded engine a second thread reads the sources and writes the
+sinks; when the sources have ended the server goes on until it is told to end. On Spark the pipeline runs by itself, and
+where it fails the server ends too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from panewise.errors import PanewiseError
+from panewise.serve.http import logs
+from panewise.serve.http.access import tokens_from
+from panewise.serve.http.engine_backend import EngineBackend, data_folder
+from panewise.serve.http.server import run as run_server
+from panewise.serve.http.settings import Settings
+from panewise.serve.outlets import Subscribed
+from panewise.serve.run import DRAIN_SECONDS, Pump, opened, printer
+from panewise.serve.tables import output_console
+
+if TYPE_CHECKING:
+    from panewise.runtime.spark.handle import Handle
+    from panewise.runtime.spark.pipeline import SparkPipeline
+
+
+def settings_of(address: str, token_file: Path | None = None, path: Path | None = None) -> Settings:
+    """The settings of a server at HOST:PORT; the host may be left out.
+
+    >>> settings_of("127.0.0.1:0").port, settings_of(":8461").host, settings_of("[::1]:80").host
+    (0, '127.0.0.1', '::1')
+    """
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5):
+        raise PanewiseError(f"'{address}' is no address to serve at", hint="write HOST:PORT, such as 127.0.0.1:8461")
+    tokens = tokens_from(token_file)
+    found = Settings(host=host.strip("[]") or "127.0.0.1", port=int(port), path=path, tokens=tokens)
+    found.check()
+    return found
+
+
+# -- the embedded engine -----------------------------------------------------------------------------------------------
+
+
+def serve_file(file: Path | None, settings: Settings, *, flush: bool) -> int:
+    """Runs the file and serves it until a signal comes; the exit code is 1 where a query or a source failed.
+
+    Without a file the engine is what its data folder holds, or empty. The file is its owner's word: it may name any
+    path.
+    """
+    settings.check()
+    console = output_console()
+    folder = None if settings.path is None else data_folder(settings.path)
+    settings = replace(settings, path=folder)
+    engine = opened(file, folder, console)
+    backend = EngineBackend(settings, engine)
+    try:
+        reading = Reading.of(backend, console, folder, flush)
+    except BaseException:
+        backend.close()
+        raise
+    backend.before_close.append(reading.stop)
+    reading.start()
+    run_server(settings, backend)
+    if reading.pump.flows:
+        console.print(reading.pump.summary())
+    failed = any(query["status"] == "FAILED" for query in engine.stats()["queries"].values())
+    return int(failed or bool(reading.problem))
+
+
+@dataclass
+class Reading:
+    """The thread that reads the sources, and brings results to the sinks for as long as the server runs."""
+
+    backend: EngineBackend
+    pump: Pump
+    flush: bool
+    problem: str = ""
+    _thread: threading.Thread = field(init=False)
+
+    @staticmethod
+    def of(backend: EngineBackend, console: Console, path: Path | None, flush: bool) -> Reading:
+        engine = backend.engine
+        keep = None if path is None else path / "sinks"
+        outlet = Subscribed(backend.results, engine.catalog, printer(console), keep)
+
+        def push(stream: str, batch: Any, producer: str | None = None, sequence: int | None = None) -> None:
+            backend.push(stream, batch, producer=producer, sequence=sequence, timeout=None)
+            backend.settle()
+
+        return Reading(backend, Pump(engine, console, outlet, path, push), flush)
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="panewise sources", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when nothing is read any more, and the sinks have all that was answered."""
+        self.pump.stop.set()
+        self._thread.join()
+        try:
+            self._drain()
+            self.pump.outlet.close()
+        except (PanewiseError, OSError) as error:  # the engine has to be closed all the same
+            self.problem = str(error)
+            logs.LOGGER.error("the last results are not in the sinks: %s", error)
+
+    def _run(self) -> None:
+        try:
+            self.pump.run(progress=False)
+            if not self.pump.stop.is_set():
+                if self.flush:  # callers may still push to the other streams
+                    self.backend.engine.flush([flow.stream.name for flow in self.pump.flows])
+                self._drain()
+                if self.pump.flows:
+                    rows = sum(flow.rows for flow in self.pump.flows)
+                    logs.event("the sources have ended, and the server goes on until it is interrupted", rows=rows)
+            while not self.pump.stop.wait(DRAIN_SECONDS):
+                self._drain()
+        except (PanewiseError, OSError) as error:
+            self.problem = str(error)
+            logs.LOGGER.error("the run goes no further: %s", error)
+
+    def _drain(self) -> None:
+        self.backend.take_results()
+        self.pump.outlet.drain()
+
+
+# -- Spark -------------------------------------------------------------------------------------------------------------
+
+
+def serve_pipeline(pipeline: SparkPipeline, handle: Handle, settings: Settings, log: Path) -> None:
+    """Serves a running pipeline until a signal comes, or it fails; it has been stopped when this returns."""
+    from panewise.serve.http.spark_backend import SparkBackend
+
+    def end() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)  # the server ends as if it had been told to
+
+    backend = SparkBackend(pipeline, handle, settings, end)
+    run_server(settings, backend)
+    if backend.failed:
+        raise PanewiseError(f"the pipeline has failed: {backend.failed}", hint=f"Spark's log is {log}")

@@ -1,0 +1,64 @@
+"""`panewise serve` from the command line: a file of statements, tokens, and what is refused at the start."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.serve.http.serving import BUSY, READ, WRITE, all_results, process, refusal
+
+
+def test_a_second_server_on_the_folder_is_refused(tmp_path: Path):
+    path = str(tmp_path / "data")
+    with process("--path", path):
+        assert "is open in another engine" in refusal("--path", path)
+
+
+def test_a_file_of_statements_is_run_once(tmp_path: Path):
+    """Its source is read and its sink written; starting again does neither twice, and refuses another definition."""
+    (tmp_path / "t.csv").write_text("ts,k,v\n" + "".join(f"1970-01-01 00:00:0{s},a,{s}\n" for s in range(9)))
+    file = tmp_path / "shop.cql"
+    text = f"""
+        CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT) WITH (connector = 'csv', path = '{tmp_path}/t.csv');
+        CREATE TABLE names (k STRING PRIMARY KEY, name STRING);
+        INSERT INTO names VALUES ('a', 'Anna');
+        CREATE QUERY busy AS {BUSY};
+        CREATE SINK out FROM busy WITH (connector = 'json', path = '{tmp_path}/out');
+    """
+    file.write_text(text)
+    for _ in range(2):
+        with process(str(file), "--path", str(tmp_path / "data")) as server:
+            assert [row[3] for row in all_results(server.client, "busy", 8)] == [0, 1, 3, 5, 7, 9, 11, 13]
+            stats = server.client.get("/v1/stats").json()
+            assert stats["streams"]["t"]["rows"] == 9
+            assert stats["tables"]["names"]["rows"] == 1
+            assert server.end() == 0
+    assert len((tmp_path / "out").read_text().splitlines()) == 8
+    file.write_text(text.replace("SUM(v)", "MAX(v)"))
+    assert "the folder has other definitions of query busy" in refusal(str(file), "--path", str(tmp_path / "data"))
+
+
+def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"# who may\nread {READ} press\n")
+    with process(
+        "--token-file", str(tokens), "--log", "json", environment={"PANEWISE_TOKENS": f"write {WRITE}"}
+    ) as server:
+        client = server.client
+        assert client.get("/v1/catalog").status_code == 401
+        assert client.get("/v1/catalog", headers={"Authorization": f"Bearer {READ}"}).status_code == 200
+        text = {"text": "CREATE STREAM t (ts TIMESTAMP)"}
+        assert client.post("/v1/statements", json=text, headers={"Authorization": f"Bearer {WRITE}"}).status_code == 200
+        server.process.send_signal(signal.SIGTERM)
+        log = server.process.communicate(timeout=20)[1]
+    assert '"token":"press"' in log
+    assert READ not in log
+    assert WRITE not in log
+
+
+def test_what_is_refused_at_the_start(tmp_path: Path):
+    assert "without tokens everybody" in refusal("--host", "0.0.0.0")
+    (tmp_path / "wrong.cql").write_text("CREATE NONSENSE")
+    assert "line 1" in refusal(str(tmp_path / "wrong.cql"))
+    with process() as server:
+        assert "cannot listen" in refusal("--port", str(server.client.base_url.port))
