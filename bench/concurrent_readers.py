@@ -108,9 +108,11 @@ class Outcome:
 class Session:
     """An engine, its writer (the caller's thread) and its readers."""
 
-    def __init__(self, queries: tuple[Query, ...], rows_per_push: int) -> None:
+    def __init__(self, queries: tuple[Query, ...], rows_per_push: int, idle: bool = False) -> None:
+        """`idle`: the readers wake up as often, and ask for nothing."""
         import panewise as pw
 
+        self.idle = idle
         self.queries = queries
         self.rows_per_push = rows_per_push
         self.engine = pw.Engine()
@@ -163,6 +165,9 @@ class Session:
         turn = number
         while not self._over.is_set():
             time.sleep(max(due - time.perf_counter(), 0))
+            if self.idle:
+                due += 1 / LOOKUPS_PER_S
+                continue
             query = self.queries[turn % len(self.queries)]
             seen, begun = self._seen, time.perf_counter()
             table = self.engine.lookup(query.name)
@@ -201,8 +206,8 @@ def run(quick: bool) -> Report:
     report = Report(
         "concurrent_readers",
         f"concurrent_readers: {READERS} readers at {LOOKUPS_PER_S} lookups/s each against a writer at full speed",
-        ("queries", "rows a push", "alone rows/s", "rows/s", "ratio", "CPU ratio", "lookups/s", "p50 us", "p99 us",
-         "max ms", "versions", "agrees"),
+        ("queries", "rows a push", "alone rows/s", "rows/s", "ratio", "idle ratio", "CPU ratio", "lookups/s", "p50 us",
+         "p99 us", "max ms", "versions", "agrees"),
     )  # fmt: skip
     for name in CASES:
         figures = isolated_on_all_cores(measure, case=name, quick=quick)
@@ -211,6 +216,7 @@ def run(quick: bool) -> Report:
         if CASES[name][1] >= FULL_SPEED_ROWS:
             report.aims.append(Aim.at_least(f"{name}: writer with readers / alone", RATIO_WANTED, figures["ratio"]))
     report.notes.append("rows/s of the clock, medians of runs in turns; versions: different states that readers saw")
+    report.notes.append("idle ratio: the same with readers that wake up as often and ask for nothing, the limit here")
     report.notes.append("CPU ratio: rows per second of the process's CPU time, in which the readers' own work counts")
     return report
 
@@ -219,8 +225,9 @@ def measure(case: str, quick: bool) -> dict[str, Any]:
     queries, rows_per_push, seconds = CASES[case]
     seconds, repeat = (0.5, 1) if quick else (seconds, 3)
     Session(queries, rows_per_push).run(0.2, 2)
-    alone, read = [], []
+    alone, read, idle = [], [], []
     for _ in range(repeat):
+        idle.append(Session(queries, rows_per_push, idle=True).run(min(seconds, 5.0), READERS))
         alone.append(Session(queries, rows_per_push).run(min(seconds, 5.0), 0))
         read.append(Session(queries, rows_per_push).run(seconds, READERS))
     latencies = sorted(latency for outcome in read for latency in outcome.latencies_s)
@@ -228,6 +235,7 @@ def measure(case: str, quick: bool) -> dict[str, Any]:
         "alone rows/s": statistics.median(outcome.rows_per_s for outcome in alone),
         "rows/s": statistics.median(outcome.rows_per_s for outcome in read),
         "ratio": statistics.median(r.rows_per_s / a.rows_per_s for r, a in zip(read, alone, strict=True)),
+        "idle ratio": statistics.median(i.rows_per_s / a.rows_per_s for i, a in zip(idle, alone, strict=True)),
         "CPU ratio": statistics.median(r.rows_per_cpu_s / a.rows_per_cpu_s for r, a in zip(read, alone, strict=True)),
         "lookups/s": len(latencies) / sum(outcome.seconds for outcome in read),
         "p50 us": 1e6 * latencies[len(latencies) // 2],

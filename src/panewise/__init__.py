@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         SnapshotError,
     )
     from panewise.runtime.engine import Engine
+    from panewise.runtime.spark.archive_frame import read_archive
+    from panewise.runtime.spark.archive_source import register_archive
     from panewise.runtime.spark.pipeline import SparkPipeline
     from panewise.serve.client.client import Client, connect
 
@@ -54,6 +56,8 @@ __all__ = [
     "SparkPipeline",
     "__version__",
     "connect",
+    "read_archive",
+    "register_archive",
 ]
 
 # Where the names live that are not errors.
@@ -62,6 +66,8 @@ _HOMES = {
     "Engine": "panewise.runtime.engine",
     "SparkPipeline": "panewise.runtime.spark.pipeline",
     "connect": "panewise.serve.client.client",
+    "read_archive": "panewise.runtime.spark.archive_frame",
+    "register_archive": "panewise.runtime.spark.archive_source",
 }
 
 

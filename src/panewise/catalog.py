@@ -108,7 +108,8 @@ class Catalog:
         self._definitions: dict[str, Definition] = {}
 
     def __iter__(self) -> Iterator[Definition]:
-        return iter(self._definitions.values())
+        # Of a copy: other threads may create and drop meanwhile.
+        return iter(list(self._definitions.values()))
 
     def of_kind(self, kind: str) -> list[Definition]:
         return [definition for definition in self if definition.kind == kind]

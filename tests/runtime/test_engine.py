@@ -187,7 +187,7 @@ def test_queries_over_queries_are_dropped_in_order() -> None:
     engine.execute("DROP SINK out; DROP QUERY d; DROP QUERY q; DROP STREAM t")
     left = engine.stats()
     assert {name: left[name] for name in left if name != "reads"} == {
-        "streams": {}, "tables": {}, "queries": {}, "trees": [],
+        "streams": {}, "tables": {}, "queries": {}, "trees": [], "archives": {},
     }  # fmt: skip
     with pytest.raises(CatalogError):
         engine.push("t", row(5))

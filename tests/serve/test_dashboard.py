@@ -346,6 +346,30 @@ def test_a_query_that_is_made_anew_is_shown_as_it_is_now(watched: Watched, host:
     expect(page.locator("#detail-title")).to_have_text("No query chosen", timeout=15_000)
 
 
+def test_a_query_that_is_made_anew_behind_a_lost_connection_is_drawn_alone(watched: Watched) -> None:
+    found = watched.page.evaluate("""async () => {
+        const { Live } = await import('/dashboard/live.js');
+        const live = new Live(() => ({ statement: '', results: 10 }), () => {}, () => {});
+        const sent = [];
+        live.socket = { readyState: WebSocket.OPEN, send: (text) => sent.push(JSON.parse(text)) };
+        live.want(new Map([['q', 5]]));
+        const columns = [['window_end', 'TIMESTAMP'], ['n', 'BIGINT']].map(([name, type]) => ({ name, type }));
+        const at = (second) => `2026-01-01T00:00:0${second}.000000Z`;
+        live.take({ type: 'hello', query: 'q', series: 'one', columns, next: 5 });
+        live.take({ type: 'rows', query: 'q', first: 5, next: 7, rows: [[at(1), 1], [at(2), 2]] });
+        live.subscribe('q');
+        live.take({ type: 'hello', query: 'q', series: 'two', columns, next: 0 });
+        live.take({ type: 'gap', query: 'q', from: 7, to: 0, reset: true });
+        live.take({ type: 'rows', query: 'q', first: 0, next: 1, rows: [[at(3), 9]] });
+        return { sent, instants: live.historyOf('q').instants.length, next: live.historyOf('q').next }; }""")
+    subscribe = {"type": "subscribe", "query": "q"}
+    assert found == {
+        "sent": [{**subscribe, "start": 5}, {**subscribe, "start": 7, "series": "one"}],
+        "instants": 1,
+        "next": 1,
+    }
+
+
 def test_numbers_are_written_for_people(watched: Watched) -> None:
     written = watched.page.evaluate("""async () => {
         const f = await import('/dashboard/format.js');

@@ -75,8 +75,12 @@ def encoded(rows: Any, key: Sequence[str]) -> pa.Buffer:
     fields = rows.schema
     # Minima of long texts would make the footer, which every reader loads, as large as the data.
     described = [f.name for f in fields if f.name in key or not pa.types.is_string(f.type)]
+    # Arrow leaves NaN out of minima and maxima; to tools that have NaN above all numbers they would be wrong.
+    described = [name for name in described if not _has_nan(rows[name])]
     options: dict[str, Any] = {}
-    filtered = [name for name in key if not pa.types.is_boolean(fields.field(name).type)]
+    # Zeros of both signs are equal, and have different hashes.
+    unhashed = (pa.types.is_boolean, pa.types.is_floating)
+    filtered = [name for name in key if not any(of_type(fields.field(name).type) for of_type in unhashed)]
     if _HAS_BLOOM_FILTERS and filtered:
         options["bloom_filter_options"] = {name: {"ndv": group_rows, "fpp": 0.05} for name in filtered}
     sink = pa.BufferOutputStream()
@@ -92,6 +96,10 @@ def encoded(rows: Any, key: Sequence[str]) -> pa.Buffer:
         **options,
     )
     return sink.getvalue()
+
+
+def _has_nan(column: Any) -> bool:
+    return pa.types.is_floating(column.type) and bool(pc.any(pc.is_nan(column)).as_py())
 
 
 class SubIndexFiles:

@@ -249,7 +249,8 @@ class CountedSink:
 
 def file_name(sink: SinkDefinition) -> str:
     """Names of sinks may hold any character, and differ by more than case."""
-    return quote(sink.name.lower(), safe="")
+    name = quote(sink.name.lower(), safe="")
+    return f"%2E{name[1:]}" if name.startswith(".") else name  # a name is neither hidden nor another folder
 
 
 def _to_disk(descriptor: int) -> None:

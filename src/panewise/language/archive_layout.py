@@ -21,7 +21,7 @@ from typing import Literal
 Order = Literal["round_robin", "chronological"]
 
 BY_COST = "by cost"
-DEFAULT_LAYOUT = "4x4"
+DEFAULT_LAYOUT = "4x5"  # rows that all live equally long spread over lcm(4, 5) sub-indices, and an update touches two
 LAYOUTS = "'4x4', 'chronological 4x4', 'wave by insertion 16', 'wave by expiration 16' or 'by cost'"
 _GRID = re.compile(r"(?:(round-robin|chronological) )?(\d{1,4}) ?x ?(\d{1,4})")
 _WAVE = re.compile(r"wave by (insertion|expiration) (\d{1,4})")

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from panewise.catalog import ArchiveDefinition
 from panewise.errors import ArchiveError
 from panewise.operators.rows import Rows, concatenated
+from panewise.runtime.archive_history import rows_between
 from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, format_instant
@@ -65,7 +66,7 @@ class Keeper:
         self._done = INT64_MIN  # the last cut: rows up to it are in the files
         self._looked_at = INT64_MIN  # the last end of a slot at which it was asked whether something has expired
         self._held: list[Rows] = []
-        self._held_count = 0
+        self.held_count = 0  # rows that are not in the files
 
     # -- the files -------------------------------------------------------------------------------------------------
 
@@ -80,6 +81,8 @@ class Keeper:
             # Files that were there are gone, and with them what they held.
             self.covered_from = max(self.covered_from, self._done + 1)
             self._done = INT64_MIN if now is None else now
+        if self.covered_from == INT64_MAX:  # rows were lost, and from now on none are
+            self.covered_from = self.channel.watermark
         self._drop_done()
 
     def begin(self, cut: int | None) -> None:
@@ -93,9 +96,13 @@ class Keeper:
 
     def resume(self) -> None:
         """What made it fail is said to be over; whether that is true the next update says."""
+        if self.archive is not None:
+            try:
+                self.adopt(self.archive)  # an update that has failed may be committed all the same
+            except ArchiveError as problem:
+                self.fail(problem.message)
+                return
         self.status, self.reason = "RUNNING", ""
-        if self.covered_from == INT64_MAX:
-            self.covered_from = self.channel.watermark
         if self.channel.watermark != INT64_MIN:
             self._write_due(self.channel.watermark)
 
@@ -106,9 +113,14 @@ class Keeper:
             self.archive.close()
 
     def settle(self) -> None:
-        """Everything that was taken is in the files, where they can be written."""
-        if self.status == "RUNNING" and self._held and self.channel.watermark != INT64_MIN:
-            self._write(min(self.channel.watermark - 1, INSTANT_MAX))
+        """Everything that was taken is in the files, where they can be written; of a query its newest report too."""
+        watermark = self.channel.watermark
+        if self.status != "RUNNING" or self.archive is None or watermark == INT64_MIN:
+            return
+        newest = self._newest()
+        rows = concatenated([*self._held, newest]) if self._held else newest
+        if len(rows):
+            self._write(rows, min(watermark if len(newest) else watermark - 1, INSTANT_MAX))
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
@@ -122,9 +134,9 @@ class Keeper:
             self._hold(rows)
         if self.status == "RUNNING" and watermark != INT64_MIN:
             self._write_due(watermark)
-        elif self._held_count > LOST_FROM:
-            self.lost_rows += self._held_count
-            self._held, self._held_count = [], 0
+        elif self.held_count > LOST_FROM:
+            self.lost_rows += self.held_count
+            self._held, self.held_count = [], 0
             self.covered_from = INT64_MAX
 
     def _hold(self, rows: Rows) -> None:
@@ -134,30 +146,29 @@ class Keeper:
             rows = rows.slice(int(np.searchsorted(rows.times, self._done, side="right")), len(rows))
         if len(rows):
             self._held.append(rows)
-            self._held_count += len(rows)
+            self.held_count += len(rows)
 
     def _write_due(self, watermark: int) -> None:
         if self.archive is None:  # only the books are kept
-            self._held, self._held_count = [], 0
+            self._held, self.held_count = [], 0
             return
         every, origin = self.layout.every_us, self.layout.origin_us
         over = min(origin + (watermark - 1 - origin) // every * every, INSTANT_MAX)
-        if self._held_count >= HELD_MAX:
-            self._write(min(watermark - 1, INSTANT_MAX))
+        if self.held_count >= HELD_MAX:
+            self._write(concatenated(self._held), min(watermark - 1, INSTANT_MAX))
         elif self._held and self._held[0].times[0] <= over:
-            self._write(over)
+            self._write(concatenated(self._held), over)
         elif over > self._looked_at:
             self._looked_at = over
             self._update(over, None, only_if=lambda archive: any(f.expires_min <= over for f in archive.manifest.files))
 
-    def _write(self, cut: int) -> None:
-        """One update with all rows up to a cut."""
-        rows = concatenated(self._held)
+    def _write(self, rows: Rows, cut: int) -> None:
+        """One update with all rows up to a cut; of those that are held the others stay."""
         stop = int(np.searchsorted(rows.times, cut, side="right"))
         if not self._update(cut, self.stored(rows.slice(0, stop))):
             return
         self._held = [rows.slice(stop, len(rows))] if stop < len(rows) else []
-        self._held_count = len(rows) - stop
+        self.held_count = len(rows) - stop
 
     def _update(self, cut: int, rows: pa.Table | None, only_if: Callable[[Archive], bool] | None = None) -> bool:
         assert self.archive is not None
@@ -174,7 +185,7 @@ class Keeper:
         if self._held:
             rows = concatenated(self._held)
             rows = rows.slice(int(np.searchsorted(rows.times, self._done, side="right")), len(rows))
-            self._held, self._held_count = ([rows] if len(rows) else []), len(rows)
+            self._held, self.held_count = ([rows] if len(rows) else []), len(rows)
 
     def stored(self, rows: Rows) -> pa.Table:
         """Rows as the archive's files have them. Who comes in the last microsecond of all has no life to live."""
@@ -195,17 +206,25 @@ class Keeper:
         return max(self.covered_from, gone)
 
     def held(self) -> Rows:
-        """The rows that are not in the files; of a query its newest report too, which the watermark has reached."""
-        parts = list(self._held)
-        if isinstance(self.channel, HostedQuery):
-            parts.append(self.channel.recent())
-        return concatenated(parts) if parts else self.channel.empty_rows()
+        """The rows that are not in the files; of a query its newest report too."""
+        return concatenated([*self._held, self._newest()])
+
+    def _newest(self) -> Rows:
+        """The report of a query that the watermark has just reached: whole, though not handed on in order yet."""
+        if not isinstance(self.channel, HostedQuery):
+            return self.channel.empty_rows()
+        rows = self.channel.recent()
+        return rows.take((rows.times > self._done) & (rows.times <= self.channel.watermark))
 
     @property
     def oldest(self) -> int | None:
         """Rows that expire at or before this instant have expired; None before any time has passed."""
         watermark = self.channel.watermark
         return None if watermark == INT64_MIN else watermark - 1
+
+    def rows_between(self, start: int, end: int) -> Rows | None:
+        """All rows from `start` to before `end`, in order of time; None where some may be missing."""
+        return rows_between(self, start, end)
 
     def stats(self) -> dict[str, Any]:
         held_from = self.held_from
@@ -229,7 +248,7 @@ class Keeper:
             "status": self.status,
             "reason": self.reason,
             **files,
-            "held_rows": self._held_count,
+            "held_rows": self.held_count,
             "taken_rows": self.taken_rows,
             "passed_over_rows": self.passed_over_rows,
             "lost_rows": self.lost_rows,
@@ -257,7 +276,7 @@ class Keeper:
         self._done = snapshot["done"]
         kept = snapshot["held"]
         rows = Rows(kept["batch"], kept["times"], kept["arrivals"])
-        self._held, self._held_count = ([rows] if len(rows) else []), len(rows)
+        self._held, self.held_count = ([rows] if len(rows) else []), len(rows)
 
 
 _COUNTS = ("taken_rows", "passed_over_rows", "lost_rows")

@@ -35,30 +35,33 @@ class ArchiveView:
     """An archive as it is now, for one reader. Made inside a turn; `close` lets its version go."""
 
     def __init__(self, keeper: Keeper) -> None:
-        if keeper.archive is None:
-            raise NotHeldError(f"the archive '{keeper.definition.name}' cannot be read: {keeper.reason or 'no files'}")
+        if keeper.archive is None and keeper.status == "FAILED":
+            raise NotHeldError(f"the archive '{keeper.definition.name}' cannot be read: {keeper.reason}")
         self.definition = keeper.definition
         self._names = list(keeper.definition.schema.names)
         self._oldest = keeper.oldest
         self.watermark = None if self._oldest is None else self._oldest + 1  # how far its source had come
         self._held = keeper.stored(keeper.held())
-        self._usage = keeper.archive.usage
-        self.snapshot = keeper.archive.snapshot()
+        self._archive = keeper.archive  # None: only the books are kept, and there are no rows
+        self._snapshot = None if keeper.archive is None else keeper.archive.snapshot()
 
     def close(self) -> None:
-        self.snapshot.close()
+        if self._snapshot is not None:
+            self._snapshot.close()
 
     def table(self, sought: Sought) -> pa.Table:
         """At least the rows that are sought, in no order; without those that have expired."""
+        if self._archive is None or self._snapshot is None:
+            return self.definition.schema.to_arrow().empty_table()
         if sought.keys is not None:
-            self._usage.probes += 1
-            files = self.snapshot.probe(*sought.keys, **self._options(sought))
+            self._archive.usage.probes += 1
+            files = self._snapshot.probe(*sought.keys, **self._options(sought))
         elif sought.first != (None, None):
-            self._usage.probes += 1
-            files = self.snapshot.range(*sought.first, **self._options(sought))
+            self._archive.usage.probes += 1
+            files = self._snapshot.range(*sought.first, **self._options(sought))
         else:
-            self._usage.scans += 1
-            files = self.snapshot.scan(**self._options(sought))
+            self._archive.usage.scans += 1
+            files = self._snapshot.scan(**self._options(sought))
         held = self._held
         if self._oldest is not None:
             held = held.filter(pc.field("_expires") > _moment(self._oldest))
@@ -67,9 +70,11 @@ class ArchiveView:
 
     def touched(self, sought: Sought) -> dict[str, str]:
         """For EXPLAIN: how much of the archive a read touches."""
-        condition = self.snapshot.condition(sought.keys, sought.first)
-        touched = self.snapshot.touched(condition, **self._options(sought))
-        manifest = self.snapshot.manifest
+        if self._snapshot is None:
+            return {"reads": sought.how}
+        condition = self._snapshot.condition(sought.keys, sought.first)
+        touched = self._snapshot.touched(condition, **self._options(sought))
+        manifest = self._snapshot.manifest
         parts = len({(file.generation, file.sub_index) for file in manifest.files})
         return {
             "reads": sought.how,

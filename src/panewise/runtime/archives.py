@@ -6,13 +6,14 @@ comes back from a snapshot or a log, what the disk refuses makes the archive FAI
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from panewise.catalog import ArchiveDefinition, Options
-from panewise.errors import ArchiveError, CatalogError
+from panewise.errors import ArchiveError, CatalogError, DurabilityWarning
 from panewise.language.archive_layout import DEFAULT_LAYOUT, parse_layout
 from panewise.language.bind_archives import DEFAULT_EVERY
 from panewise.runtime.archive_keeper import Keeper
@@ -60,6 +61,7 @@ class Archives:
             self._open(keeper)
             keeper.begin(cut)
         channel.attach(keeper)
+        channel.past.append(keeper)
         self.keepers[definition.name.lower()] = keeper
 
     def last_cut(self, path: str) -> int | None:
@@ -75,6 +77,7 @@ class Archives:
         """The files stay."""
         keeper = self.keepers.pop(name.lower())
         keeper.channel.detach(keeper)
+        keeper.channel.past.remove(keeper)
         keeper.close()
 
     def alter(self, definition: ArchiveDefinition) -> Migration | None:
@@ -136,6 +139,13 @@ class Archives:
     def close(self) -> None:
         for keeper in self.keepers.values():
             keeper.close()
+            waiting = keeper.held_count
+            if waiting and not self.only_books and self._engine.durability is None:
+                warnings.warn(
+                    f"{waiting} rows of archive '{keeper.definition.name}' are not in its files: {keeper.reason}",
+                    DurabilityWarning,
+                    stacklevel=3,
+                )
 
     def snapshot(self) -> dict[str, Any]:
         return {name: keeper.snapshot() for name, keeper in self.keepers.items()}

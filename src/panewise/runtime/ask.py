@@ -1,9 +1,10 @@
 """One-time queries: run once, over what is held now.
 
 A query without a window reads another query's answer, or a table. A window over a stream is answered from the rows
-that the stream retains (`retain`), or, where it has a SLIDE, from the slices of a registered query with the same
-selection and grouping. Several inputs, and DISTINCT, are `ask_inputs`. Everything here reads what does not change
-meanwhile: inside a turn, or what was pinned in one (`window_reads`).
+that the stream retains (`retain`), from those of an archive where it reaches further back, or, where it has a SLIDE,
+from the slices of a registered query with the same selection and grouping. Several inputs, and DISTINCT, are
+`ask_inputs`. Everything here reads what does not change meanwhile: inside a turn, or what was pinned in one
+(`window_reads`).
 """
 
 from __future__ import annotations
@@ -114,6 +115,10 @@ def rows_in(window: Window, channel: Channel, until: int) -> Rows:
     if isinstance(window, RowsWindow):
         return _last_rows(rows.take(rows.times < until), window, channel)
     start, end = stretch_of(window, until)
+    if not is_held(channel, start):
+        archived = None if start is None else channel.history(start, end)
+        if archived is not None:
+            return archived
     require_held(channel, start, window)
     inside = rows.times < end
     return rows.take(inside if start is None else inside & (rows.times >= start))
@@ -126,14 +131,17 @@ def stretch_of(window: TimeWindow, until: int) -> tuple[int | None, int]:
     return None if window.range_us is None else end - window.range_us, end
 
 
+def is_held(channel: Channel, start: int | None) -> bool:
+    """Whether the channel retains all rows from an instant on; None: all there ever were."""
+    return not channel.rows_seen or (
+        channel.retain_us > 0
+        and (channel.retained_from == INT64_MIN or (start is not None and start >= channel.retained_from))
+    )
+
+
 def require_held(channel: Channel, start: int | None, window: TimeWindow) -> None:
     """Refuses a window that begins before what the channel holds."""
-    if not channel.rows_seen:
-        return
-    complete = channel.retain_us > 0 and (
-        channel.retained_from == INT64_MIN or (start is not None and start >= channel.retained_from)
-    )
-    if complete:
+    if is_held(channel, start):
         return
     held = f"rows since {format_instant(channel.retained_from)}" if channel.retain_us else "no rows"
     keep = f"ALTER STREAM {channel.name} SET (retain = '{format_duration(window.range_us or 0).lower()}')"

@@ -51,6 +51,13 @@ class Postponed(Protocol):
         """It says all that has come due."""
 
 
+class Past(Protocol):
+    """Somebody who keeps rows of a channel after the watermark has passed them (`archive_history`)."""
+
+    def rows_between(self, start: int, end: int) -> Rows | None:
+        """All rows from `start` to before `end`, in order of time; None where some may be missing."""
+
+
 class Channel:
     """Rows and a watermark on their way to consumers. `retain_us`: how long rows are kept for one-time queries."""
 
@@ -71,6 +78,7 @@ class Channel:
         self.together: Together | None = None
         self.may_wait: Callable[[Any], bool] | None = None  # whose reports may be postponed; None: nobody's
         self.postponed: dict[Any, None] = {}  # the consumers that have postponed theirs, in order
+        self.past: list[Past] = []
         self._reorder: ReorderBuffer | None = None
         self._recent: deque[tuple[int, Rows]] = deque()  # (greatest time, rows): what the watermark has not passed
         self._retained: deque[tuple[int, Rows]] = deque()
@@ -190,8 +198,12 @@ class Channel:
         """How many rows the watermark has passed: the number of the row that is released next."""
         return self.released if self._reorder is not None else self.rows_seen - len(self.recent())
 
-    def attach(self, consumer: Consumer) -> None:
-        """A new consumer; it is shown the rows that the watermark has not passed."""
+    def history(self, start: int, end: int) -> Rows | None:
+        """All rows from `start` to before `end`, in order of time, from whoever keeps them; None where nobody does."""
+        return next((rows for past in self.past if (rows := past.rows_between(start, end)) is not None), None)
+
+    def attach(self, consumer: Consumer, history: Rows | None = None) -> None:
+        """A new consumer; it is shown the rows that the watermark has not passed, after those of its history."""
         if consumer.ordered and self._reorder is None:
             self._reorder = ReorderBuffer(self.schema)
             recent = self.recent()
@@ -199,7 +211,8 @@ class Channel:
             self._reorder.insert(recent)
         self.consumers.append(consumer)
         if self.held_from is not None and not self.folds_only:
-            consumer.take(self.empty_rows() if consumer.ordered else self.recent(), self.watermark)
+            rows = self.empty_rows() if consumer.ordered else self.recent()
+            consumer.take(rows if history is None else concatenated([history, rows]), self.watermark)
 
     def detach(self, consumer: Consumer) -> None:
         self.consumers.remove(consumer)

@@ -85,9 +85,9 @@ def _column(column: Column) -> str:
     return f"{name_to_sql(column.name)} {column.type}"
 
 
-def alteration_of(stream: str, options: Options) -> str:
-    """A statement that sets options of a stream."""
-    return f"ALTER STREAM {name_to_sql(stream)} SET ({_listed(options)})"
+def alteration_of(name: str, options: Options, kind: str = "stream") -> str:
+    """A statement that sets options of a stream, or of an archive."""
+    return f"ALTER {kind.upper()} {name_to_sql(name)} SET ({_listed(options)})"
 
 
 def _with(options: Options) -> str:

@@ -96,6 +96,7 @@ class Durability:
         durability._replayed = replayed
         durability._snapshot_bytes = len(snapshot or b"")
         durability.attach()
+        durability.changed()
         return durability
 
     def attach(self) -> None:
@@ -178,7 +179,9 @@ class Durability:
     def changed(self) -> None:
         """A change is complete: a snapshot is written where it is time for one. That it fails is only told."""
         log_bytes = self._log_bytes
-        if log_bytes < max(self._snapshot_every, self._snapshot_bytes, self._retry_at):
+        # What an archive has said is not in the log, and it may say less when that is read again.
+        told, self._engine.hosting.took_history = self._engine.hosting.took_history, False
+        if not told and log_bytes < max(self._snapshot_every, self._snapshot_bytes, self._retry_at):
             return
         try:
             self.checkpoint()

@@ -34,6 +34,7 @@ from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation
 from panewise.plan.scale_sampled import scale_sampled
 from panewise.runtime.answers import Answer, Answers, with_watermark
+from panewise.runtime.archive_history import past_answer
 from panewise.runtime.archives import Archives
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
@@ -375,9 +376,21 @@ class Engine:
             self._deliver()
         if hosted.status == "FAILED":
             raise NotHeldError(f"query '{query}' has failed: {hosted.reason}")
-        table, come_to = consumer.lookup(hosted.name, at), consumer.come_to
+        table, come_to = self._looked_up(hosted, consumer, at), consumer.come_to
         table = with_watermark(table, None if come_to == INT64_MIN else come_to)
         return Answer(hosted.name, hosted.block, table, _holding(consumer, hosted.name))
+
+    def _looked_up(
+        self, hosted: HostedQuery, consumer: TreeConsumer | OperatorConsumer | PlanConsumer, at: int | None
+    ) -> pa.Table:
+        """What the query holds or, of an instant of the past, what archives know."""
+        try:
+            return consumer.lookup(hosted.name, at)
+        except NotHeldError:
+            known = None if at is None or at > consumer.come_to else past_answer(hosted, at, self.channel)
+            if known is None:
+                raise
+            return known
 
     def late_rows(self, stream: str) -> pa.Table:
         """The late rows since the last call, where the stream says late = 'keep'."""

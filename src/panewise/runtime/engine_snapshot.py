@@ -50,6 +50,7 @@ def restore_into(engine: Engine, tree: dict[str, Any]) -> None:
     reading, engine.read_table = engine.read_table, no_rows  # the snapshot has them
     durability, engine.durability = engine.durability, None  # it gets the state as a whole, below
     engine.statements.slides_given = dict(tree.get("slides_at_most", {}))
+    engine.hosting.with_history = set(tree.get("with_history", ()))
     engine.archives.only_books, before = True, engine.archives.only_books
     for text in tree["statements"]:
         engine.execute(text)

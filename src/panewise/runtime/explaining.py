@@ -20,6 +20,7 @@ from panewise.plan.explain import Explanation, explain
 from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Join, Negate, Node, Pattern, WindowOf
 from panewise.plan.shared_core import core_of
+from panewise.runtime.archive_keeper import Keeper
 from panewise.runtime.change_feed import ChangeFeed
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting, shown_name
@@ -152,6 +153,9 @@ def _channel(name: str, kind: str, channel: object, hosting: Hosting) -> Explana
                     _operator(consumer) | {"window": str(block.window)},
                 )
             )
+        elif isinstance(consumer, Keeper):
+            archive = {"key": ", ".join(consumer.definition.key), "layout": consumer.layout.name}
+            inputs.append(Explanation(f"ARCHIVE {consumer.definition.name}", archive))
         elif isinstance(consumer, ChangeFeed):
             inputs.append(Explanation(f"TABLE {consumer.table.name}", consumer.described))
         elif isinstance(consumer, Port | Clock):

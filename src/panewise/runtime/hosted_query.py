@@ -93,9 +93,9 @@ class HostedQuery(Channel):
     def rows_dropped(self) -> int:
         return self._rows_dropped + (0 if self._ledger is None else self._ledger[0].lost(self._ledger[1]))
 
-    def attach(self, consumer: Consumer) -> None:
+    def attach(self, consumer: Consumer, history: Rows | None = None) -> None:
         self.stand_apart()
-        super().attach(consumer)
+        super().attach(consumer, history)
 
     def retain(self, duration: int) -> None:
         self.stand_apart()

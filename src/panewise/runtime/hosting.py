@@ -17,11 +17,12 @@ from panewise.aggregates.user import matrix_of
 from panewise.catalog import Options
 from panewise.errors import NotHeldError, PlanError
 from panewise.language.statements import Emit as Emission
-from panewise.operators.aggregation import aggregation_of
+from panewise.operators.aggregation import Aggregation, aggregation_of
 from panewise.operators.collective import CollectiveLookup
 from panewise.operators.collective_condition import collective_condition
 from panewise.operators.continuous import ContinuousAggregate, ContinuousRows
 from panewise.operators.counted_reports import CountedRowWindow
+from panewise.operators.members import is_whole
 from panewise.operators.partitioned_rows import PartitionedRows
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.relation_to_stream import RelationToStream, Restore
@@ -31,7 +32,8 @@ from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, report_window, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.shared_core import SharedCore, core_of
-from panewise.runtime.channel import Channel
+from panewise.runtime.archive_history import History, history_of
+from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer, TreeKey, TreesTogether
 from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
 from panewise.runtime.hosted_query import HostedQuery
@@ -69,6 +71,8 @@ class Hosting:
         self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
         self._cores: dict[object, SharedPlan] = {}  # by inputs and meaning
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
+        self.with_history: set[str] = set()  # queries that have a tree for themselves, made of archived rows
+        self.took_history = False  # whether an archive has had a say in the state of a query
 
     @property
     def trees(self) -> list[TreeConsumer]:
@@ -93,10 +97,12 @@ class Hosting:
         if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
             self.consumers[name] = self._join_tree(query, block, channel, chosen_technique(options))
         else:
-            operator = self._operator(query, block, channel, silent=chosen.get("mode") == "lookup")
+            history = self._read_history(block, channel)
+            held_from = channel.held_from if history is None else history.start
+            operator = self._operator(query, block, held_from, silent=chosen.get("mode") == "lookup")
             consumer = OperatorConsumer(channel, query, operator)
             self.consumers[name] = consumer
-            channel.attach(consumer)
+            channel.attach(consumer, None if history is None else history.rows)
         self.queries[name] = query
         return query
 
@@ -154,12 +160,19 @@ class Hosting:
         assert block.aggregate is not None and block.window is not None
         aggregation = aggregation_of(block)
         counts_rows = isinstance(block.window, RowsWindow)
-        alone = query.name if self.sharing == "none" else ""
-        key = (id(channel), (counts_rows, block.where, aggregation.keys, technique, alone))
+        alone = query.name if self.sharing == "none" or query.name in self.with_history else ""
+        key: tuple[int, TreeKey] = (id(channel), (counts_rows, block.where, aggregation.keys, technique, alone))
         consumer = self._trees.get(key)
+        history = None
+        if consumer is None or not _answers_at_once(consumer, aggregation, block.window):
+            history = self._read_history(block, channel)
+        if consumer is not None and history is not None:
+            # What others hold begins too late for it, and slices of the past cannot be put below theirs.
+            self.with_history.add(query.name)
+            key, consumer = (key[0], (*key[1][:-1], query.name)), None
         fresh = consumer is None
         if consumer is None:
-            held_from = channel.held_from
+            held_from = channel.held_from if history is None else history.start
             shape = aggregation.keys, block.where, held_from
             tree = PeriodicTree(*shape, timed=not counts_rows, folds_only=channel.folds_only, technique=technique)
             consumer = TreeConsumer(channel, tree, counts_rows, self.sharing)
@@ -171,8 +184,14 @@ class Hosting:
         finish = self._finish(block, consumer)
         consumer.add(query, aggregation, cadence_of(block.window), finish)
         if fresh:
-            channel.attach(consumer)
+            channel.attach(consumer, None if history is None else history.rows)
         return consumer
+
+    def _read_history(self, block: Block, channel: Channel) -> History | None:
+        """Archived rows with which a new query can begin at once; None where there are none, or not all of them."""
+        history = None if block.restore else history_of(block, channel)
+        self.took_history = self.took_history or history is not None
+        return history
 
     @staticmethod
     def _count_rows(consumer: TreeConsumer, channel: Channel) -> None:
@@ -192,35 +211,36 @@ class Hosting:
         assert isinstance(window, RowsWindow) and window.slide is not None
         return CountedFinish(relation, window.rows, window.slide, window.offset, consumer.rows_taken)
 
-    def _operator(self, query: HostedQuery, block: Block, channel: Channel, silent: bool) -> Any:
+    def _operator(self, query: HostedQuery, block: Block, held_from: int | None, silent: bool) -> Any:
+        """`held_from`: rows before it are not seen."""
         window = block.window
         assert window is not None
         if block.restore:
-            return self._restored(query, block, channel)
+            return self._restored(query, block, held_from)
         if block.aggregate is not None:
             aggregation = aggregation_of(block)
-            shared = aggregation, window, block.where, block.emission, block.source_schema, channel.held_from
+            shared = aggregation, window, block.where, block.emission, block.source_schema, held_from
             if block.periodic:
                 assert isinstance(window, RowsWindow)
                 return PartitionedRows(aggregation, window, *shared[2:], matrix_of=matrix_of)
             condition = collective_condition(aggregation, window) if silent else None
             if condition is not None:
                 assert isinstance(window, TimeWindow)
-                return CollectiveLookup(aggregation, condition, window, block.where, block.emission, channel.held_from)
+                return CollectiveLookup(aggregation, condition, window, block.where, block.emission, held_from)
             return ContinuousAggregate(*shared, silent=silent, matrix_of=matrix_of)
-        selection = block.where, block.emission, block.source_schema, channel.held_from
+        selection = block.where, block.emission, block.source_schema, held_from
         if not block.periodic:
             return ContinuousRows(block.items, window, *selection, silent=silent)
         if isinstance(window, TimeWindow):
             return RowWindow(block.items, window, *selection)
         return CountedRowWindow(block.items, window, *selection)
 
-    def _restored(self, query: HostedQuery, block: Block, channel: Channel) -> RestoredOperator:
+    def _restored(self, query: HostedQuery, block: Block, held_from: int | None) -> RestoredOperator:
         window = block.window
         assert isinstance(window, TimeWindow)
         endless = TimeWindow(window.range_us, None, window.offset_us, 0, window.internal)
         restore = Restore(block.emission, _items(block), window)
-        schema, held_from = block.source_schema, channel.held_from
+        schema = block.source_schema
         if block.aggregate is None:
             return RestoredOperator(
                 ContinuousRows(block.items, endless, block.where, Emission.ISTREAM, schema, held_from),
@@ -242,6 +262,7 @@ class Hosting:
         """Stops a query; what only it needed goes."""
         consumer = self.consumers.pop(name)
         query = self.queries.pop(name)
+        self.with_history.discard(name)
         if isinstance(consumer, TreeConsumer):
             if name in consumer.queries:
                 consumer.remove(name, consumer.channel.cut)
@@ -306,6 +327,7 @@ class Hosting:
             "queries": {name: query.snapshot() for name, query in self.queries.items()},
             "consumers": [consumer.snapshot() for consumer in consumers.values()],
             "fed_by": {name: numbers[id(consumer)] for name, consumer in self.consumers.items()},
+            "with_history": sorted(self.with_history),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -359,6 +381,19 @@ def _check_versions(table: Table, windows: list[Window]) -> None:
             f"'{table.name}' has had changes already, and rows of {endless} may be older than what is known of it",
             hint="create the query before the first change, or give its window a RANGE",
         )
+
+
+def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: Window) -> bool:
+    """Whether the slices of a tree are enough for the last report of a new query."""
+    tree = consumer.tree
+    if not isinstance(window, TimeWindow) or tree.watermark == INT64_MIN:
+        return True  # rows are counted, or none have come
+    if not set(aggregation.states) <= set(tree.state_held_from):
+        return False
+    cadence = cadence_of(window)
+    points = [tree.held_from, *(tree.state_held_from[key] for key in aggregation.states)]
+    since = max((point for point in points if point is not None), default=None)
+    return is_whole(tree, cadence, cadence.next_report(tree.watermark) - cadence.slide, since)
 
 
 def _partitioned(window: Window | None) -> bool:

@@ -10,7 +10,8 @@ Who reads a stream that retains more than `rows_inside` rows runs outside: over 
 step (`stepwise_read`), over several streams or windows of rows as a whole (`whole_read`). Everything else is short, and
 is answered inside the turn that has bound it: few rows, another query's answer, the slices of a registered query, and
 tables, which statements change and no window moves. So is a SELECT among several statements of one text, and one whose
-caller is inside the engine already. An archive is read outside all turns, from a version of its files. See Golab 2006, sections 7.4 and 7.5.1.
+caller is inside the engine already. An archive is read outside all turns, from a version of its files.
+See Golab 2006, sections 7.4 and 7.5.1.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
 from panewise.runtime.answers import with_watermark
 from panewise.runtime.archive_reads import ArchiveRead, ArchiveTable
-from panewise.runtime.ask import ask_once, from_tree, named_answer, rows_in
+from panewise.runtime.ask import ask_once, from_tree, is_held, last_report, named_answer, rows_in, stretch_of
 from panewise.runtime.ask_inputs import Sources, ask_inputs, until_of
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.stepwise_read import StepwiseRead
@@ -112,6 +113,9 @@ class WindowReads:
         if shared is not None or self._is_short([channel]):
             return shared
         if isinstance(block.window, TimeWindow):
+            start, _ = stretch_of(block.window, last_report(block.window, channel.watermark))
+            if channel.past and not is_held(channel, start):
+                return None  # an archive is asked, or it is refused
             return StepwiseRead(self, block, channel, lambda: self._find(name), self._inside)
         return None if self._inside else self._of_rows(block, name)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import typer
 from rich.table import Table
 
 from panewise.archive.archive import Archive
@@ -18,7 +19,7 @@ def show_archive(path: str, as_json: bool) -> None:
     """The versions, the layout and each sub-index."""
     told = Archive.open(path).describe()
     if as_json:
-        print(json.dumps(told))
+        typer.echo(json.dumps(told))
         return
     console = output_console()
     versions = told["versions"]
@@ -43,7 +44,7 @@ def show_files(path: str, as_json: bool) -> None:
     with archive.snapshot() as snapshot:
         files = [archive.path(file.name) for file in snapshot.files]
         told = {"version": snapshot.version, "files": files}
-    print(json.dumps(told) if as_json else "\n".join(files))
+    typer.echo(json.dumps(told) if as_json else "\n".join(files))
 
 
 def verify_archive(path: str, as_json: bool) -> int:
@@ -57,7 +58,7 @@ def verify_archive(path: str, as_json: bool) -> int:
         "problems": list(found.problems),
     }
     if as_json:
-        print(json.dumps(told))
+        typer.echo(json.dumps(told))
     else:
         console = output_console()
         for problem in found.problems:
@@ -76,11 +77,10 @@ def compact_archive(path: str, as_json: bool) -> None:
     files = [sum(part["files"] for part in told["sub_indices"]) for told in (before, after)]
     told = {"version": after["version"], "files": files, "bytes": [before["bytes"], after["bytes"]]}
     if as_json:
-        print(json.dumps(told))
+        typer.echo(json.dumps(told))
         return
     output_console().print(
         f"version {after['version']}: {files[0]} files became {files[1]}, "
         f"{before['bytes']:,} bytes became {after['bytes']:,}",
         highlight=False,
     )
-

@@ -9,6 +9,8 @@ and is read like by any other subscriber (`Subscribed`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -17,7 +19,7 @@ from panewise.connectors.numbered_sinks import NumberedSink
 from panewise.connectors.options import written_option
 from panewise.connectors.registry import open_numbered_sink, open_sink
 from panewise.connectors.sinks import PrintTable
-from panewise.errors import ConnectorError
+from panewise.errors import CatalogError, ConnectorError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,6 +126,17 @@ class Subscribed:
         for query, sinks in self._sinks.items():
             for sink in sinks:
                 sink.begin(_next(results, query))
+            # However many rows come at once: none is given up before the sinks have it.
+            self._want(query, partial(_first_missing, sinks))
+
+    def release(self) -> None:
+        """The sinks get no more: rows are held for them no longer than for anybody."""
+        for query in self._sinks:
+            self._want(query, lambda: None)
+
+    def _want(self, query: str, rows_from: Callable[[], int | None]) -> None:
+        with suppress(CatalogError):  # it was dropped
+            self._results.series(query).wanted_from = rows_from
 
     def pushed(self) -> bool:
         return any(
@@ -163,6 +176,11 @@ def _by_query(catalog: Catalog, opened: Callable[[SinkDefinition], S]) -> dict[s
         if isinstance(definition, SinkDefinition):
             found.setdefault(catalog.get(definition.source).name, []).append(opened(definition))
     return found
+
+
+def _first_missing(sinks: list[NumberedSink]) -> int:
+    """The number of the first row that some sink has not got."""
+    return min(sink.next or 0 for sink in sinks)
 
 
 def _next(results: ResultLog, query: str) -> int:

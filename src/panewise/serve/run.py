@@ -80,7 +80,9 @@ def outlet_of(engine: Engine, console: Console, path: Path | None) -> Outlet:
         from panewise.serve.http.result_log import ResultLog
         from panewise.serve.http.settings import Settings
 
-        results = ResultLog(path / "results", keep_rows=Settings.keep_rows, keep_bytes=Settings.keep_bytes)
+        results = ResultLog(
+            path / "results", keep_rows=Settings.keep_rows, keep_bytes=Settings.keep_bytes, limited=False
+        )
         try:
             outlet.catch_up(results)
         finally:

@@ -61,9 +61,10 @@ def serve_file(file: Path | None, settings: Settings, *, flush: bool) -> int:
     folder = None if settings.path is None else data_folder(settings.path)
     settings = replace(settings, path=folder)
     engine = opened(file, folder, console)
-    backend = EngineBackend(settings, engine)
+    backend = EngineBackend(settings, engine, limited=False)
     try:
         reading = Reading.of(backend, console, folder, flush)
+        backend.results.limit()  # now that it is known what the sinks have not got yet
     except BaseException:
         backend.close()
         raise
@@ -82,6 +83,7 @@ class Reading:
 
     backend: EngineBackend
     pump: Pump
+    outlet: Subscribed
     flush: bool
     problem: str = ""
     _thread: threading.Thread = field(init=False)
@@ -96,7 +98,7 @@ class Reading:
             backend.push(stream, batch, producer=producer, sequence=sequence, timeout=None)
             backend.settle()
 
-        return Reading(backend, Pump(engine, console, outlet, path, push), flush)
+        return Reading(backend, Pump(engine, console, outlet, path, push), outlet, flush)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="panewise sources", daemon=True)
@@ -128,6 +130,7 @@ class Reading:
         except (PanewiseError, OSError) as error:
             self.problem = str(error)
             logs.LOGGER.error("the run goes no further: %s", error)
+            self.outlet.release()
 
     def _drain(self) -> None:
         self.backend.take_results()

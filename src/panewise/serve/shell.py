@@ -170,7 +170,11 @@ class Shell:
 
 def run_shell(file: Path | None) -> int:
     """The shell on this terminal or pipe; the exit code is 1 where an input of a pipe failed."""
-    shell = Shell(Engine(), output_console(), error_console())
+    with Engine() as engine:
+        return _run(Shell(engine, output_console(), error_console()), file)
+
+
+def _run(shell: Shell, file: Path | None) -> int:
     if file is not None:
         shell.handle(read_statements(file))
     if sys.stdin.isatty():

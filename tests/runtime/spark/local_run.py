@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from panewise.runtime.spark import worker
+from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import BatchWriter
 from panewise.runtime.spark.bucket_work import bucket_outputs
 from panewise.runtime.spark.folder import Folder
@@ -120,10 +121,17 @@ class LocalRun:
         self.posted.extend(int(name.split(".")[0]) for name in names)
         versions = [(v.number, v.from_batch) for v in self.program.versions]
         times = {q.log_name: q.definition.timestamp for v in self.program.versions for q in v.queries.values()}
-        BatchWriter(self.folder, versions, times, [], 1e9)(_Frame(outputs), self.batch)  # type: ignore[arg-type]
+        archives = archive_writer(self.folder, self.program, 86_400.0)
+        archives.prepare()
+        writer = BatchWriter(self.folder, versions, times, [], 1e9, archives=archives)
+        self.deliver(writer, _Frame(outputs))
         entries = read_entries(self.folder, self.batch, "result") or []
         self.batch += 1
         return {entry.name.partition("@")[0]: entry.table for entry in entries}
+
+    def deliver(self, writer: BatchWriter, frame: _Frame) -> None:
+        """The foreachBatch of a micro-batch."""
+        writer(frame, self.batch)  # type: ignore[arg-type]
 
     def _attempt(self, names: list[str], stores: dict[int, dict[Any, bytes]]) -> list[tuple[Any, ...]]:
         received: dict[int, list[tuple[int, bytes]]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -36,7 +37,15 @@ from panewise.archive.layout import Layout
 from panewise.archive.storage import LocalStorage, VanishedFile
 from panewise.archive.sub_index import SubIndexFiles
 from panewise.errors import ArchiveError
-from panewise.runtime.spark.archive_source import ArchiveReader, ArchiveSource, register_archive
+from panewise.runtime.spark.archive_frame import read_archive
+from panewise.runtime.spark.archive_source import (
+    ArchiveReader,
+    ArchiveSource,
+    PushingArchiveReader,
+    PushingArchiveSource,
+    keeps_scans_apart,
+    register_archive,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,9 +116,11 @@ def place(archive: Archive) -> str:
     return str(archive.describe()["where"])
 
 
-def reader_of(archive: Archive, **options: str) -> ArchiveReader:
-    source = ArchiveSource({"path": place(archive), **options})
-    return source.reader(source.schema())
+def reader_of(archive: Archive, **options: str) -> PushingArchiveReader:
+    source = PushingArchiveSource({"path": place(archive), **options})
+    reader = source.reader(source.schema())
+    assert isinstance(reader, PushingArchiveReader)
+    return reader
 
 
 def read(reader: ArchiveReader) -> list[Row]:
@@ -203,6 +214,12 @@ def test_filters_that_were_taken_leave_what_spark_would_have_left(archive: Archi
     assert shown(found) == shown(expected)
 
 
+def test_filters_are_taken_only_where_scans_are_kept_apart_or_the_frame_is_used_once(archive: Archive) -> None:
+    for options, taken in (({}, False), ({"single_use": "true"}, True)):
+        source = ArchiveSource({"path": place(archive)} | options)
+        assert isinstance(source.reader(source.schema()), PushingArchiveReader) == taken
+
+
 def test_keys_and_times_are_taken(archive: Archive) -> None:
     reader = reader_of(archive)
     late = minute(20)
@@ -236,27 +253,28 @@ def test_a_time_filter_opens_only_files_of_that_time(archive: Archive, monkeypat
     assert 0 < len(wanted) <= len(files) / 2
 
 
-def test_a_key_filter_reads_only_row_groups_with_the_key(tmp_path: Path) -> None:
-    """All pages of other row groups are damaged: whoever reads one is told so."""
-    with Archive.create(tmp_path / "a", SCHEMA, key="host", layout=Layout(1, 1, MINUTE, MINUTE)) as archive:
+def damage_all_but(where: Path, kept: str) -> None:
+    """An archive of hosts h0 to h19, of which all pages with keys are damaged but those of one host's row groups."""
+    with Archive.create(where, SCHEMA, key="host", layout=Layout(1, 1, MINUTE, MINUTE)) as archive:
         rows = [row(number) | {"host": f"h{number // 200}"} for number in range(4_000)]
         archive.update(0, pa.Table.from_pylist(rows, STORED))
         (file,) = archive.manifest.files
-    path = tmp_path / "a" / file.name
-    footer = pq.ParquetFile(path).metadata
-    assert footer.num_row_groups > 10
-    data = bytearray(path.read_bytes())
-    damaged = 0
+    path = where / file.name
+    footer, data, damaged = pq.ParquetFile(path).metadata, bytearray(path.read_bytes()), 0
     for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        keys = group.column(0).statistics
-        if not keys.min <= "h12" <= keys.max:
-            begin = group.column(0).dictionary_page_offset or group.column(0).data_page_offset
-            for at in range(begin + 40, begin + group.column(0).total_compressed_size):
+        keys = footer.row_group(number).column(0)
+        if not keys.statistics.min <= kept <= keys.statistics.max:
+            begin = keys.dictionary_page_offset or keys.data_page_offset
+            for at in range(begin, begin + keys.total_compressed_size):
                 data[at] ^= 0xFF
             damaged += 1
     assert damaged > 5
     path.write_bytes(data)
+
+
+def test_a_key_filter_reads_only_row_groups_with_the_key(tmp_path: Path) -> None:
+    """Whoever reads another one is told of the damage."""
+    damage_all_but(tmp_path / "a", "h12")
     with Archive.open(tmp_path / "a") as archive:
         reader = reader_of(archive)
         assert not list(reader.pushFilters([In(("host",), ("h12",))]))
@@ -314,34 +332,63 @@ ASKED = [
 
 @pytest.mark.spark
 def test_spark_finds_what_it_finds_in_a_plain_table(spark: SparkSession, archive: Archive) -> None:
+    """Of one frame, many queries; of a frame a query; and of Spark's own reader."""
     register_archive(spark)
-    frame = spark.read.format("panewise_archive").load(place(archive))
+    loader = spark.read.format("panewise_archive")
+    frame, native = loader.load(place(archive)), read_archive(spark, place(archive))
     plain = spark.createDataFrame(archive.scan())
-    assert [(f.name, f.dataType) for f in frame.schema] == [(f.name, f.dataType) for f in plain.schema]
-    for number, text in enumerate(ASKED):
-        expected = plain.where(text).toArrow().to_pylist()
+    for one in (frame, native):
+        assert [(f.name, f.dataType) for f in one.schema] == [(f.name, f.dataType) for f in plain.schema]
+    for text in (*ASKED, "true"):
+        expected = shown(plain.where(text).toArrow().to_pylist())
         assert expected, text
-        assert shown(frame.where(text).toArrow().to_pylist()) == shown(expected), number
-    columns = spark.read.format("panewise_archive").option("columns", "host").load(place(archive))
-    assert {r.host for r in columns.distinct().collect()} == {None, *(f"h{n}" for n in range(7))}
+        single = loader.option("single_use", "true").load(place(archive))
+        assert shown(single.where(text).toArrow().to_pylist()) == expected, text
+        loader.option("single_use", "false")
+        for one in (frame, native):
+            assert shown(one.where(text).toArrow().to_pylist()) == expected, text
+
+
+@pytest.mark.spark
+def test_scans_of_one_frame_do_not_get_the_filters_of_another(spark: SparkSession, archive: Archive) -> None:
+    """They would, if filters were taken where Spark keeps them with the frame."""
+    register_archive(spark)
+    for frame in (
+        spark.read.format("panewise_archive").option("columns", "host").load(place(archive)),
+        read_archive(spark, place(archive)).select("host"),
+    ):
+        both = frame.where("host = 'h1'").union(frame.where("host = 'h2'")).union(frame)
+        found = [row.host for row in both.collect()]
+        hosts = archive.scan(columns=["host"])["host"].to_pylist()
+        assert len(found) == len(hosts) + hosts.count("h1") + hosts.count("h2")
+        assert found.count("h1") == 2 * hosts.count("h1")
+    assert not keeps_scans_apart(spark) or spark.version > "4.3.0"
 
 
 @pytest.mark.spark
 def test_spark_does_not_touch_files_of_other_times(spark: SparkSession, archive: Archive, tmp_path: Path) -> None:
     """They are gone, and nobody misses them."""
-    import shutil
-
     register_archive(spark)
     copy = tmp_path / "copy"
     shutil.copytree(place(archive), copy)
-    text = "host = 'h3' AND _inserted > '1970-01-01 00:31:00'"
     others = [file for file in archive.manifest.files if file.inserted_max <= 31 * MINUTE]
     assert others
     for file in others:
         (copy / file.name).unlink()
-    frame = spark.read.format("panewise_archive").load(str(copy))
-    found = frame.where(text).toArrow().to_pylist()
-    assert found
-    assert shown(found) == shown([r for r in archive.probe("h3").to_pylist() if r["_inserted"] > minute(31)])
+    expected = shown([r for r in archive.probe("h3").to_pylist() if r["_inserted"] >= minute(32)])
+    assert expected
+    source = spark.read.format("panewise_archive").option("single_use", "true").load(str(copy))
+    native = read_archive(spark, copy, inserted=(minute(32), None))
+    for frame in (source.where("_inserted >= '1970-01-01 00:32:00'"), native):
+        assert shown(frame.where("host = 'h3'").toArrow().to_pylist()) == expected
     with pytest.raises(Exception, match="cannot read 'data/"):
-        frame.count()
+        spark.read.format("panewise_archive").load(str(copy)).count()
+
+
+@pytest.mark.spark
+def test_sparks_own_reader_skips_row_groups_by_key(spark: SparkSession, tmp_path: Path) -> None:
+    damage_all_but(tmp_path / "a", "h12")
+    frame = read_archive(spark, tmp_path / "a").select("host")
+    assert frame.where("host = 'h12'").count() == 200
+    with pytest.raises(Exception, match=r"(?i)parquet|corrupt|read"):
+        frame.where("host >= ''").collect()

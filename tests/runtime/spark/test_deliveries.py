@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.errors import DataError
+from panewise.runtime.spark import deliveries
 from panewise.runtime.spark.batch_writer import stats_file
 from panewise.runtime.spark.deliveries import Deliveries, Delivery
 from panewise.runtime.spark.folder import Folder
@@ -17,7 +18,7 @@ from panewise.runtime.spark.inbox import Inbox
 from panewise.runtime.spark.marks import Marks, write_marks
 from panewise.runtime.spark.packing import LATE, RESULT
 from panewise.runtime.spark.producers import NOTE
-from panewise.runtime.spark.result_log import Entry, file_of, write_entries
+from panewise.runtime.spark.result_log import Entry, file_of, read_entries, write_entries
 
 NAMES = ("p@0", "q@0", "q@3")
 BATCH = st.dictionaries(st.sampled_from(NAMES), st.integers(1, 4))
@@ -95,6 +96,27 @@ def test_a_start_reads_no_more_than_it_keeps(batches: list[dict[str, int]], most
         rows_found = found.get("q@0", [])
         assert rows_found == list(range(total - len(rows_found), total))
         assert len(rows_found) >= min(total, most)
+
+
+def test_what_could_not_be_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Folder(place)
+        folder.make("results", "stats", "marks")
+        pipeline = Pipeline(folder)
+        reader = Deliveries(folder)
+        for _ in range(3):
+            marks = pipeline.run({"q@0": 2})
+
+        def away(folder: Folder, batch: int, kind: str) -> list[Entry] | None:
+            if batch == 1:
+                raise OSError("the file system is away")
+            return read_entries(folder, batch, kind)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(deliveries, "read_entries", away)
+            with pytest.raises(OSError, match="is away"):
+                reader.since_then(marks)
+        assert numbered(reader.since_then(marks)) == {"q@0": list(range(6))}
 
 
 def test_a_numbered_push_is_taken_once_whatever_was_lost_in_between() -> None:

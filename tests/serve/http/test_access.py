@@ -111,6 +111,7 @@ def test_without_tokens_web_pages_of_others_are_refused():
         foreign = [
             {"Origin": "http://evil.example"},
             {"Origin": "null"},
+            {"Origin": "http://["},
             {"Host": "evil.example"},
             {"Host": "127.0.0.1.evil.example"},
         ]

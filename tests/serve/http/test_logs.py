@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from websockets.sync.client import connect
 
 from panewise.serve.http import logs
 from tests.serve.http.serving import BUSY, NDJSON, READ, TOKENS, WRITE, define, rows, served
@@ -91,3 +92,12 @@ def test_lines_go_to_standard_error(capfd):
     finally:
         for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate, logger.level = handlers, propagate, level
+
+
+def test_a_program_that_logs_everything_does_not_log_tokens(caplog: pytest.LogCaptureFixture) -> None:
+    """A server in a program of somebody else, whose loggers write all that is information."""
+    with caplog.at_level(logging.INFO), served(tokens=TOKENS) as (client, _):
+        address = str(client.base_url).replace("http://", "ws://").rstrip("/")
+        with connect(f"{address}/v1/live?token={READ}"):
+            pass
+    assert READ not in caplog.text

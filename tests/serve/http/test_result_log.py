@@ -174,6 +174,24 @@ def test_rows_do_not_hold_the_buffers_that_they_were_cut_from() -> None:
     assert pa.total_allocated_bytes() < before - 10_000_000
 
 
+def test_what_is_wanted_is_held_beyond_the_limits(tmp_path: Path) -> None:
+    table = pa.table({"v": list(range(1_000))})
+    log = ResultLog(tmp_path, keep_rows=10, keep_bytes=1 << 30, limited=False)
+    log.append("q", table, 0)
+    assert log.bounds("q") == (0, 1_000)
+    log.close()
+    log = ResultLog(tmp_path, keep_rows=10, keep_bytes=1 << 30, limited=False)
+    assert log.bounds("q") == (0, 1_000)
+    log.series("q").wanted_from = lambda: 300
+    log.limit()
+    log.append("q", table.slice(0, 5), 1_000)
+    assert log.bounds("q") == (300, 1_005)
+    log.series("q").wanted_from = lambda: None
+    log.append("q", table.slice(0, 5), 1_005)
+    assert log.bounds("q")[0] > 900
+    log.close()
+
+
 def test_bytes_are_limited_too() -> None:
     log = ResultLog(None, keep_rows=10**9, keep_bytes=100_000)
     for first in range(0, 100_000, 1_000):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 
 from tests.serve.http.serving import BUSY, READ, WRITE, all_results, process, refusal
@@ -36,6 +37,23 @@ def test_a_file_of_statements_is_run_once(tmp_path: Path):
     assert len((tmp_path / "out").read_text().splitlines()) == 8
     file.write_text(text.replace("SUM(v)", "MAX(v)"))
     assert "the folder has other definitions of query busy" in refusal(str(file), "--path", str(tmp_path / "data"))
+
+
+def test_sinks_get_every_row_however_few_are_held(tmp_path: Path):
+    """One batch of the source makes more results than the server holds."""
+    rows = "".join(f"1970-01-01 00:{s // 60:02}:{s % 60:02},a,1\n" for s in range(2_000))
+    (tmp_path / "t.csv").write_text("ts,k,v\n" + rows)
+    (tmp_path / "shop.cql").write_text(f"""
+        CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT) WITH (connector = 'csv', path = '{tmp_path}/t.csv');
+        CREATE QUERY busy AS {BUSY};
+        CREATE SINK out FROM busy WITH (connector = 'json', path = '{tmp_path}/out');
+    """)
+    with process(str(tmp_path / "shop.cql"), "--path", str(tmp_path / "data"), "--keep-rows", "20") as server:
+        until = time.monotonic() + 20
+        while server.client.get("/v1/stats").json()["streams"]["t"]["rows"] < 2_000 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert server.end() == 0
+    assert len((tmp_path / "out").read_text().splitlines()) == 1_999
 
 
 def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path):

@@ -52,7 +52,7 @@ class Pushed:
 
 def _column(filter: Filter, kinds: Mapping[str, Any]) -> str | None:
     """The one column that a filter is about, of those that there are."""
-    path = getattr(filter, "attribute", ())
+    path: tuple[str, ...] = getattr(filter, "attribute", ())
     return path[0] if len(path) == 1 and path[0] in kinds else None
 
 

@@ -1,19 +1,22 @@
 """An archive as a data source of Spark: `spark.read.format("panewise_archive").load(path)`.
 
     register_archive(spark)
-    frame = spark.read.format("panewise_archive").load("traffic")
-    frame.where("host = 'a' AND _expires > '2024-05-01 12:00:00'")
+    frame = spark.read.format("panewise_archive").load("s3://bucket/traffic")
 
 Columns are those of the archive, `_inserted` and `_expires`. Options: `version` reads one version for as long as it is
-kept; `columns` ('host, bytes') reads only these, for Spark tells a source written in Python nothing of what it needs.
+kept; `columns` ('host, bytes') reads only these, for Spark tells a source written in Python nothing of what it needs;
+`single_use` ('true') hands filters down, see below. Read wherever Arrow reads. A task is a sub-index, and rows leave as
+Arrow batches. `archive_frame.py` reads with Spark's own reader of Parquet, and is the faster one on local disks.
 
-The filters of a query reach the files (`archive_filters.py`): which of them are read is decided by the manifest when
-the query is planned, which row groups by their footers in the tasks. A task is a sub-index. Rows leave as Arrow
-batches.
+Filters reach the files (`archive_filters.py`): which files are read is decided by the manifest when a query is planned,
+which row groups by their footers in the tasks. But Spark 4.3 keeps what was handed down with the *frame*, for all that
+read it: after `frame.where("a = 1")` a `frame.count()` counts those rows only, and of two sides of a self-join both get
+the filters of one. So filters are taken where Spark keeps scans apart, or where the caller promises with `single_use`
+that the frame is loaded for one query and stands in it once. Elsewhere Spark filters all rows, and the answer is right.
 
-Invariant: a query reads one committed version, the newest when it was planned; its tasks get the names of its files and
-read no manifest. A query of which the tasks begin later than the writer's grace period after a newer version may meet a
-file that is gone, and fails with words that say so.
+Invariant: a query reads one committed version, the newest when the frame was first planned; its tasks get the names of
+its files and read no manifest. Tasks that begin later than the writer's grace period after a newer version may meet a
+file that is gone, and fail with words that say so.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from panewise.archive.sub_index import SubIndexFiles, stored_schema
 from panewise.archive.writing import by_sub_index
 from panewise.errors import ArchiveError, did_you_mean
 from panewise.runtime.spark.archive_filters import Pushed
-from panewise.runtime.spark.session import check_version, settings
+from panewise.runtime.spark.session import check_version, is_connect, settings
 from panewise.runtime.spark.shipping import ship
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
 NAME = "panewise_archive"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_FRAME_CLASS = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
 
 
 def register_archive(spark: SparkSession) -> None:
@@ -50,11 +54,25 @@ def register_archive(spark: SparkSession) -> None:
     ship(spark)
     spark.conf.set(_PUSHDOWN, "true")
     with settings(spark, {}):  # its workers are ours
-        spark.dataSource.register(ArchiveSource)
+        spark.dataSource.register(PushingArchiveSource if keeps_scans_apart(spark) else ArchiveSource)
+
+
+def keeps_scans_apart(spark: SparkSession) -> bool:
+    """Whether this Spark keeps filters with the scan that handed them down, and not with the frame.
+
+    Where they stay with the frame, its class has a method for it. Of a Connect server's classes nothing is known.
+    """
+    if is_connect(spark):
+        return False
+    jvm: Any = spark.sparkContext._jvm
+    methods = jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_FRAME_CLASS).getMethods()
+    return "setReadInfo" not in [method.getName() for method in methods]
 
 
 class ArchiveSource(DataSource):
     """See the module. Made anew, in a process of its own, wherever Spark needs one."""
+
+    takes_filters = False
 
     @classmethod
     def name(cls) -> str:
@@ -77,7 +95,8 @@ class ArchiveSource(DataSource):
             if (own.name, own.dataType) != (field.name, field.dataType):
                 shown = [f"{one.name} {one.dataType.simpleString()}" for one in (own, field)]
                 raise ArchiveError(f"the archive has the column '{shown[0]}', and not '{shown[1]}'")
-        return ArchiveReader(self._place(), manifest, schema)
+        pushing = self.takes_filters or self.options.get("single_use", "false").lower() == "true"
+        return (PushingArchiveReader if pushing else ArchiveReader)(self._place(), manifest, schema)
 
     def _place(self) -> str:
         written = self.options.get("path")
@@ -101,6 +120,12 @@ class ArchiveSource(DataSource):
         return Manifests(storage).load(int(written))
 
 
+class PushingArchiveSource(ArchiveSource):
+    """For a Spark that keeps scans apart."""
+
+    takes_filters = True
+
+
 class ArchiveReader(DataSourceReader):
     """One version, planned once and read in tasks."""
 
@@ -109,16 +134,6 @@ class ArchiveReader(DataSourceReader):
         self._manifest = manifest
         self._schema = schema
         self._pushed = Pushed()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        kinds = {field.name: field.type for field in stored_schema(self._manifest.schema)}
-        own = {name: kinds[name] for name in self._schema.names}
-        for filter in filters:
-            pushed = self._pushed.narrowed(filter, own)
-            if pushed is None:
-                yield filter
-            else:
-                self._pushed = pushed
 
     def partitions(self) -> Sequence[InputPartition]:
         """A sub-index each, of files that may hold what is sought; none is opened for it."""
@@ -141,6 +156,20 @@ class ArchiveReader(DataSourceReader):
     def __getstate__(self) -> dict[str, Any]:
         # Tasks know their files; a manifest of thousands would travel with each of them.
         return self.__dict__ | {"_manifest": replace(self._manifest, files=())}
+
+
+class PushingArchiveReader(ArchiveReader):
+    """Takes filters, too."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        kinds = {field.name: field.type for field in stored_schema(self._manifest.schema)}
+        own = {name: kinds[name] for name in self._schema.names}
+        for filter in filters:
+            pushed = self._pushed.narrowed(filter, own)
+            if pushed is None:
+                yield filter
+            else:
+                self._pushed = pushed
 
 
 def _spark_schema(manifest: Manifest) -> StructType:

@@ -1,8 +1,8 @@
-"""What happens with a micro-batch's output, in one foreachBatch: result log, sinks, marks; each idempotent.
+"""What happens with a micro-batch's output, in one foreachBatch: result log, sinks, archives, marks; each idempotent.
 
 A micro-batch may be handed over again after a fault at any point. The log's file decides: if it is there, its content
-is what the micro-batch has said, and everything after it is done again from it. Sinks know a batch id that they have
-written. The marks come last; they are what the next micro-batch is judged by.
+is what the micro-batch has said, and everything after it is done again from it. Sinks and archives know a batch id that
+they have written. The marks come last; they are what the next micro-batch is judged by.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from panewise.runtime.spark.archive_writer import ArchiveWriter
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.inbox import remove_letters
 from panewise.runtime.spark.marks import KEPT, Marks, read_marks, write_marks
@@ -87,6 +88,7 @@ class BatchWriter:
     halt: Halt = field(default_factory=Halt)
     tables: TablePins | None = None
     delivered: Notice = field(default_factory=Notice)  # given when a micro-batch has been marked
+    archives: ArchiveWriter | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if self.halt.asked.is_set():
@@ -108,7 +110,10 @@ class BatchWriter:
                 written = [(target, tables[name]) for target, name in read if name in tables]
                 if written:
                     kind.write(batch, written, frame.sparkSession)
-        self._mark(batch, outputs, tables)
+        marks = self._counted(batch, outputs)
+        if self.archives is not None:
+            self.archives.write(batch, marks)
+        self._mark(marks, outputs, tables)
         self.delivered.given.set()
 
     def _entries(self, outputs: list[Output]) -> list[Entry]:
@@ -132,17 +137,23 @@ class BatchWriter:
             entries.append(Entry(ANSWER, name, pa.table({"refused": pa.array([reason.decode()], pa.string())})))
         return entries
 
-    def _mark(self, batch: int, outputs: list[Output], tables: dict[str, pa.Table]) -> None:
+    def _counted(self, batch: int, outputs: list[Output]) -> Marks:
+        """How far the streams have come with this micro-batch, and what has failed in it."""
         marks = read_marks(self.folder, batch - 1)
         marks.take_hold([version for version, first in self.beginnings if first <= batch])
         marks.batch = batch
-        stats = self.folder.read_json(stats_file(batch - 1)) or {"queries": {}, "buckets": {}}
         for kind, name, _, _, payload in outputs:
             if kind == COUNTED:
                 _count(marks, Packet.unpacked(payload))
             elif kind == FAILED:
                 marks.failed.setdefault(name, payload.decode())
-            elif kind == STATE:
+        return marks
+
+    def _mark(self, marks: Marks, outputs: list[Output], tables: dict[str, pa.Table]) -> None:
+        batch = marks.batch
+        stats = self.folder.read_json(stats_file(batch - 1)) or {"queries": {}, "buckets": {}}
+        for kind, name, _, _, payload in outputs:
+            if kind == STATE:
                 stats["buckets"][name] = json.loads(payload)
         for name, table in tables.items():
             stats["queries"][name] = stats["queries"].get(name, 0) + table.num_rows

@@ -75,15 +75,15 @@ class Deliveries:
         return found[::-1]
 
     def since_then(self, marks: Marks) -> list[Delivery]:
-        """What later micro-batches have delivered, of all queries."""
-        found = []
+        """What later micro-batches have delivered, of all queries; where one cannot be read, none has been."""
+        found, totals, at = list[Delivery](), dict(self._totals), self.at
         for batch in range(self.batch + 1, marks.batch + 1):
             at = self._done_at(batch)
             for entry in read_entries(self._folder, batch, RESULT) or []:
-                first = self._totals.get(entry.name, 0)
+                first = totals.get(entry.name, 0)
                 found.append(Delivery(entry.name, first, entry.table, at))
-                self._totals[entry.name] = first + entry.table.num_rows
-            self.batch, self.at = batch, at
+                totals[entry.name] = first + entry.table.num_rows
+        self._totals, self.batch, self.at = totals, max(self.batch, marks.batch), at
         return found
 
     def _done_at(self, batch: int) -> float | None:

@@ -20,6 +20,7 @@ from panewise.errors import CatalogError, ConnectorError, DataError, NotHeldErro
 from panewise.runtime.intake import Intake
 from panewise.runtime.journal import Stamp
 from panewise.runtime.one_group import of_key
+from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, Notice, VersionSinks
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
 from panewise.runtime.spark.folder import Folder
@@ -32,7 +33,7 @@ from panewise.runtime.spark.reading import Reader
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import read_entries
-from panewise.runtime.spark.session import STATE_SETTINGS, settings
+from panewise.runtime.spark.session import STATE_SETTINGS, is_connect, settings
 from panewise.runtime.spark.shipping import ship
 from panewise.runtime.spark.sinks import SinkTarget, sink_kinds, sink_target
 from panewise.runtime.spark.sources import INBOX, connector_of
@@ -215,15 +216,20 @@ class Handle(Reader):
         for kind, targets in sinks[-1].kinds:
             kind.check(targets)
         self._prepare(program.versions[-1], sinks[-1])
+        retention_seconds = self._pipeline.retention_us / 1e6
+        archives = archive_writer(self._folder, program, retention_seconds)
+        if not is_connect(self._pipeline.spark):
+            archives.prepare()  # where something is wrong it is said before anything runs
         return BatchWriter(
             self._folder,
             [(v.number, v.from_batch) for v in program.versions],
             {name: query.definition.timestamp for name, query in queries.items()},
             sinks,
-            self._pipeline.retention_us / 1e6,
+            retention_seconds,
             self._halt_asked,
             TablePins(self._folder, [(v.from_batch, v.tables) for v in program.versions]),
             self.delivered,
+            archives,
         )
 
     def _version_sinks(self, version: Version) -> VersionSinks:
@@ -294,6 +300,7 @@ class Handle(Reader):
                 if ended and self._query is query:
                     if (error := self._error()) is not None:
                         raise error
+                    self._settle_archives()
                     return True
             if left is not None and left <= 0:
                 return False
@@ -309,6 +316,12 @@ class Handle(Reader):
         with self._lock:
             self.stop_helpers()
             self._halt()
+            self._settle_archives()
+
+    def _settle_archives(self) -> None:
+        """What waits for its slot to be over is archived now; through Spark Connect the files are the server's."""
+        if self._program.versions[-1].archives and not is_connect(self._pipeline.spark):
+            archive_writer(self._folder, self._program, self._pipeline.retention_us / 1e6).settle(self.marks())
 
     def _halt(self) -> None:
         """Stops the Spark query at a micro-batch boundary, or, where none comes soon, where it is."""

@@ -15,18 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition, TableDefinition
+from panewise.catalog import ArchiveDefinition, QueryDefinition, SinkDefinition, StreamDefinition, TableDefinition
 from panewise.connectors.options import written_option
-from panewise.errors import CatalogError, ConnectorError, DataError, PlanError
+from panewise.errors import ArchiveError, CatalogError, ConnectorError, DataError, PlanError
 from panewise.language import statements as s
+from panewise.language.archive_layout import BY_COST
 from panewise.language.binder import ParsedStatement, bind_one, parse
+from panewise.language.sql_text import name_to_sql
+from panewise.runtime.archives import layout_of, opened
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.refresh_option import refuse_at_most
 from panewise.runtime.shedding import refuse_overload_options
+from panewise.runtime.spark.archive_reading import with_files
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.program import log_name, read_program
-from panewise.runtime.spark.session import check_version, own_session, settings
+from panewise.runtime.spark.session import check_version, is_connect, own_session, settings
 from panewise.runtime.spark.sources import INBOX, check_source, connector_of, source_frame
 from panewise.runtime.spark.table_readers import table_reader
 from panewise.schema import DOUBLE, Column, DataType, Schema, from_arrow
@@ -67,7 +71,7 @@ class SparkPipeline:
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
         self.books = Engine(sharing=sharing)
         self.books.read_table = self._read_table
-        self.books.archives.only_books = True
+        self.books.archives.only_books = True  # files are written by micro-batches
         self.frames: dict[str, DataFrame] = {}  # the user's own, by lower-case name of the stream
         self._handle: Handle | None = None
         self._lock = threading.RLock()
@@ -171,7 +175,23 @@ class SparkPipeline:
             reason = self._handle.failed().get(statement.name.lower())
             if reason is not None:
                 raise CatalogError(f"query '{statement.name}' has failed: {reason}", hint="drop it and create it anew")
-        return self.books.execute_parsed(parsed)
+        new = isinstance(statement, s.CreateArchive) and self.books.catalog.find(statement.name) is None
+        table = self.books.execute_parsed(parsed)
+        if new and isinstance(statement, s.CreateArchive):
+            self._make_archive(statement.name)
+        return table
+
+    def _make_archive(self, name: str) -> None:
+        """What an archive finds at its place is looked at before everything is stopped for it."""
+        if self._handle is None or not self._handle.active or is_connect(self.spark):
+            return  # nothing is stopped, or the files are the server's
+        definition = self.books.catalog.get(name, "archive")
+        assert isinstance(definition, ArchiveDefinition)
+        try:
+            opened(definition, layout_of(definition.options)).close()
+        except ArchiveError:
+            self.books.execute(f"DROP ARCHIVE {name_to_sql(name)}")
+            raise
 
     def _check_possible(self, statement: s.Statement) -> None:
         """Refuses what only the embedded engine does."""
@@ -180,14 +200,25 @@ class SparkPipeline:
         if isinstance(statement, s.CreateQuery):
             refuse_at_most(statement.name, statement.options)
         if isinstance(statement, s.CreateArchive | s.AlterArchive):
-            raise PlanError(
-                f"archive '{statement.name}' would be written by Spark, which has no operator for it yet",
-                hint="keep it with the embedded engine",
-            )
+            self._check_archive(statement)
         if isinstance(statement, s.CreateTable) and written_option(statement.options, "changes") is not None:
             raise PlanError(
                 f"table '{statement.name}' would be changed by a stream, which has no operator on Spark yet",
                 hint="change it by statements, or join the stream itself",
+            )
+
+    def _check_archive(self, statement: s.CreateArchive | s.AlterArchive) -> None:
+        if isinstance(statement, s.CreateArchive):
+            if self.books.catalog.get(statement.source).kind == "stream":
+                raise PlanError(
+                    f"'{statement.source}' is a stream, and rows of streams do not come to the driver, which writes "
+                    "archives on Spark",
+                    hint="archive the results of a query",
+                )
+        elif dict(statement.options).get("layout") == BY_COST:
+            raise PlanError(
+                "on Spark nobody counts what an archive is asked for, so its layout cannot be chosen by cost",
+                hint="name one, such as '4x4'",
             )
 
     def _read_table(self, definition: TableDefinition) -> pa.RecordBatch:
@@ -227,14 +258,15 @@ class SparkPipeline:
 
         plan = build(statement.query, self.books.find_aggregate)
         scans = [node for node in plan.walk() if isinstance(node, Scan)]
-        if all(scan.kind == "table" for scan in scans):  # the driver holds their rows
+        if all(scan.kind in s.WINDOWLESS for scan in scans):  # the driver holds their rows, or finds them in files
             if self._handle is not None:
-                self._handle.tables.refresh({scan.name for scan in scans})
-            return self.books.execute_parsed(parsed)
+                self._handle.tables.refresh({scan.name for scan in scans if scan.kind == "table"})
+            with with_files(self.books.archives, {scan.name for scan in scans if scan.kind == "archive"}):
+                return self.books.execute_parsed(parsed)
         answered = named_answer(plan)
         if answered is None:
             raise PlanError(
-                "on Spark a one-time query reads the answer of a registered query, or a table",
+                "on Spark a one-time query reads the answer of a registered query, or tables and archives",
                 hint="SELECT ... FROM its name, without a window",
             )
         if self._handle is None:
@@ -242,7 +274,9 @@ class SparkPipeline:
         return relation(block_of(plan), rows_of_answer(self._handle.lookup(answered)))
 
     def _shown(self, statement: s.Show | s.Explain, parsed: ParsedStatement) -> pa.Table | None:
-        table = self.books.execute_parsed(parsed)
+        archives = self.books.archives
+        with with_files(archives, archives.keepers, must_be_there=False):
+            table = self.books.execute_parsed(parsed)
         assert table is not None
         if isinstance(statement, s.Show) and statement.kind == "queries" and self._handle is not None:
             failed = self._handle.failed()

@@ -31,6 +31,7 @@ from functools import cached_property
 from panewise import aggregates
 from panewise.aggregates.functions import AggregateFunction
 from panewise.catalog import (
+    ArchiveDefinition,
     Catalog,
     Options,
     QueryDefinition,
@@ -107,6 +108,18 @@ class PlannedSink:
 
 
 @dataclass(frozen=True)
+class PlannedArchive:
+    """An archive of a query's results, and the version that created it."""
+
+    definition: ArchiveDefinition
+    created: int
+
+    @property
+    def log_name(self) -> str:
+        return log_name(self.definition.name, self.created)
+
+
+@dataclass(frozen=True)
 class Fragment:
     """`tree`: partials are folded before the shuffle and spread over `buckets`; otherwise rows go there whole.
 
@@ -152,7 +165,7 @@ class PlannedTree:
 
 @dataclass(frozen=True)
 class Version:
-    """All that holds from one micro-batch on, in the order of creation; queries and sinks by name.
+    """All that holds from one micro-batch on, in the order of creation; queries, sinks and archives by name.
 
     Streams are known by name and creation: one that is dropped and made anew has other rows and another time. So are
     tables; which rows they have is no matter of versions (`tables.py`).
@@ -164,6 +177,7 @@ class Version:
     queries: dict[str, PlannedQuery]
     sinks: dict[str, PlannedSink]
     tables: dict[str, TableDefinition] = field(default_factory=dict)
+    archives: dict[str, PlannedArchive] = field(default_factory=dict)
 
     def stream_key(self, name: str) -> str:
         """By what a stream's rows, marks and fragments are known."""
@@ -231,13 +245,14 @@ class Program:
         """One more version."""
         last = self.versions[-1] if self.versions else Version(-1, 0, {}, {}, {})
         streams, queries, sinks = dict(last.streams), dict(last.queries), dict(last.sinks)
-        tables = dict(last.tables)
+        tables, archives = dict(last.tables), dict(last.archives)
         for text in change.statements:
             for parsed in parse(text):
                 statement = bind_one(parsed, self.catalog, self.find_aggregate, self._aggregate_names)
                 self._run(statement, change.version, streams, queries, sinks, tables)
+                self._run_archives(statement, change.version, archives)
         self._plant(change.version, queries)
-        self.versions.append(Version(change.version, change.from_batch, streams, queries, sinks, tables))
+        self.versions.append(Version(change.version, change.from_batch, streams, queries, sinks, tables, archives))
 
     def _run(
         self,
@@ -285,6 +300,23 @@ class Program:
                 options = dict(streams[key].options) | dict(statement.options)
                 streams[key] = replace(streams[key], options=tuple(options.items()))
                 self.catalog.change(statement.name, options=tuple(options.items()))
+
+    def _run_archives(self, statement: s.Statement, version: int, archives: dict[str, PlannedArchive]) -> None:
+        match statement:
+            case s.CreateArchive():
+                if statement.if_not_exists and self.catalog.find(statement.name) is not None:
+                    return
+                definition, _ = definition_of(statement, self.find_aggregate)
+                assert isinstance(definition, ArchiveDefinition)
+                self.catalog.add(definition)
+                archives[definition.name.lower()] = PlannedArchive(definition, version)
+            case s.Drop(kind="archive"):
+                archives.pop(statement.name.lower(), None)
+            case s.AlterArchive():
+                known = archives[statement.name.lower()]
+                options = tuple((dict(known.definition.options) | dict(statement.options)).items())
+                self.catalog.change(statement.name, options=options)
+                archives[statement.name.lower()] = replace(known, definition=replace(known.definition, options=options))
 
     def find_aggregate(self, name: str) -> AggregateFunction | None:
         return aggregates.find(name) or self.aggregates.get(name.upper())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace as with_changes
 
-from panewise.catalog import Definition, StreamDefinition
+from panewise.catalog import ArchiveDefinition, Definition, StreamDefinition
 from panewise.errors import CatalogError
 from panewise.language.sql_text import name_to_sql
 from panewise.runtime.definitions import alteration_of, statement_of
@@ -17,6 +17,7 @@ from panewise.runtime.engine import Engine
 from panewise.runtime.spark.program import Program
 
 ALTERABLE = ("late", "idle", "on_bad_row", "retain")
+ALTERABLE_OF_ARCHIVES = ("layout", "update")
 
 
 def reconciled(books: Engine, program: Program, replace: bool) -> list[str]:
@@ -50,15 +51,16 @@ def reconciled(books: Engine, program: Program, replace: bool) -> list[str]:
 
 
 def alterations(here: dict[str, Definition], stored: dict[str, Definition], kept: list[str]) -> list[str]:
-    """What the caller says of streams that go on, where it may be altered while they run."""
+    """What the caller says of streams and archives that go on, where it may be altered while they run."""
     found = []
     for key in kept:
         now, before = here[key], stored[key]
-        if isinstance(now, StreamDefinition) and isinstance(before, StreamDefinition):
+        if isinstance(now, StreamDefinition | ArchiveDefinition) and isinstance(before, type(now)):
+            alterable = ALTERABLE if isinstance(now, StreamDefinition) else ALTERABLE_OF_ARCHIVES
             known = {name.lower(): value for name, value in before.options}
-            new = [(n, v) for n, v in now.options if n.lower() in ALTERABLE and known.get(n.lower()) != v]
+            new = [(n, v) for n, v in now.options if n.lower() in alterable and known.get(n.lower()) != v]
             if new:
-                found.append(alteration_of(now.name, tuple(new)))
+                found.append(alteration_of(now.name, tuple(new), now.kind))
     return found
 
 
@@ -96,8 +98,11 @@ def _suspended(books: Engine) -> list[str]:
 
 
 def lasting_text(definition: Definition) -> str:
-    """A definition without what ALTER STREAM may change while it runs."""
+    """A definition without what ALTER STREAM or ALTER ARCHIVE may change while it runs."""
     if isinstance(definition, StreamDefinition):
         options = tuple((k, v) for k, v in definition.options if k.lower() not in (*ALTERABLE, "max_files_per_trigger"))
+        return statement_of(with_changes(definition, options=options))
+    if isinstance(definition, ArchiveDefinition):
+        options = tuple((k, v) for k, v in definition.options if k.lower() not in ALTERABLE_OF_ARCHIVES)
         return statement_of(with_changes(definition, options=options))
     return statement_of(definition)

@@ -118,16 +118,20 @@ def check_origin(host: bytes | None, origin: bytes | None) -> None:
         raise Problem(
             403, "without tokens the server answers to localhost and 127.0.0.1 only", hint="start it with tokens"
         )
-    if (
-        origin is not None
-        and urlsplit(origin.decode("latin-1")).netloc.lower() != (host or b"").decode("latin-1").lower()
-    ):
+    if origin is not None and _origin_host(origin) != (host or b"").decode("latin-1").lower():
         raise Problem(403, "web pages of another origin may not use a server without tokens")
 
 
 def _host_name(host: bytes | None) -> str | None:
     try:
         return urlsplit("//" + (host or b"").decode("latin-1")).hostname
+    except ValueError:
+        return None
+
+
+def _origin_host(origin: bytes) -> str | None:
+    try:
+        return urlsplit(origin.decode("latin-1")).netloc.lower()
     except ValueError:
         return None
 

@@ -55,8 +55,9 @@ def check_connectors(parsed: ParsedStatement, folder: Path | None) -> None:
         return
     archived = isinstance(parsed.node, nodes.CreateArchive) and connector is None
     if not archived and (connector is None or connector.lower() not in _WITH_PATH):
+        named = "such a path" if connector is None else f"the connector '{connector}'"
         raise ConnectorError(
-            f"the connector '{connector}' is not for statements that come over the network",
+            f"{named} is not for statements that come over the network",
             hint="put the statement into the file that the server is started with",
         )
     if path is None:
@@ -67,6 +68,19 @@ def check_connectors(parsed: ParsedStatement, folder: Path | None) -> None:
             hint="start it with --path, or put the statement into the file that it is started with",
         )
     _check_inside(path, folder / FILES)
+
+
+def check_run(parsed: ParsedStatement) -> None:
+    """ConnectorError for a source or a sink, where those of the file that the server is started with are run alone.
+
+    It would be acknowledged and do nothing; and at the next start, when it would, it could hinder that.
+    """
+    if isinstance(parsed.node, nodes.CreateTable | nodes.CreateArchive) or "connector" not in _options(parsed.node):
+        return
+    raise ConnectorError(
+        "the server reads sources and writes sinks of the file that it is started with, and of no other statements",
+        hint="put the statement into that file; or push rows to a stream without a connector, and read results live",
+    )
 
 
 def _check_inside(path: str, folder: Path) -> None:

@@ -30,7 +30,7 @@ from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
 from panewise.serve.http import logs
 from panewise.serve.http.backend import Definition, Lookup, Pushed
-from panewise.serve.http.connector_rules import FILES, adds_definition, adds_query, check_connectors
+from panewise.serve.http.connector_rules import FILES, adds_definition, adds_query, check_connectors, check_run
 from panewise.serve.http.errors import Problem
 from panewise.serve.http.result_log import ResultLog
 from panewise.serve.http.settings import Settings
@@ -40,11 +40,14 @@ PACE_SECONDS_MOST = 0.05
 
 
 class EngineBackend:
-    """See the module. `engine` may be given for tests and for programs that have one; it must be nobody else's."""
+    """See the module. `engine` may be given for tests and for programs that have one; it must be nobody else's.
+
+    Where results are not `limited`, all are held until `results.limit()` is called.
+    """
 
     kind = "embedded"
 
-    def __init__(self, settings: Settings, engine: Engine | None = None) -> None:
+    def __init__(self, settings: Settings, engine: Engine | None = None, *, limited: bool = True) -> None:
         self._settings = settings
         path = settings.path
         if path is not None:
@@ -53,7 +56,7 @@ class EngineBackend:
         # Lookups then find what is published, where otherwise they would wait for whoever makes the reports.
         self.engine.prompt = True
         results = None if path is None else path / "results"
-        self.results = ResultLog(results, keep_rows=settings.keep_rows, keep_bytes=settings.keep_bytes)
+        self.results = ResultLog(results, keep_rows=settings.keep_rows, keep_bytes=settings.keep_bytes, limited=limited)
         self.before_close: list[Callable[[], None]] = []  # ends what still brings rows
         self._changing = threading.Lock()  # one at a time changes what there is, so that limits hold
         self._moving = threading.Lock()
@@ -86,6 +89,7 @@ class EngineBackend:
 
     def _execute_one(self, parsed: ParsedStatement) -> pa.Table | None:
         check_connectors(parsed, self._settings.path)
+        check_run(parsed)
         with self._changing:
             if adds_definition(parsed):
                 self._check_room(parsed)
@@ -96,6 +100,11 @@ class EngineBackend:
         dropped = None
         if isinstance(node, nodes.DropDefinition):
             dropped = self.engine.catalog.find(node.this.name)
+        if isinstance(dropped, QueryDefinition):
+            with suppress(PanewiseError, OSError):  # a full disk must not hinder it
+                self._move()  # who reads along gets all results up to the end
+        elif isinstance(node, nodes.CreateQuery) and self.engine.catalog.find(node.this.name) is None:
+            self.results.forget(node.this.name)  # what a DROP QUERY could not, because the disk was full
         table = self.engine.execute_parsed(parsed)
         if isinstance(dropped, QueryDefinition):
             self.results.forget(dropped.name)
@@ -165,11 +174,12 @@ class EngineBackend:
 
     def lookup(self, query: str, at: int | None, key: Any) -> Lookup:
         name = self.engine.catalog.get(query, "query").name
-        hosted = self.engine.hosting.queries[name.lower()]
-        if hosted.status == "FAILED":
+        hosted = self.engine.hosting.queries.get(name.lower())  # None while another thread creates or drops it
+        if hosted is not None and hosted.status == "FAILED":
             raise QueryFailed(f"query '{name}' has failed: {hosted.reason}", hint="drop it and create it anew")
         try:
-            table = self.engine.lookup(query, at, key)
+            # By the name as it was created: the engine keeps an answer for each spelling that is asked for.
+            table = self.engine.lookup(name, at, key)
         except NotHeldError as error:
             if at is None and key is not None:  # what is wrong is the key
                 raise Problem(400, error.message, hint=error.hint, type="NotHeldError") from None
@@ -233,6 +243,10 @@ class EngineBackend:
             except (PanewiseError, OSError) as error:  # a full disk: results wait in the engine
                 self._failed = f"results cannot be kept: {error}"
                 logs.LOGGER.warning(self._failed)
+                self._closed.wait(1.0)
+            except Exception:  # noqa: BLE001 - a mistake of ours: subscribers would wait for ever without this loop
+                self._failed = "results cannot be kept: the server has made a mistake; its log says which"
+                logs.mistake("results")
                 self._closed.wait(1.0)
 
     def _move(self) -> None:

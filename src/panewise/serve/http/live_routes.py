@@ -36,7 +36,7 @@ from panewise.serve.http.serving import Serving, serving_of
 
 router = APIRouter(prefix="/v1", tags=["queries"])
 PAGE_ROWS = 1_000
-AT_ONCE_ROWS = 1_000  # that the event loop writes itself
+AT_ONCE_BYTES = 128 << 10  # of rows, as Arrow, that the event loop writes itself
 _NUMBER = {"type": "integer", "minimum": 0}
 _INSTANT = {"type": "string", "example": "2026-01-31T12:00:00Z"}
 _PLACE = [
@@ -231,7 +231,7 @@ async def page(name: str, request: Request) -> Response:
     if not limit:
         raise Problem(400, "'limit' is at least 1")
     await serving.work(serving.backend.settle)
-    held_from, end = series.bounds()
+    held_from, _ = series.bounds()
     if place.series is not None and place.series != series.id:
         raise Gone(f"query '{series.name}' was created anew: its rows are of another series", held_from)
     if place.after_window_us is not None:
@@ -239,14 +239,14 @@ async def page(name: str, request: Request) -> Response:
     else:
         start = held_from if place.start is None else place.start
     arrow = wants_arrow(request)
-    if start <= end and min(limit, end - start) <= AT_ONCE_ROWS:
-        return _page(series, start, limit, arrow)
-    return await serving.work(_page, series, start, limit, arrow)
-
-
-def _page(series: Series, start: int, limit: int, arrow: bool) -> Response:
+    _, table = series.read(start, limit)
     held_from, end = series.bounds()
-    first, table = series.read(start, limit)
+    if table.nbytes <= AT_ONCE_BYTES:
+        return _page(series, start, table, held_from, end, arrow)
+    return await serving.work(_page, series, start, table, held_from, end, arrow)
+
+
+def _page(series: Series, first: int, table: pa.Table, held_from: int, end: int, arrow: bool) -> Response:
     numbers = {
         "query": series.name,
         "series": series.id,

@@ -87,10 +87,12 @@ class NumberedRows:
             instant = instants(batch)[0].as_py()
             self._gave_up_until(INT64_MIN if instant is None else instant)
 
-    def limit(self, keep_rows: int, keep_bytes: int) -> None:
-        """Gives up what is more than that, oldest chunks first; the newest chunk always stays."""
+    def limit(self, keep_rows: int, keep_bytes: int, wanted_from: int | None = None) -> None:
+        """Gives up what is more than that, oldest chunks first; the newest chunk always stays, and what is wanted."""
         chunks = self._chunks
         while len(chunks) > 1 and (self.next - chunks[0].next >= keep_rows or self.bytes > keep_bytes):
+            if wanted_from is not None and chunks[0].next > wanted_from:
+                return
             self._give_up_oldest()
 
     def _give_up_oldest(self) -> None:

@@ -20,6 +20,7 @@ Memory holds what is held; the disk at most about twice that (result_segments.py
 
 from __future__ import annotations
 
+import sys
 import threading
 import uuid
 from collections.abc import Iterable
@@ -62,9 +63,12 @@ class ResultLog:
         keep_bytes: int,
         files: FileSystem | None = None,
         segment_bytes: int = SEGMENT_BYTES,
+        limited: bool = True,
     ) -> None:
+        """Not `limited`, it holds everything until `limit` is called: when readers have said what they want."""
         self._keep_rows = keep_rows
         self._keep_bytes = keep_bytes
+        self._limited = limited
         self._chunk_rows = max(1, min(CHUNK_ROWS, keep_rows // 8))
         self._by_name: dict[str, Series] = {}  # by the name in lower case
         self._writing = threading.Lock()  # one change at a time; readers do not need it
@@ -141,7 +145,15 @@ class ResultLog:
             taken = [piece for query, table, first in parts for piece in self._new(query, table, first)]
             self._write_rows(taken)
             for series, first, body in taken:
-                series.take(from_body(body, series.schema), first, self._keep_rows, self._keep_bytes)
+                series.take(from_body(body, series.schema), first, *self._limits)
+
+    @property
+    def _limits(self) -> tuple[int, int]:
+        return (self._keep_rows, self._keep_bytes) if self._limited else (sys.maxsize, sys.maxsize)
+
+    def limit(self) -> None:
+        """From now on the limits hold, but for what series are `wanted_from`."""
+        self._limited = True
 
     def forget(self, query: str) -> None:
         """Ends the series: readers get what they have not read yet and then Ended. Nothing where there is none."""
@@ -285,7 +297,7 @@ class ResultLog:
             loading.read(file, record)
         for described in loading.series.values():
             rows = loading.merged(described)
-            rows.limit(self._keep_rows, self._keep_bytes)
+            rows.limit(*self._limits)
             self._by_name[described["name"].lower()] = Series(
                 described["name"], described["id"], rows, described["start"]
             )

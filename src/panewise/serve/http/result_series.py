@@ -46,6 +46,8 @@ class Series:
         self.id = id
         self.schema = rows.schema
         self.start = start  # the number of its first row, which is not 0 where earlier ones were lost
+        # Says from which number on rows stay, whatever the limits; for readers of this process that must not miss any.
+        self.wanted_from: Callable[[], int | None] = _nothing
         self._rows = rows
         self._changed = threading.Condition()
         self._signals: dict[asyncio.AbstractEventLoop, _LoopSignal] = {}
@@ -124,7 +126,7 @@ class Series:
                 self._rows.skip_to(first)
                 self._rows.miss_before(batch)
             self._rows.append(batch)
-            self._rows.limit(keep_rows, keep_bytes)
+            self._rows.limit(keep_rows, keep_bytes, self.wanted_from())
         self._wake()
 
     def end(self, reason: str) -> None:
@@ -145,6 +147,10 @@ class Series:
             if not signal.notify():
                 with self._changed:
                     self._signals.pop(signal.loop, None)
+
+
+def _nothing() -> None:
+    """No row is wanted."""
 
 
 class _LoopSignal:

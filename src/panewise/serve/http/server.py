@@ -88,6 +88,7 @@ class Server(uvicorn.Server):
             app,
             http=http_protocol(),
             log_config=None,
+            log_level="warning",  # below that it writes the addresses of WebSockets, tokens among them
             access_log=False,
             server_header=False,
             lifespan="off",

@@ -25,7 +25,7 @@ from panewise.errors import CatalogError, NotHeldError, PanewiseError, QueryFail
 from panewise.language.binder import parse
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.one_group import of_key
-from panewise.runtime.spark.deliveries import Deliveries
+from panewise.runtime.spark.deliveries import Deliveries, Delivery
 from panewise.runtime.spark.handle import Handle
 from panewise.runtime.spark.pipeline import SparkPipeline
 from panewise.runtime.spark.program import PlannedQuery, is_tree
@@ -102,16 +102,25 @@ class SparkBackend:
         """Takes what micro-batches have delivered since the last time."""
         with self._following:
             marks = self.handle.marks()
-            self._match_queries()
             if marks.batch <= self._deliveries.batch:
+                self._match_queries()
                 return
             found = self._deliveries.since_then(marks)
-            shown = {log: name for name, log in self._log_names.items()}
-            for delivery in found:
-                if delivery.name in shown:
-                    self.results.append(shown[delivery.name], delivery.table, delivery.first)
+            # First those that were there: one that has been dropped meanwhile ends with its last rows.
+            before = self._take(found, set())
+            self._match_queries()
+            self._take(found, before)
+            shown = set(self._log_names.values())
             never = {name for name in shown if not self._deliveries.total(name)}
             self._answers.refresh(marks, found, self._deliveries.at or time.time(), never)
+
+    def _take(self, found: list[Delivery], taken: set[str]) -> set[str]:
+        """Rows of the queries that `results` has, but for those that it has taken; the names of all of them."""
+        shown = {log: name for name, log in self._log_names.items()}
+        for delivery in found:
+            if delivery.name in shown and delivery.name not in taken:
+                self.results.append(shown[delivery.name], delivery.table, delivery.first)
+        return set(shown)
 
     def _follow(self) -> None:
         notice = self.handle.delivered.given

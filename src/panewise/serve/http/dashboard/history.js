@@ -14,6 +14,7 @@ export class History {
     this.statement = statement ?? "";
     this.back = back; // rows of the past that were asked for
     this.next = null; // the number of the next row
+    this.seriesId = null; // what the number is of: another one where the query was created anew
     this.columns = []; // nothing is known of them until the server's greeting
     this.timeColumn = -1;
     this.keyColumns = [];

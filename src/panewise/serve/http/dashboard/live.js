@@ -72,7 +72,8 @@ export class Live {
     history.subscribed = true;
     history.greeted = false;
     history.attempts += 1;
-    this.send({ type: "subscribe", query: name, ...(history.next === null ? {} : { start: history.next }) });
+    const series = history.seriesId === null || history.next === null ? {} : { series: history.seriesId };
+    this.send({ type: "subscribe", query: name, ...series, ...(history.next === null ? {} : { start: history.next }) });
   }
 
   send(message) {
@@ -104,6 +105,9 @@ export class Live {
     const history = this.histories.get(name);
     if (!history) return;
     if (message.type === "hello") {
+      // Dropped and created anew while the connection was lost: what is drawn is of another query.
+      if (history.seriesId !== null && history.seriesId !== message.series) history.forget();
+      history.seriesId = message.series;
       history.greet(message.columns);
       history.attempts = 0;
     } else if (message.type === "error") {
