@@ -207,3 +207,27 @@ def test_one_time_windows_reach_back_into_the_archive(
         assert listed(engine.execute(text)) == listed(reference.execute(text))
         joined = f"SELECT x.v, y.v AS w FROM t [RANGE {reach} SECONDS] AS x JOIN t [RANGE 20 SECONDS] AS y ON x.k = y.k"
         assert listed(engine.execute(joined)) == listed(reference.execute(joined))
+
+
+def test_new_queries_beside_a_tree_of_many_groups(tmp_path: Path) -> None:
+    """Such a tree keeps its slices in another form, which holds a place for each range that somebody has."""
+    engine, reference = Engine(), Engine()
+    queries = {
+        f"q{number}": f"SELECT n, COUNT(*) AS c FROM t [RANGE {reach} SECONDS SLIDE {slide} SECONDS] GROUP BY n"
+        for number, (reach, slide) in enumerate([(4, 2), (8, 2), (2, 4), (4, 3)])
+    }
+    engine.execute(STREAM), reference.execute(STREAM)
+    engine.execute(archive_at(tmp_path))
+    engine.execute(f"CREATE QUERY q0 AS {queries['q0']}")
+    for name, query in queries.items():
+        reference.execute(f"CREATE QUERY {name} AS {query}")
+    for second in range(40):
+        if second == 27:
+            for name in list(queries)[1:]:
+                engine.execute(f"CREATE QUERY {name} AS {queries[name]}")
+        rows = [{"ts": second * SECOND, "k": "a", "n": n, "v": 0} for n in range(second % 3, 5000, 3)]
+        engine.push("t", rows), reference.push("t", rows)
+    for name in queries:
+        found, expected = by_report(engine.results(name)), by_report(reference.results(name))
+        first = min(found)
+        assert first <= 24 * SECOND and found == {end: rows for end, rows in expected.items() if end >= first}, name

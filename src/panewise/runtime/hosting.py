@@ -27,6 +27,7 @@ from panewise.operators.partitioned_rows import PartitionedRows
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.relation_to_stream import RelationToStream, Restore
 from panewise.operators.row_window import RowWindow
+from panewise.operators.sparse_slices import SparseSlices
 from panewise.optimize.rewrites.rewriting import rewrite, rewrite_unless_shared
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, report_window, table_inputs, windowed_inputs
@@ -164,7 +165,7 @@ class Hosting:
         key: tuple[int, TreeKey] = (id(channel), (counts_rows, block.where, aggregation.keys, technique, alone))
         consumer = self._trees.get(key)
         history = None
-        if consumer is None or not _answers_at_once(consumer, aggregation, block.window):
+        if channel.past and (consumer is None or not _answers_at_once(consumer, aggregation, block.window)):
             history = self._read_history(block, channel)
         if consumer is not None and history is not None:
             # What others hold begins too late for it, and slices of the past cannot be put below theirs.
@@ -391,6 +392,8 @@ def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: W
     if not set(aggregation.states) <= set(tree.state_held_from):
         return False
     cadence = cadence_of(window)
+    if isinstance(tree.store, SparseSlices) and (cadence.range, cadence.offset) not in tree.store.cursors:
+        return False  # nobody has kept its place among the slices
     points = [tree.held_from, *(tree.state_held_from[key] for key in aggregation.states)]
     since = max((point for point in points if point is not None), default=None)
     return is_whole(tree, cadence, cadence.next_report(tree.watermark) - cadence.slide, since)
