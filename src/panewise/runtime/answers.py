@@ -15,8 +15,9 @@ outside the writer's turns, and have that choice to make: `window_reads`.
 
 What a lookup sees of rows whose push has returned:
 
-- all of them where they are the caller's own, or where no other thread is inside a push, an advance or a statement. A
-  periodic query changes with its next report only: until rows come that complete it, nothing need be processed;
+- all of them where they are the caller's own, or where no other thread is inside a push, an advance or a statement, or
+  inside any call with rows of its own unprocessed. A periodic query changes with its next report only: until rows come
+  that complete it, nothing need be processed;
 - otherwise those of the moves that are committed. The answers are then at most STALE_S behind, or 2 / SHARE times what
   it takes to compute them, if that is more; a lookup that finds older ones takes its turn.
 
@@ -119,7 +120,7 @@ class Answers:
         """The same for who finds rows of others unprocessed and nobody at it, right after the last ones were. Many
         readers would cut what a writer brings into small pieces: so it waits a little, and often the writer is back."""
         found, until = self.found(query), monotonic() + STALE_S
-        while found is None and self._unseen and not self._turns.writers and get_ident() not in self._unseen:
+        while found is None and self._unseen and not self._writing and get_ident() not in self._unseen:
             pace = min(max(PACE_S, self._cost / SHARE), STALE_S)
             left = min(max(self._published + pace, self._turns.left + BACK_S), until) - monotonic()
             if left <= 0:
@@ -128,9 +129,14 @@ class Answers:
             found = self.found(query)
         return found
 
+    @property
+    def _writing(self) -> bool:
+        """Whether somebody is inside who is changing something, or who has: a reader would have to wait for them."""
+        return bool(self._turns.writers) or self._turns.owner in self._unseen
+
     def _may_be_behind(self, me: int, now: float) -> bool:
         """Whether this thread may be given answers that do not cover all that was pushed."""
-        if me in self._unseen or not self._turns.writers:
+        if me in self._unseen or not self._writing:
             return False
         return now - self._unseen_since <= max(STALE_S, 2 * self._cost / SHARE)
 
