@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from panewise.archive.storage import LocalStorage
+from panewise.state.durable_files import FileSystem
 
 
 @pytest.fixture(autouse=True, scope="package")
 def _quick_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalStorage, "_sync", lambda *given: None)
-        patch.setattr(LocalStorage, "_sync_folder", lambda *given: None)
+        patch.setattr(FileSystem, "sync", lambda *given: None)
+        patch.setattr(FileSystem, "sync_folder", lambda *given: None)
         yield

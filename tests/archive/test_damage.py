@@ -15,6 +15,7 @@ from panewise.archive.archive import Archive
 from panewise.archive.layout import Layout
 from panewise.archive.storage import LocalStorage
 from panewise.errors import ArchiveError
+from panewise.state.durable_files import FileSystem
 from tests.archive.plain_table import EVERY, LIFETIME, SCHEMA, Row, rows_of, table_of
 
 ROWS: list[Row] = [(key % 10, f"row {key}", 1, 50) for key in range(200)]
@@ -116,9 +117,9 @@ def test_a_disk_that_refuses(
     def refuse(*given: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    for operation in ("_create", "_write", "_sync", "_rename", "_sync_folder"):
+    for operation in ("create", "write", "sync", "rename", "sync_folder"):
         with monkeypatch.context() as patch:
-            patch.setattr(LocalStorage, operation, refuse)
+            patch.setattr(FileSystem, operation, refuse)
             with pytest.raises(ArchiveError, match=told) as caught:
                 archive.update(4, table_of([(1, "new", 4, 9)]), number=3)
         assert hint in str(caught.value) and str(tmp_path) in str(caught.value)

@@ -17,8 +17,9 @@ from panewise.archive.archive import Archive
 from panewise.archive.layout import Layout
 from panewise.archive.storage import LocalStorage, Storage
 from panewise.errors import ArchiveError
-from tests.archive.faulty_storage import FAILURES, KILLS, FaultyStorage, Killed
+from tests.archive.faulty_storage import FaultyStorage
 from tests.archive.plain_table import EVERY, LAYOUTS, LIFETIME, SCHEMA, PlainTable, Row, random_rows, rows_of, table_of
+from tests.faulty_files import FAILURES, KILLS, Killed
 
 UPDATES = 7
 FIRST, SECOND = Layout(2, 2, EVERY, LIFETIME), Layout(2, 3, EVERY, LIFETIME, style="no_rebuild")

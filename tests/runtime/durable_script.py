@@ -17,7 +17,7 @@ from typing import Any
 
 import panewise as pw
 from panewise.runtime.durability import Durability
-from tests.runtime.durable_faults import FaultyFiles, Killed
+from tests.faulty_files import FaultyFiles, Killed
 
 STREAM = """CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE,
     WATERMARK FOR ts AS ts - INTERVAL 2 SECONDS) WITH (late = 'keep', on_bad_row = 'skip')"""

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import panewise as pw
 from panewise.language.statements import Drop
 from panewise.runtime.durability import Durability
-from panewise.runtime.durable_files import FileSystem
 from panewise.runtime.durable_folder import DurableFolder
 from panewise.runtime.durable_log import Record, Segment, Tail, read_segment
 from panewise.runtime.durable_sync import BackgroundSync
+from panewise.state.durable_files import FileSystem
 from tests.runtime.small_durable import QUERY, SECOND_US, STREAM, begun, log_of, row, totals
 
 # -- damage ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.durable_faults import FAILURES, KILLS, FaultyFiles
+from tests.faulty_files import FAILURES, KILLS, FaultyFiles
 from tests.runtime.durable_script import Player, run, undisturbed
 
 

@@ -1,7 +1,6 @@
 """The file operations that an archive stands on: a folder on a local disk or below a prefix of an object store.
 
-Everything that changes a file goes through the few methods of `Storage`, so that a test can fail, tear or kill each of
-them. What each kind promises:
+What each kind promises:
 
     kind                      written file            published manifest                    one writer
     local folder              on the disk (fsync)     rename, then fsync of the folder      a lock held by the process
@@ -17,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from panewise.errors import ArchiveError
+from panewise.state.durable_files import FileSystem, write_all
 
 WHOLE_OBJECTS = ("s3", "gcs", "abfs", "mock")  # a write that does not end leaves nothing that can be read
 UNFINISHED = ".unfinished"
@@ -103,75 +102,39 @@ class LocalStorage(Storage):
 
     exclusive = True
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, files: FileSystem | None = None) -> None:
         super().__init__(pafs.LocalFileSystem(), str(root.absolute()))
+        self._files = files if files is not None else FileSystem()
 
     @property
     def where(self) -> str:
         return self.root
 
     def make_folder(self, folder: str) -> None:
-        path = Path(self.path(folder))
-        if not path.is_dir():
-            path.mkdir(parents=True, exist_ok=True)
-            self._sync_folder(path.parent)
+        self._files.make_folder(Path(self.path(folder)))
 
     def write(self, name: str, data: pa.Buffer) -> None:
-        path = Path(self.path(name))
-        descriptor = self._create(path)
+        descriptor = self._files.create(Path(self.path(name)))
         try:
-            self._write(path, descriptor, memoryview(data).cast("B"))
-            self._sync(path, descriptor)
+            write_all(self._files, descriptor, [memoryview(data)])
+            self._files.sync(descriptor)
         finally:
             os.close(descriptor)
 
     def settle(self, folder: str) -> None:
-        self._sync_folder(Path(self.path(folder)))
+        self._files.sync_folder(Path(self.path(folder)))
 
     def publish(self, name: str, data: pa.Buffer) -> None:
         self.write(name + UNFINISHED, data)
-        self._rename(Path(self.path(name + UNFINISHED)), Path(self.path(name)))
-        self._sync_folder(Path(self.path(name)).parent)
+        self._files.rename(Path(self.path(name + UNFINISHED)), Path(self.path(name)))
+        self._files.sync_folder(Path(self.path(name)).parent)
 
     def remove(self, name: str) -> None:
-        self._remove(Path(self.path(name)))
+        self._files.remove(Path(self.path(name)))
 
     def lock(self) -> Callable[[], None] | None:
-        descriptor = os.open(self.path("LOCK"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return lambda: os.close(descriptor)
-
-    # -- single operations, as tests of crashes see them ------------------------------------------------------------
-
-    def _create(self, path: Path) -> int:
-        return os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o644)
-
-    def _write(self, path: Path, descriptor: int, data: memoryview) -> None:
-        while data.nbytes:
-            data = data[os.write(descriptor, data) :]
-
-    def _sync(self, path: Path, descriptor: int) -> None:
-        os.fsync(descriptor)
-
-    def _rename(self, path: Path, name: Path) -> None:
-        path.replace(name)
-
-    def _remove(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
-
-    def _sync_folder(self, folder: Path) -> None:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        descriptor = self._files.lock(Path(self.path("LOCK")))
+        return None if descriptor is None else lambda: os.close(descriptor)
 
 
 def storage_at(where: str | Path, filesystem: Any = None) -> Storage:

@@ -27,11 +27,11 @@ from panewise.connectors.tables import check_options, table_connector
 from panewise.errors import DurabilityError, DurabilityWarning
 from panewise.language import statements as s
 from panewise.runtime.definitions import definition_of
-from panewise.runtime.durable_files import FileSystem
 from panewise.runtime.durable_folder import DurableFolder
 from panewise.runtime.durable_replay import Replayed, replay
 from panewise.runtime.durable_sync import BackgroundSync, check_sync
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.state.durable_files import FileSystem
 
 if TYPE_CHECKING:
     from panewise.runtime.engine import Engine

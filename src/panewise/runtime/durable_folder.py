@@ -27,8 +27,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from panewise.errors import DurabilityError, DurabilityWarning, SnapshotError
-from panewise.runtime.durable_files import FileSystem, write_all
 from panewise.runtime.durable_log import SEGMENT_HEAD, Record, Segment, Tail, read_head, read_segment
+from panewise.state.durable_files import FileSystem, write_all
 from panewise.state.snapshot_format import loaded
 
 _NAME = re.compile(r"(snapshot|log)-(\d{8})(\.unfinished)?")

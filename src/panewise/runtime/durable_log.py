@@ -28,7 +28,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from panewise.errors import DurabilityError
-from panewise.runtime.durable_files import FileSystem, write_all
+from panewise.state.durable_files import FileSystem, write_all
 
 VERSION = 1
 _SEGMENT_MAGIC = b"PANELOG\n"

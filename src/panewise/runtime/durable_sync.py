@@ -14,9 +14,9 @@ import os
 import threading
 
 from panewise.errors import PlanError, did_you_mean
-from panewise.runtime.durable_files import FileSystem
 from panewise.runtime.durable_folder import DurableFolder
 from panewise.runtime.durable_log import Segment
+from panewise.state.durable_files import FileSystem
 
 SYNCS = ("batch", "always", "never")
 INTERVAL_SECONDS = 1.0

@@ -15,7 +15,7 @@ from hypothesis import given
 
 from panewise.errors import CatalogError, DurabilityError, DurabilityWarning, NotHeldError
 from panewise.serve.http.result_log import Ended, Gone, ResultLog
-from tests.runtime.durable_faults import FaultyFiles
+from tests.faulty_files import FaultyFiles
 
 SCHEMA = pa.schema([("window_end", pa.timestamp("us", tz="UTC")), ("value", pa.int64())])
 LARGE = {"keep_rows": 1_000_000, "keep_bytes": 1 << 30}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from panewise.errors import DurabilityError, DurabilityWarning
-from panewise.runtime.durable_files import FileSystem
 from panewise.serve.http.result_log import ResultLog
-from tests.runtime.durable_faults import FAILURES, KILLS, FaultyFiles, Killed
+from panewise.state.durable_files import FileSystem
+from tests.faulty_files import FAILURES, KILLS, FaultyFiles, Killed
 from tests.serve.http.test_result_log import SCHEMA, held, rows
 
 KEEP = 40

@@ -31,12 +31,12 @@ from typing import Any
 import pyarrow as pa
 
 from panewise.errors import CatalogError, DurabilityError, did_you_mean
-from panewise.runtime.durable_files import FileSystem
 from panewise.serve.http.numbered_rows import CHUNK_ROWS, NumberedRows
 from panewise.serve.http.result_loading import Loading
 from panewise.serve.http.result_segments import SEGMENT_BYTES, Part, ResultSegments, from_body, to_body
 from panewise.serve.http.result_series import Ended, Gone, Series
 from panewise.serve.http.row_json import json_rows
+from panewise.state.durable_files import FileSystem
 
 __all__ = ["Ended", "Gone", "ResultLog", "Series"]
 

@@ -32,8 +32,8 @@ from typing import Any
 import pyarrow as pa
 
 from panewise.errors import DurabilityError, DurabilityWarning
-from panewise.runtime.durable_files import FileSystem
 from panewise.runtime.durable_log import Record, Segment, Tail, read_segment
+from panewise.state.durable_files import FileSystem
 
 SEGMENT_BYTES = 64 << 20  # after which a new file is begun
 _NAME = re.compile(r"results-(\d{12})(\.unfinished)?")

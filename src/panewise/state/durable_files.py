@@ -1,4 +1,4 @@
-"""The file operations that durability stands on, each behind one method.
+"""The file operations on a local disk that durability and archives stand on, each behind one method.
 
 Everything that changes a file or a folder goes through `FileSystem`, so that a test can fail, tear or kill every single
 operation and look at what a restart makes of it. Nothing is buffered here: what `write` has returned from is the

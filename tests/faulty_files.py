@@ -1,4 +1,4 @@
-"""A file system that fails, tears, kills or loses power at its n-th operation, for tests of durability."""
+"""A file system that fails, tears, kills or loses power at its n-th operation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from panewise.runtime.durable_files import FileSystem
+from panewise.state.durable_files import FileSystem
 
 # What happens at the n-th operation: the process dies before, in the middle of or after it, the power goes after it, or
 # the operation fails, with nothing or half of it done.
@@ -21,9 +21,11 @@ class Killed(BaseException):
 
 
 class FaultyFiles(FileSystem):
-    """Counts operations; `at` None: nothing ever happens."""
+    """Counts operations; `at` None: nothing ever happens. `removed` is a folder for removed files, until the removal
+    itself is on the disk; otherwise they stay beside the others, under another name. `at_death`: what the end of the
+    process does."""
 
-    def __init__(self, at: int | None = None, how: str = "before") -> None:
+    def __init__(self, at: int | None = None, how: str = "before", removed: Path | None = None) -> None:
         self.count = 0
         self._at = at
         self._how = how
@@ -31,8 +33,10 @@ class FaultyFiles(FileSystem):
         self._paths: dict[int, Path] = {}
         self._synced: dict[Path, int] = {}
         # What a loss of power undoes, last first: names that the folder's disk does not know of yet.
-        self._unsynced_names: list[Callable[[], Any]] = []
-        self._removed: list[Path] = []
+        self._unsynced_names: list[tuple[Path, Callable[[], Any]]] = []
+        self._removed = removed
+        self._removed_count = 0
+        self.at_death: Callable[[], None] = lambda: None
 
     def _operation(self, do: Callable[[], Any], half: Callable[[], Any] = lambda: None, opens: bool = False) -> Any:
         if self._dead:
@@ -53,13 +57,14 @@ class FaultyFiles(FileSystem):
         self._dead = True
         if self._how == "power":
             self._lose_power()
+        self.at_death()
         raise Killed
 
     def _lose_power(self) -> None:
         for path, size in self._synced.items():
             if path.exists() and path.stat().st_size > size:
                 os.truncate(path, size)
-        for undo in reversed(self._unsynced_names):
+        for _, undo in reversed(self._unsynced_names):
             undo()
 
     # -- the operations ------------------------------------------------------------------------------------------
@@ -71,7 +76,7 @@ class FaultyFiles(FileSystem):
         def do() -> int:
             descriptor = FileSystem.create(self, path)
             self._paths[descriptor], self._synced[path] = path, 0
-            self._unsynced_names.append(lambda: path.unlink(missing_ok=True))
+            self._unsynced_names.append((path.parent, lambda: path.unlink(missing_ok=True)))
             return descriptor
 
         return int(self._operation(do, opens=True))
@@ -110,19 +115,22 @@ class FaultyFiles(FileSystem):
             for descriptor, known in self._paths.items():
                 if known == path:  # it may still be written to
                     self._paths[descriptor] = name
-            self._unsynced_names.append(lambda: name.rename(path))
+            self._unsynced_names.append((name.parent, lambda: name.rename(path)))
 
         self._operation(do)
 
     def remove(self, path: Path) -> None:
         def do() -> None:
             if path.exists():
-                kept = path.with_name(f"removed-{len(self._removed)}-{path.name}")
+                self._removed_count += 1
+                kept = (self._removed or path.parent) / f"removed-{self._removed_count}-{path.name}"
                 path.rename(kept)
-                self._removed.append(kept)
-                self._unsynced_names.append(lambda: kept.rename(path))
+                self._unsynced_names.append((path.parent, lambda: kept.rename(path)))
 
         self._operation(do)
 
     def sync_folder(self, folder: Path) -> None:
-        self._operation(self._unsynced_names.clear)
+        def do() -> None:
+            self._unsynced_names = [(own, undo) for own, undo in self._unsynced_names if own != folder]
+
+        self._operation(do)
