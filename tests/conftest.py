@@ -32,6 +32,10 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 
+# The Java processes of tests live for seconds and die before what the second compiler makes has paid for itself: with
+# the first one alone and a collector of one thread they take about half of the processor. Long runs have both.
+SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 _figures: list[tuple[str, str]] = []
 
 
@@ -40,7 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    hypothesis.settings.load_profile("soak" if config.getoption("--soak") else "ci")
+    soak = config.getoption("--soak")
+    hypothesis.settings.load_profile("soak" if soak else "ci")
+    if not soak:
+        os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT_LIVED_JAVA)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

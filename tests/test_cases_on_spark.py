@@ -1,5 +1,6 @@
-"""Every case on Spark, with the answers that the engine gives: all share one pipeline, in lockstep.
+"""The cases on Spark, with the answers that the engine gives: all share one pipeline, in lockstep.
 
+Long runs have every case; every run has those that change, restart, fail or ask the pipeline, and half of the others.
 Cases that only show how statements are refused need no running job: each has a pipeline of its own that never starts.
 A case that is chosen alone (`-k`) runs alone. What Spark cannot is marked in the case, by `skip spark: reason`.
 """
@@ -21,7 +22,21 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+ONLY_FLOWS = {"execute", "push", "advance", "flush", "results"}
+
+
+def only_flows(case: Case) -> bool:
+    """Whether a case defines, takes rows and gives results, and does nothing else on the way."""
+    actions = [step.action for step in case.steps]
+    flowing = actions[actions.index("push") :] if "push" in actions else []
+    return ONLY_FLOWS.issuperset(actions) and "execute" not in flowing
+
+
 SHARED = [case for case in CASES if not never_runs(case)]
+NOW_OR_SOAK = [
+    pytest.param(case, marks=[pytest.mark.soak] if number % 2 and only_flows(case) else [])
+    for number, case in enumerate(SHARED)
+]
 ALONE = [case for case in CASES if never_runs(case)]
 SKIPS_MAX = 4
 
@@ -40,7 +55,7 @@ def outcomes(
         job.stop()
 
 
-@pytest.mark.parametrize("case", SHARED, ids=str)
+@pytest.mark.parametrize("case", NOW_OR_SOAK, ids=str)
 def test_shared_case(case: Case, outcomes: dict[str, Exception | None]) -> None:
     if "spark" in case.skips:
         pytest.skip(case.skips["spark"])

@@ -22,9 +22,11 @@ def test_by_hand() -> None:
     seconds = Seconds(update_file_s=2, update_byte_s=3, read_file_s=5, read_byte_s=7)
     workload = Workload(bytes_held=80, bytes_new=4, updates=1, probes=0, scans=0)
     assert cost(layout(2, 4), workload, seconds) == 5 * 2 + 80 * 5 / 8 * 3
-    assert cost(layout(2, 4, "no_rebuild"), workload, seconds) == 5 * 2 + (80 * (2 + 1) / 8 + 4) * 3
+    assert cost(layout(2, 4, "no_rebuild"), workload, seconds) == 5 * 2 + (80 * 2 / 8 + 4) * 3
     probed = Workload(80, 4, updates=0, probes=3, scans=2)
     assert cost(layout(2, 2), probed, seconds) == 3 * 4 * 5 + 2 * (4 * 5 + 80 * 7)
+    # One of 4 sub-indices has a run beside its file: of a row of 2, one loses rows before it gains the next run.
+    assert cost(layout(2, 2, "no_rebuild"), probed, seconds) == 3 * 5 * 5 + 2 * (5 * 5 + 80 * 7)
 
 
 @pytest.mark.parametrize("parts", [4, 9, 16, 36])

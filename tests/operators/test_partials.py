@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from panewise.operators import periodic, tree_forgetting
@@ -24,6 +24,9 @@ USER = ("NEWEST(x)", "NEWEST(v)", "PARITY(v)", "PARITY(i)", "LARGEST_PRODUCT(v, 
 AHEAD = (-1, -1, 0, 0, 1, 7, 30)
 CHANGES = "add add add remove remove suspend rebuild rebuild shadow fewer_pages new_tasks".split()
 seeds = st.integers(0, 2**32 - 1)
+# Each takes half a second: a third of them, but in long runs.
+EXAMPLES = settings.default.max_examples
+FEWER = settings(max_examples=EXAMPLES if EXAMPLES > 1_000 else EXAMPLES // 3)
 
 
 class Dice:
@@ -108,17 +111,20 @@ def play(seed: int, grouped: bool, dense_groups: int, buckets: int) -> None:
         spread.step([], [0, 0], now + 200)
 
 
+@FEWER
 @given(seeds, st.integers(1, 3))
 def test_groups_in_buckets(seed: int, buckets: int) -> None:
     play(seed, True, 4096, buckets)
 
 
+@FEWER
 @given(seeds, st.sampled_from([0, 1, 3]), st.integers(1, 2))
 def test_groups_that_become_many(seed: int, dense_groups: int, buckets: int) -> None:
     """With 0 every tree is sparse from its first row on, otherwise when it has so many groups."""
     play(seed, True, dense_groups, buckets)
 
 
+@FEWER
 @given(seeds)
 def test_without_groups(seed: int) -> None:
     play(seed, False, 4096, 1)

@@ -36,6 +36,8 @@ SHAPES: list[list[tuple[str, str | None]]] = [
 ]
 SLACK = 60  # no slide is longer
 TECHNIQUES = [None, "b_int", "two_stacks"]  # of trees of the weave
+# Three times as many as elsewhere, in long runs.
+EXAMPLES = settings.default.max_examples * (3 if settings.default.max_examples > 1_000 else 1)
 
 
 @dataclass
@@ -263,20 +265,20 @@ def short_way() -> Iterator[None]:
     periodic.SHORT_WAY_FROM = before
 
 
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=EXAMPLES)
 @given(st.booleans(), st.booleans(), scripts)
 def test_dense_trees(grouped: bool, where: bool, steps: list[tuple[Any, ...]]) -> None:
     play(grouped, where, steps, dense_groups=4096)
 
 
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=EXAMPLES)
 @given(st.booleans(), scripts, st.sampled_from([0, 2, 4]))
 def test_trees_that_become_sparse(where: bool, steps: list[tuple[Any, ...]], dense_groups: int) -> None:
     """With 0 from the first row on, otherwise when there are so many groups."""
     play(True, where, steps, dense_groups)
 
 
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=EXAMPLES)
 @given(st.booleans(), st.booleans(), scripts, st.sampled_from([0, 3, 4096, 4096]))
 def test_trees_whose_host_cuts(grouped: bool, where: bool, steps: list[tuple[Any, ...]], dense_groups: int) -> None:
     play(grouped, where, steps, dense_groups if grouped else 4096, by_cuts=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import strategies as st
 
+from panewise.archive.manifest import Manifest, Manifests
 from panewise.runtime.engine import Engine
 
 SECOND = 1_000_000
@@ -71,3 +74,21 @@ def kill(engine: Engine) -> None:
     assert engine.durability is not None
     engine.durability._closed = True
     engine.durability._let_go()
+
+
+class Died(BaseException):
+    """The process ends here."""
+
+
+def die_in_an_update(engine: Engine, committed: bool) -> None:
+    """Rows that wait are processed; the next version of an archive is the last thing that happens, or the first not."""
+    publish = Manifests.publish
+
+    def last(manifests: Manifests, manifest: Manifest) -> None:
+        if committed:
+            publish(manifests, manifest)
+        raise Died
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Died):
+        patch.setattr(Manifests, "publish", last)
+        engine.stats()

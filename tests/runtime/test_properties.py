@@ -71,6 +71,11 @@ def agree(query: str, expected: list[dict[str, Any]], found: list[dict[str, Any]
         raise AssertionError(f"{query}\n{mismatch}") from None
 
 
+# Each example is a script on two hosts: half as many of them, but in long runs.
+EXAMPLES = settings.default.max_examples
+HALF = settings(max_examples=EXAMPLES if EXAMPLES > 1_000 else EXAMPLES // 2)
+
+
 def against_reference(script: Script, queries: list[str], manner: Manner) -> None:
     reference, engine = ReferenceHost(), EmbeddedHost()
     expected = run(reference, script, queries, Manner())
@@ -80,26 +85,31 @@ def against_reference(script: Script, queries: list[str], manner: Manner) -> Non
     assert engine.late_count("t") == reference.late_count("t")
 
 
+@HALF
 @given(scripts(), st.lists(periodic, min_size=1, max_size=3), manners)
 def test_periodic_aggregates(script: Script, queries: list[str], manner: Manner) -> None:
     against_reference(script, queries, manner)
 
 
+@HALF
 @given(scripts(), st.lists(counted, min_size=1, max_size=2), manners)
 def test_count_windows(script: Script, queries: list[str], manner: Manner) -> None:
     against_reference(script, queries, manner)
 
 
+@HALF
 @given(scripts(), st.lists(continuous, min_size=1, max_size=2), manners)
 def test_continuous_queries(script: Script, queries: list[str], manner: Manner) -> None:
     against_reference(script, queries, manner)
 
 
+@HALF
 @given(scripts(), st.lists(st.one_of(differences, continuous_differences), min_size=1, max_size=2), manners)
 def test_istream_and_dstream(script: Script, queries: list[str], manner: Manner) -> None:
     against_reference(script, queries, manner)
 
 
+@HALF
 @given(scripts(), st.lists(st.one_of(restored, internal, selected), min_size=1, max_size=2), manners)
 def test_restore_internal_and_selections(script: Script, queries: list[str], manner: Manner) -> None:
     against_reference(script, queries, manner)
@@ -120,6 +130,7 @@ def test_queries_over_queries(script: Script, inner: str, outer: str, aggregate:
 any_query = st.one_of(periodic, counted, continuous, differences, internal)
 
 
+@HALF
 @given(scripts(), st.lists(any_query, min_size=1, max_size=3), manners, manners)
 def test_manners_make_no_difference(script: Script, queries: list[str], first: Manner, second: Manner) -> None:
     expected = run(EmbeddedHost(), script, queries, first)
@@ -128,7 +139,7 @@ def test_manners_make_no_difference(script: Script, queries: list[str], first: M
         agree(query, wanted, got)
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=EXAMPLES // 2)
 @given(scripts(), st.lists(any_query, min_size=2, max_size=8), manners)
 def test_many_queries_equal_each_alone(script: Script, queries: list[str], manner: Manner) -> None:
     together = run(EmbeddedHost(), script, queries, manner)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
 import panewise as pw
+from panewise.archive.archive import Archive
+from panewise.archive.layout import Layout
 from panewise.serve.cli import app
 
 
@@ -65,3 +68,17 @@ def test_verify_ends_with_one_where_a_file_is_damaged(path: str) -> None:
 def test_a_folder_without_an_archive_is_said_to_have_none(tmp_path: Path) -> None:
     for command in ("ls", "files", "verify", "compact"):
         assert archive_command(command, str(tmp_path)).exit_code == 1
+
+
+def test_names_and_paths_are_shown_as_they_are(tmp_path: Path) -> None:
+    """Brackets are no markup, and a path is not cut in two where the screen ends."""
+    where = tmp_path / "[bold]of[/bold]" / ("long" * 30)
+    schema = pa.schema([("k [x]", pa.int64())])
+    archive = Archive.create(where, schema, key="k [x]", layout=Layout(1, 1, 10, 100))
+    shown = archive_command("ls", str(where)).output
+    assert f"{where}: version 1" in shown and "key (k [x]) of k [x] BIGINT" in shown and "no update yet" in shown
+    assert archive_command("files", str(where)).output == ""
+    archive.update(1, pa.table({"k [x]": [1], "_inserted": [1], "_expires": [50]}))
+    Path(archive.path(archive.manifest.files[0].name)).unlink()
+    found = archive_command("verify", str(where))
+    assert found.exit_code == 1 and f"of the archive '{where}'" in found.output and "problems: 1" in found.output

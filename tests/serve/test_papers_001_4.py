@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from panewise.archive.storage import LocalStorage
 from panewise.serve.bench import FIGURES
 from panewise.serve.papers import papers_001_4
 from panewise.serve.papers.papers_001_4_runs import (
@@ -22,14 +21,15 @@ from panewise.serve.papers.papers_001_4_runs import (
     techniques,
     timed,
 )
+from panewise.state.durable_files import FileSystem
 
 SMALL = Extent(400_000, updates=3, probes=2, scan_every=1)
 
 
 @pytest.fixture(autouse=True)
 def _quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LocalStorage, "_sync", lambda *given: None)
-    monkeypatch.setattr(LocalStorage, "_sync_folder", lambda *given: None)
+    monkeypatch.setattr(FileSystem, "sync", lambda *given: None)
+    monkeypatch.setattr(FileSystem, "sync_folder", lambda *given: None)
 
 
 def test_they_are_found_by_name() -> None:
@@ -54,7 +54,7 @@ def test_the_stream_is_steady_from_the_beginning() -> None:
 
 
 def test_all_techniques_answer_alike(tmp_path: Path) -> None:
-    found = timed(techniques(4), Stream(SMALL), SMALL, tmp_path)
+    found = timed(techniques(4), Stream(SMALL), SMALL, tmp_path, lambda: None)
     by_kind = dict(zip(papers_001_4.KINDS, found.values(), strict=True))
     assert papers_001_4.promises({4: by_kind}) == []
     assert [max(each.touched) for each in by_kind.values()] == [3, 3, 3, 4, 4]

@@ -40,12 +40,12 @@ from panewise.archive.retention import Retention
 from panewise.archive.rows import checked_rows, checked_schema
 from panewise.archive.snapshot import Snapshot, pins_of
 from panewise.archive.sought import EXPIRES, Instant, moment
-from panewise.archive.storage import Storage, VanishedFile, explained, storage_at
+from panewise.archive.storage import Storage, VanishedFile, explained, lock, locked, storage_at
 from panewise.archive.sub_index import SubIndexFiles
 from panewise.archive.verification import Verification, verified
 from panewise.archive.writing import NextVersion, Written, by_sub_index, next_manifest
 from panewise.errors import ArchiveError
-from panewise.temporal import format_instant, instant_us
+from panewise.temporal import INSTANT_MAX, INSTANT_MIN, format_instant, instant_us
 
 GRACE_S = 60.0
 _TRIES = 10
@@ -86,6 +86,7 @@ class Archive:
         self._current = self._manifests.load(self._newest())
         self._files = SubIndexFiles(storage, self._current.schema, self._current.key)
         self._writing = threading.RLock()
+        self._adopting = threading.Lock()
         self._unlock: Callable[[], None] | None = None
         self.usage = Usage(time.time())
 
@@ -109,7 +110,8 @@ class Archive:
         with explained("make the folders", storage.where):
             storage.make_folder(MANIFESTS)
             storage.make_folder(DATA)
-        manifests.publish(Manifest(1, 0, None, time.time(), own_schema, own_key, layout, 1, ()))
+        with locked(storage):
+            manifests.publish(Manifest(1, 0, None, time.time(), own_schema, own_key, layout, 1, ()))
         return cls(storage, grace_s)
 
     @classmethod
@@ -160,7 +162,7 @@ class Archive:
     def verify(self) -> Verification:
         """Reads everything of the newest version; says what is wrong, and raises nothing of it."""
         with self.snapshot() as snapshot:
-            return verified(snapshot.manifest, self._files)
+            return verified(snapshot.manifest, self._files, lambda: self.manifest)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -226,9 +228,11 @@ class Archive:
         return self._fixed
 
     def _adopt(self, manifest: Manifest) -> None:
-        if manifest.version > self._current.version:
-            self._current = manifest
-            self._files.forget_all_but(manifest.files)
+        # A reader that has loaded a version may come here after the writer has made the next one.
+        with self._adopting:
+            if manifest.version > self._current.version:
+                self._current = manifest
+                self._files.forget_all_but(manifest.files)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -238,9 +242,9 @@ class Archive:
         `rows` is a table or batch with the archive's columns, `_inserted` and `_expires` (timestamps, or microseconds),
         or None.
         An update with a number that is not above the last one changes nothing, so it may be repeated after a failure;
-        without a number it is the next one.
+        without a number it is the next one. Numbers begin with 1.
         """
-        instant = instant_us(now)
+        instant = _checked(now, number)
         stored = self._files.schema
         table = stored.empty_table() if rows is None else checked_rows(rows, stored)
         self.usage.updates += 1
@@ -320,16 +324,9 @@ class Archive:
             raise ArchiveError(f"version {self._fixed} was opened, and only to read", hint="open without a version")
         if self._unlock is not None:
             return
-        where = self._storage.where
-        with explained("take the lock", where):
-            unlock = self._storage.lock()
-        if unlock is None:
-            raise ArchiveError(
-                f"the archive '{where}' is being written by another process, or twice by this one",
-                hint="an archive has one writer; readers are not limited",
-            )
+        unlock = lock(self._storage)
         try:
-            with explained("bring the versions to the disk", where):
+            with explained("bring the versions to the disk", self._storage.where):
                 # A version that was published and perhaps not brought to the disk is, from now on, there to stay.
                 self._storage.settle(MANIFESTS)
             self._adopt(self._manifests.load(self._newest()))
@@ -344,3 +341,14 @@ class Archive:
         self._manifests.publish(following)
         self._adopt(following)
         self._retention.commit(following)
+
+
+def _checked(now: Instant, number: int | None) -> int:
+    """The instant of an update; ArchiveError where it or the number cannot be one."""
+    instant = instant_us(now)
+    if not INSTANT_MIN <= instant <= INSTANT_MAX:
+        raise ArchiveError(f"an update at {instant} us is outside the years 1 to 9999")
+    if number is not None and (not isinstance(number, int) or number < 1):
+        # 0 is the number of an archive without updates: such an update would seem to be a repeated one.
+        raise ArchiveError(f"{number!r} is no number of an update", hint="give whole numbers from 1 on")
+    return instant

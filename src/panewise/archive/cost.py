@@ -5,10 +5,13 @@ With n = G x E sub-indices of together D bytes, and seconds per file (`..._file_
     update   touched * update_file_s + rewritten * update_byte_s
              touched = G + E - 1
              rewritten = D * touched / n                          Rebuild
-                         D * (G + E / RUNS_MAX) / n + new         NoRebuild: a column loses rows, a row of sub-indices
-                                                                  gains runs, which every RUNS_MAX-th time are merged
+                         D * G / n + new                          NoRebuild: a column loses rows and is written as one
+                                                                  file each, a row of sub-indices gains runs
     probe    files * read_file_s
-             files = n (Rebuild), n * (RUNS_MAX + 1) / 2 (NoRebuild, the mean number of runs)
+             files = n                                            Rebuild
+                     n * (1 + (E - 1) / 2G)                       NoRebuild: a run every G updates, which stays until
+                                                                  its column loses rows, at most E - 1 updates later;
+                                                                  never more than RUNS_MAX
     scan     files * read_file_s + D * read_byte_s
 
     cost = updates * update + probes * probe + scans * scan, each a second
@@ -66,8 +69,8 @@ def cost(layout: Layout, workload: Workload, seconds: Seconds) -> float:
     if layout.style == "rebuild":
         rewritten, files = workload.bytes_held * touched / parts, float(parts)
     else:
-        rewritten = workload.bytes_held * (insertion + expiration / RUNS_MAX) / parts + workload.bytes_new
-        files = parts * (RUNS_MAX + 1) / 2
+        rewritten = workload.bytes_held * insertion / parts + workload.bytes_new
+        files = parts * min(1 + (expiration - 1) / (2 * insertion), RUNS_MAX)
     probe = files * seconds.read_file_s
     return (
         workload.updates * (touched * seconds.update_file_s + rewritten * seconds.update_byte_s)

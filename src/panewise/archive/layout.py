@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.errors import ArchiveError
-from panewise.temporal import DURATION_MAX
+from panewise.temporal import DURATION_MAX, INSTANT_MAX, INSTANT_MIN
 
 Order = Literal["round_robin", "chronological"]
 Style = Literal["rebuild", "no_rebuild"]
@@ -69,6 +69,12 @@ class Layout:
             raise ArchiveError(
                 f"a layout cannot be updated every {self.every_us} us for lifetimes of {self.lifetime_us} us",
                 hint="the interval between updates is positive and not longer than the longest lifetime",
+            )
+        numbers = (self.insertion_parts, self.expiration_parts, self.every_us, self.lifetime_us, self.origin_us)
+        if not all(isinstance(number, int) for number in numbers) or not INSTANT_MIN <= self.origin_us <= INSTANT_MAX:
+            raise ArchiveError(
+                f"{', '.join(map(str, numbers))} do not make a layout",
+                hint="whole numbers, and an origin within the years 1 to 9999",
             )
         if self.order not in ("round_robin", "chronological"):
             raise ArchiveError(f"'{self.order}' is no order of a layout", hint="round_robin or chronological")

@@ -162,7 +162,13 @@ class Manifests:
         name = manifest_name(version)
         with explained(f"read '{name}'", self.storage.where):
             data = self.storage.read(name)
-        return decoded(data, name, self.storage.where)
+        manifest = decoded(data, name, self.storage.where)
+        if manifest.version != version:
+            raise ArchiveError(
+                f"the manifest '{name}' of the archive '{self.storage.where}' is that of version {manifest.version}",
+                hint="somebody has copied or renamed it: remove it",
+            )
+        return manifest
 
     def publish(self, manifest: Manifest) -> None:
         """Makes a version; ArchiveError where another writer has made one since."""

@@ -25,6 +25,9 @@ def checked_schema(schema: Any, key: str | list[str] | tuple[str, ...]) -> tuple
                 )
             columns.append(Column(field.name, kind))
         schema = Schema(tuple(columns))
+    taken = [name for name in schema.names if name in _ARROWS_OWN]
+    if taken:
+        raise ArchiveError(f"column '{taken[0]}' has a name that Arrow gives to a file it reads", hint="rename it")
     names = [name.lower() for name in schema.names]
     for name in names:
         if name in (INSERTED, EXPIRES) or names.count(name) > 1:
@@ -41,6 +44,8 @@ def checked_schema(schema: Any, key: str | list[str] | tuple[str, ...]) -> tuple
 def checked_rows(rows: Any, stored: Any) -> Any:
     """A table with exactly the columns of the files; ArchiveError where the rows do not fit."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    if not isinstance(table, pa.Table):
+        raise ArchiveError(f"rows come as an Arrow table or batch, not as {type(rows).__name__}")
     missing = [name for name in stored.names if name not in table.column_names]
     surplus = [name for name in table.column_names if name not in stored.names]
     if missing or surplus or table.num_columns != len(stored):
@@ -57,12 +62,15 @@ def checked_rows(rows: Any, stored: Any) -> Any:
 
 
 _OWN = f"{INSERTED} and {EXPIRES}"
+_ARROWS_OWN = ("__fragment_index", "__batch_index", "__last_in_fragment", "__filename")
 
 
 def _converted(column: Any, kind: Any) -> Any:
     # Integers are microseconds; zones are only a way of showing an instant.
     if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind):
-        return column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(kind)
+        if column.type.unit == "ns":  # parts of a microsecond go, before 1970 as after it
+            column = pc.floor_temporal(column.cast(pa.timestamp("ns")), unit="microsecond")
+        return column.cast(pa.timestamp("us", tz=column.type.tz)).cast(kind)
     return column.cast(kind)
 
 

@@ -14,8 +14,21 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+import pyarrow as pa
+
 from panewise.archive.manifest import FileEntry, Manifest
-from panewise.archive.sought import EXPIRES, INSERTED, Instant, KeyColumns, Span, all_of, visible_at, within
+from panewise.archive.sought import (
+    ANY_KEY,
+    EXPIRES,
+    INSERTED,
+    Instant,
+    KeyColumns,
+    KeySought,
+    Span,
+    all_of,
+    visible_at,
+    within,
+)
 from panewise.archive.sub_index import SubIndexFiles
 from panewise.errors import ArchiveError, NotHeldError, did_you_mean
 from panewise.temporal import format_instant, instant_us
@@ -110,27 +123,27 @@ class Snapshot:
         - `where`: any Arrow expression over the columns
         - `columns`: names; all columns unless given
         """
-        return self._answer(None, **options)
+        return self._answer(ANY_KEY, **options)
 
     def batches(self, condition: Any = None, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """All rows by files, so that no more than a file of them is in memory."""
         for file in self.manifest.files:
             yield from self._files.read([file], all_of([condition, self._unexpired([file])]), columns).to_batches()
 
-    def condition(self, keys: Sequence[Any] | None = None, between: tuple[Any, Any] = (None, None)) -> Any:
-        """What `probe` asks of the key, or `range`; None where neither is given, as `scan` does."""
+    def sought(self, keys: Sequence[Any] | None = None, between: tuple[Any, Any] = (None, None)) -> KeySought:
+        """What `probe` asks of the key, or `range`; anything where neither is given, as `scan` does."""
         return self._key.between(*between) if keys is None else self._key.equal_to(keys)
 
-    def touched(self, condition: Any = None, **options: Any) -> Touched:
+    def touched(self, sought: KeySought = ANY_KEY, **options: Any) -> Touched:
         """How much of the archive an answer touches; the options are those of `scan`. Reads footers, and no rows."""
-        files, sought = self._planned(condition, **options)
-        groups = self._files.row_groups(files, sought)
+        files, condition = self._planned(sought.condition, **options)
+        groups = self._files.row_groups(files, condition, sought.spans)
         met = [file for file, count in zip(files, groups, strict=True) if count]
         return Touched(len({(file.generation, file.sub_index) for file in met}), len(met), sum(groups))
 
-    def _answer(self, condition: Any, *, columns: Sequence[str] | None = None, **options: Any) -> Any:
-        files, sought = self._planned(condition, columns=columns, **options)
-        return self._files.read(files, sought, columns)
+    def _answer(self, sought: KeySought, *, columns: Sequence[str] | None = None, **options: Any) -> Any:
+        files, condition = self._planned(sought.condition, columns=columns, **options)
+        return self._files.read(files, condition, columns, sought.spans)
 
     def _planned(
         self,
@@ -143,7 +156,7 @@ class Snapshot:
         columns: Sequence[str] | None = None,
     ) -> tuple[list[FileEntry], Any]:
         """The files that may hold what is asked for, and what is asked of each of their rows."""
-        self._check(at, columns)
+        self._check(at, columns, where)
         files = [file for file in self.manifest.files if may_hold(file, at, inserted, expires)]
         conditions = [
             condition,
@@ -162,7 +175,7 @@ class Snapshot:
             return None
         return within(EXPIRES, (now + 1, None))
 
-    def _check(self, at: Instant | None, columns: Sequence[str] | None) -> None:
+    def _check(self, at: Instant | None, columns: Sequence[str] | None, where: Any) -> None:
         now = self.manifest.now_us
         if at is not None and now is not None and instant_us(at) < now:
             raise NotHeldError(
@@ -173,6 +186,14 @@ class Snapshot:
         for name in columns or ():
             if name not in known:
                 raise ArchiveError(f"the archive has no column '{name}'", hint=did_you_mean(name, known))
+        if where is not None:
+            try:
+                self._files.schema.empty_table().filter(where)
+            except (pa.ArrowException, TypeError) as problem:
+                raise ArchiveError(
+                    f"the condition does not fit the archive: {problem}",
+                    hint="`where` is an Arrow expression, such as pyarrow.compute.field('bytes') > 10",
+                ) from problem
 
 
 def may_hold(file: FileEntry, at: Instant | None, inserted: Span, expires: Span) -> bool:

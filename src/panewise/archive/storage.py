@@ -103,7 +103,8 @@ class LocalStorage(Storage):
     exclusive = True
 
     def __init__(self, root: Path, files: FileSystem | None = None) -> None:
-        super().__init__(pafs.LocalFileSystem(), str(root.absolute()))
+        # One name for a folder, by whichever way it was reached: the snapshots of a process are known by it.
+        super().__init__(pafs.LocalFileSystem(), str(root.resolve()))
         self._files = files if files is not None else FileSystem()
 
     @property
@@ -139,6 +140,8 @@ class LocalStorage(Storage):
 
 def storage_at(where: str | Path, filesystem: Any = None) -> Storage:
     """A local path, a URI of Arrow (`s3://bucket/prefix`, `gs://...`, `file:///...`), or a path of a file system."""
+    if not str(where).strip():  # it would be the folder that the process happens to be in
+        raise ArchiveError("an archive needs a folder of its own", hint="a path, or a URI such as s3://bucket/folder")
     if filesystem is None and isinstance(where, str) and "://" in where:
         try:
             filesystem, where = pafs.FileSystem.from_uri(where)
@@ -148,7 +151,30 @@ def storage_at(where: str | Path, filesystem: Any = None) -> Storage:
             ) from problem
     if filesystem is None or isinstance(filesystem, pafs.LocalFileSystem):
         return LocalStorage(Path(where))
+    if not str(where).strip("/"):
+        raise ArchiveError("an archive needs a folder of its own", hint="a URI such as s3://bucket/folder")
     return Storage(filesystem, str(where))
+
+
+def lock(storage: Storage) -> Callable[[], None]:
+    """Takes the right to write: how to give it back, or ArchiveError where another has it."""
+    with explained("take the lock", storage.where):
+        unlock = storage.lock()
+    if unlock is None:
+        raise ArchiveError(
+            f"the archive '{storage.where}' is being written by another process, or twice by this one",
+            hint="an archive has one writer; readers are not limited",
+        )
+    return unlock
+
+
+@contextlib.contextmanager
+def locked(storage: Storage) -> Iterator[None]:
+    unlock = lock(storage)
+    try:
+        yield
+    finally:
+        unlock()
 
 
 @contextlib.contextmanager

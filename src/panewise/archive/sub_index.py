@@ -1,13 +1,14 @@
 """The files of a sub-index: Parquet, sorted by key, then by expiration; the row's columns, `_inserted`, `_expires`.
 
 *Rebuild* keeps one file: all rows of a key lie together. *NoRebuild* keeps a few runs, one per update that brought
-rows, until there are more than `RUNS_MAX`. Both are the same kind of file: small row groups with minima and maxima of
-keys and times in the footer (the key directory: a probe reads one or two row groups of each file), page indices,
-checksums of pages, and a bloom filter of the key where this pyarrow writes one, for tools that use it.
+rows, until there are more than `RUNS_MAX`. Both are the same kind of file: row groups of whole keys with minima and
+maxima of keys and times in the footer (`key_directory`), page indices, checksums of pages, and a bloom filter of the
+key where this pyarrow writes one, for tools that use it.
 
 Invariant: a file is written whole, once, under a name of its own; its entry in the manifest has its size, its rows, its
 ranges of time and the checksum of its footer, so that a file that is cut, changed or foreign is noticed when it is
-opened and not answered from. Cost: O(rows log rows) to write, O(row groups) a file to plan a read.
+opened and not answered from. Cost: O(rows log rows) to write, O(log row groups) a file to plan a probe, O(row groups)
+to plan any other read.
 
 Source: Golab 2006, section 4.3.1 (Rebuild, NoRebuild) and figure 4.3.
 """
@@ -26,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from panewise.archive.key_directory import KeyDirectory, KeySpan, row_group_ends
 from panewise.archive.manifest import DATA, FileEntry
 from panewise.archive.sought import EXPIRES, INSERTED, TIME, moment
 from panewise.archive.storage import Storage, explained
@@ -33,11 +35,6 @@ from panewise.errors import ArchiveError
 from panewise.schema import Schema
 
 RUNS_MAX = 4
-# A probe reads whole row groups: as many of them a file, so that it reads the same share of a small file and of a large
-# one, but none so small that its directory is longer than its rows, and none too large to be read for a few of them.
-ROW_GROUPS = 32
-ROW_GROUP_BYTES_MIN, ROW_GROUP_BYTES_MAX = 1 << 18, 1 << 20
-ROW_GROUPS_MAX = 1_024
 
 _FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -62,16 +59,11 @@ def sorted_rows(rows: Any, key: Sequence[str]) -> Any:
         ) from problem
 
 
-def _row_group_rows(rows: Any) -> int:
-    size: int = rows.nbytes
-    groups = max(min(ROW_GROUPS, size // ROW_GROUP_BYTES_MIN), size // ROW_GROUP_BYTES_MAX, 1)
-    count: int = rows.num_rows
-    return -(-count // min(groups, ROW_GROUPS_MAX))
-
-
 def encoded(rows: Any, key: Sequence[str]) -> pa.Buffer:
     """The bytes of a Parquet file; the rows are sorted already."""
-    group_rows = _row_group_rows(rows)
+    ends = row_group_ends(rows, key)
+    starts = [0, *ends[:-1]]
+    largest = max(end - start for start, end in zip(starts, ends, strict=True))
     fields = rows.schema
     # Minima of long texts would make the footer, which every reader loads, as large as the data.
     described = [f.name for f in fields if f.name in key or not pa.types.is_string(f.type)]
@@ -82,20 +74,29 @@ def encoded(rows: Any, key: Sequence[str]) -> pa.Buffer:
     unhashed = (pa.types.is_boolean, pa.types.is_floating)
     filtered = [name for name in key if not any(of_type(fields.field(name).type) for of_type in unhashed)]
     if _HAS_BLOOM_FILTERS and filtered:
-        options["bloom_filter_options"] = {name: {"ndv": group_rows, "fpp": 0.05} for name in filtered}
+        options["bloom_filter_options"] = {name: {"ndv": largest, "fpp": 0.05} for name in filtered}
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        rows,
+    writer = pq.ParquetWriter(
         sink,
-        row_group_size=group_rows,
+        fields,
         compression="zstd",
+        use_dictionary=[*key, *(f.name for f in fields if f.name not in key and _repeats(rows[f.name]))],
         write_statistics=described,
         write_page_index=True,
         write_page_checksum=True,
         sorting_columns=pq.SortingColumn.from_ordering(fields, [(n, "ascending") for n in (*key, EXPIRES, INSERTED)]),
         **options,
     )
+    with writer:
+        for start, end in zip(starts, ends, strict=True):
+            writer.write_table(rows.slice(start, end - start), row_group_size=end - start)
     return sink.getvalue()
+
+
+def _repeats(column: Any) -> bool:
+    """Whether a dictionary of its values is shorter than they are; of most instants and many texts it is not."""
+    sample = column.slice(0, 1_024)
+    return len(sample.unique()) * 2 <= len(sample)
 
 
 def _has_nan(column: Any) -> bool:
@@ -109,7 +110,7 @@ class SubIndexFiles:
         self.schema = stored_schema(schema)
         self.key = key
         self._storage = storage
-        self._opened: dict[str, Any] = {}
+        self._opened: dict[str, tuple[Any, KeyDirectory | None]] = {}
         self._turn = threading.Lock()
 
     def write(self, rows: Any, sub_index: int, generation: int, version: int) -> FileEntry:
@@ -128,17 +129,26 @@ class SubIndexFiles:
             footer_bytes, zlib.crc32(data[-footer_bytes:]),
         )  # fmt: skip
 
-    def read(self, files: Sequence[FileEntry], condition: Any = None, columns: Sequence[str] | None = None) -> Any:
-        """The rows of files, of each in its order."""
-        fragments = [self._fragment(file) for file in files]
+    def read(
+        self,
+        files: Sequence[FileEntry],
+        condition: Any = None,
+        columns: Sequence[str] | None = None,
+        keys: Sequence[KeySpan] | None = None,
+    ) -> Any:
+        """The rows of files, of each in its order; `keys` is what the condition asks of the first column of the key."""
+        fragments = [part for part in (self._part(file, keys) for file in files) if part is not None]
         dataset = ds.FileSystemDataset(fragments, self.schema, _FORMAT, self._storage.filesystem)
         shown = ", ".join(file.name for file in files[:3]) + (", ..." if len(files) > 3 else "")
         with explained(f"read '{shown}'", self._storage.where):
             return dataset.to_table(filter=condition, columns=None if columns is None else list(columns))
 
-    def row_groups(self, files: Sequence[FileEntry], condition: Any = None) -> list[int]:
-        """How many row groups of each file may hold rows that pass a condition."""
-        return [len(self._fragment(file).split_by_row_group(condition, schema=self.schema)) for file in files]
+    def row_groups(
+        self, files: Sequence[FileEntry], condition: Any = None, keys: Sequence[KeySpan] | None = None
+    ) -> list[int]:
+        """How many row groups of each file are read for a condition."""
+        parts = [self._part(file, keys) for file in files]
+        return [0 if part is None else len(part.split_by_row_group(condition, schema=self.schema)) for part in parts]
 
     def read_alive(self, files: Sequence[FileEntry], now: int) -> Any:
         """The rows of files that have not expired at `now`."""
@@ -149,19 +159,28 @@ class SubIndexFiles:
         """Drops footers of files that are no longer of any use."""
         kept = {file.name for file in files}
         with self._turn:
-            self._opened = {name: fragment for name, fragment in self._opened.items() if name in kept}
+            self._opened = {name: opened for name, opened in self._opened.items() if name in kept}
 
-    def _fragment(self, file: FileEntry) -> Any:
+    def _part(self, file: FileEntry, keys: Sequence[KeySpan] | None) -> Any:
+        """What of a file may hold keys; None where nothing does."""
+        fragment, directory = self._fragment(file)
+        if keys is None or directory is None:
+            return fragment
+        groups = directory.row_groups(keys)
+        return fragment.subset(row_group_ids=groups) if groups else None
+
+    def _fragment(self, file: FileEntry) -> tuple[Any, KeyDirectory | None]:
         """The opened file, known to be the one that was written."""
-        fragment = self._opened.get(file.name)
-        if fragment is None:
+        opened = self._opened.get(file.name)
+        if opened is None:
             self.check_footer(file)
             fragment = _FORMAT.make_fragment(self._storage.path(file.name), self._storage.filesystem)
             with explained(f"read '{file.name}'", self._storage.where):
                 fragment.ensure_complete_metadata()
+                opened = fragment, KeyDirectory.of(fragment.metadata, self.key[0])
             with self._turn:
-                self._opened[file.name] = fragment
-        return fragment
+                self._opened[file.name] = opened
+        return opened
 
     def check_footer(self, file: FileEntry) -> None:
         """ArchiveError where the file on the disk is not the one that the manifest names."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from panewise.archive.manifest import FileEntry, Manifest
 from panewise.archive.sought import EXPIRES, INSERTED
+from panewise.archive.storage import VanishedFile
 from panewise.archive.sub_index import SubIndexFiles, sorted_rows
 from panewise.errors import ArchiveError
 
@@ -29,19 +31,26 @@ class Verification:
         return not self.problems
 
 
-def verified(manifest: Manifest, files: SubIndexFiles) -> Verification:
-    """Reads every file of a version once, one at a time."""
-    problems, rows = [], 0
+def verified(manifest: Manifest, files: SubIndexFiles, newest: Callable[[], Manifest]) -> Verification:
+    """Reads every file of a version once, one at a time.
+
+    A writer of another process may make versions meanwhile and remove files: those that the newest version does not
+    name either are left out.
+    """
+    problems, gone, rows = [], 0, 0
     for file in manifest.files:
         try:
             files.check_footer(file)
             table = files.read([file])
         except ArchiveError as problem:
-            problems.append(problem.message)
+            if isinstance(problem, VanishedFile) and file not in newest().files:
+                gone += 1
+            else:
+                problems.append(problem.message)
             continue
         rows += table.num_rows
         problems += [f"the file '{file.name}': {told}" for told in _wrong(manifest, file, table)]
-    return Verification(manifest.version, len(manifest.files), rows, tuple(problems))
+    return Verification(manifest.version, len(manifest.files) - gone, rows, tuple(problems))
 
 
 def _wrong(manifest: Manifest, file: FileEntry, table: Any) -> list[str]:

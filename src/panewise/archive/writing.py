@@ -1,8 +1,9 @@
 """What an update, a merge or a migration makes of the files of a version: the files of the next one.
 
 Rebuild reads every sub-index that gains or loses rows and writes it as one file. NoRebuild writes new rows as a run and
-rewrites only the runs that hold expired rows; more than `RUNS_MAX` of them become one. A file of which every row has
-expired goes unread. Nothing here is visible before the next manifest is published.
+rewrites only the runs that hold expired rows, as one, since they are read and written anyway; more than `RUNS_MAX` of
+them become one. A file of which every row has expired goes unread. Nothing here is visible before the next manifest is
+published.
 
 Files of an earlier layout (of a migration that has not ended) lose expired rows like all others, and gain none.
 
@@ -76,11 +77,10 @@ class NextVersion:
                 written.touched.add(number)
             runs = sum(file.expires_max > now for file in own)
             too_many = own_new is not None and runs >= RUNS_MAX
-            if present and (base.layout.style == "rebuild" or too_many):
-                self._add(written, number, [self._alive(own, now), own_new])
-            else:
-                self._remove_expired(written, own, now)
-                self._add(written, number, [own_new])
+            all_of_it = present and (base.layout.style == "rebuild" or too_many)
+            rewritten = [file for file in own if all_of_it or file.expires_min <= now]
+            written.files += [file for file in own if file not in rewritten]
+            self._add(written, number, generation, [self._alive(rewritten, now), own_new])
         return written
 
     def merged(self, number: int) -> Written:
@@ -89,7 +89,7 @@ class NextVersion:
         own = [file for file in base.files if (file.generation, file.sub_index) == (base.generation, number)]
         written.files += [file for file in base.files if file not in own]
         written.touched.add(number)
-        self._add(written, number, [self._alive(own, base.now_us)])
+        self._add(written, number, base.generation, [self._alive(own, base.now_us)])
         return written
 
     def moved(self, generation: int, number: int) -> Written:
@@ -101,7 +101,7 @@ class NextVersion:
         if alive is not None:
             for target, rows in placed(alive, base.layout):
                 written.touched.add(target)
-                self._add(written, target, [rows])
+                self._add(written, target, base.generation, [rows])
         return written
 
     def _alive(self, files: Sequence[FileEntry], now: int | None) -> Any:
@@ -111,26 +111,14 @@ class NextVersion:
             return None
         return self._files.read(left) if now is None else self._files.read_alive(left, now)
 
-    def _remove_expired(self, written: Written, runs: Sequence[FileEntry], now: int) -> None:
-        """Only runs that hold expired rows are rewritten; they stay sorted."""
-        for run in runs:
-            if run.expires_min > now:
-                written.files.append(run)
-            elif run.expires_max > now:
-                alive = self._files.read_alive([run], now)
-                written.files.append(self._write(written, alive, run.sub_index, run.generation))
-
-    def _add(self, written: Written, number: int, parts: Sequence[Any]) -> None:
-        """One new file of the present layout, of all parts that there are."""
+    def _add(self, written: Written, number: int, generation: int, parts: Sequence[Any]) -> None:
+        """One new file of all parts that there are."""
         given = [part for part in parts if part is not None and part.num_rows]
         if given:
             rows = sorted_rows(pa.concat_tables(given), self._files.key)
-            written.files.append(self._write(written, rows, number, self._base.generation))
-
-    def _write(self, written: Written, rows: Any, number: int, generation: int) -> FileEntry:
-        entry = self._files.write(rows, number, generation, self._base.version + 1)
-        written.bytes += entry.bytes
-        return entry
+            entry = self._files.write(rows, number, generation, self._base.version + 1)
+            written.files.append(entry)
+            written.bytes += entry.bytes
 
 
 def next_manifest(base: Manifest, files: Sequence[FileEntry], committed_at: float, **changes: Any) -> Manifest:

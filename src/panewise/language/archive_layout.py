@@ -20,6 +20,7 @@ from typing import Literal
 
 Order = Literal["round_robin", "chronological"]
 
+OWN = "own"  # the lifetime of an archive whose rows live for as long as they are in the answer of their query
 BY_COST = "by cost"
 DEFAULT_LAYOUT = "4x5"  # rows that all live equally long spread over lcm(4, 5) sub-indices, and an update touches two
 LAYOUTS = "'4x4', 'chronological 4x4', 'wave by insertion 16', 'wave by expiration 16' or 'by cost'"

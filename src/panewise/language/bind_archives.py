@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from panewise.catalog import QueryDefinition, StreamDefinition
 from panewise.errors import did_you_mean
 from panewise.language import nodes
+from panewise.language.archive_layout import OWN
 from panewise.language.bind_options import bind_options
 from panewise.language.binding import Binding
 from panewise.language.statements import Options
@@ -15,19 +17,26 @@ _NEEDED = ("path", "key", "lifetime")
 _EXAMPLE = "WITH (path = '...', key = 'column', lifetime = '30 days')"
 
 
-def bind_archive_options(node: nodes.CreateArchive, schema: Schema, binding: Binding) -> Options:
+def bind_archive_options(
+    node: nodes.CreateArchive, source: QueryDefinition | StreamDefinition, binding: Binding
+) -> Options:
     """The options in the order given, with the columns of the key spelled as declared."""
     options = dict(bind_options(node.args.get("options"), "archive", binding))
     for name in _NEEDED:
         if name not in options:
             raise binding.error(f"an archive needs the option '{name}'", node.this, _EXAMPLE)
     places = {option.this.name.lower(): option for option in node.args.get("options") or []}
-    options["key"] = ", ".join(_key(str(options["key"]), schema, places["key"], binding))
-    lifetime, every = duration_us(str(options["lifetime"])), duration_us(str(options.get("every", DEFAULT_EVERY)))
+    options["key"] = ", ".join(_key(str(options["key"]), source.schema, places["key"], binding))
+    if options["lifetime"] == OWN and source.kind == "stream":
+        raise binding.error(
+            "rows of a stream have no lifetimes of their own", places["lifetime"], "give them one, such as '1 day'"
+        )
+    every = duration_us(str(options.get("every", DEFAULT_EVERY)))
+    lifetime = None if options["lifetime"] == OWN else duration_us(str(options["lifetime"]))
     for name, duration in (("lifetime", lifetime), ("every", every)):
-        if duration <= 0:
+        if duration is not None and duration <= 0:
             raise binding.error(f"'{name}' is longer than nothing", places[name])
-    if every > lifetime:
+    if lifetime is not None and every > lifetime:
         raise binding.error(
             f"rows live for {options['lifetime']}, and are written every {options.get('every', DEFAULT_EVERY)}",
             places.get("every", places["lifetime"]),

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from panewise.errors import did_you_mean
-from panewise.language.archive_layout import LAYOUTS, parse_layout
+from panewise.language.archive_layout import LAYOUTS, OWN, parse_layout
 from panewise.language.binding import Binding
 from panewise.language.expressions import Value
 from panewise.language.nodes import Option
@@ -87,7 +87,7 @@ def _value(option: Option, known: str | None, binding: Binding) -> Value:
     if known in _CHOICES and value not in _CHOICES[known]:
         choices = ", ".join(f"'{choice}'" for choice in _CHOICES[known][:-1]) + f" or '{_CHOICES[known][-1]}'"
         raise binding.error(f"'{known}' takes {choices}", node)
-    if known in _DURATIONS:
+    if known in _DURATIONS and (known, value) != ("lifetime", OWN):
         if not isinstance(value, str):
             raise binding.error(f"'{known}' takes a duration in quotes", node, "write '30 seconds', for example")
         with binding.at(node):

@@ -157,7 +157,7 @@ def _create_archive(node: nodes.CreateArchive, text: str, binding: Binding) -> S
     binding.refuse_taken(node.this, "archive", exists)
     source = binding.definition(node.args["source"], "query", "stream")
     assert isinstance(source, QueryDefinition | StreamDefinition)
-    options = bind_archive_options(node, source.schema, binding)
+    options = bind_archive_options(node, source, binding)
     return CreateArchive(text, node.this.name, source.name, source.schema, source.timestamp, options, exists)
 
 

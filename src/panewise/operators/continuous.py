@@ -23,7 +23,7 @@ from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.statements import Emit, SelectItem
 from panewise.operators.aggregation import Aggregation
 from panewise.operators.group_windows import Events, GroupWindows, leaving_of
-from panewise.operators.lifetimes import NEVER, TimeLifetimes, lifetimes_of
+from panewise.operators.lifetimes import NEVER, lifetimes_of
 from panewise.operators.multiset import equal_to_previous, remaining
 from panewise.operators.relation_rows import RelationRows, wanted
 from panewise.operators.result_columns import change_log, continuous_schema, table_of
@@ -57,13 +57,15 @@ class _Continuous:
         self._lifetimes = lifetimes_of(window, schema, held_from)
         self._watermark = NEVER + 1  # instants below it are accounted for
 
+    def begin_at(self, instant: int) -> None:
+        """Before any row: those that come first are of the past, and show from this instant on."""
+        self._lifetimes.whole_from = instant
+
     def _check_held(self, at: int, held_since: int) -> None:
         """Raises unless the state at that instant is known; before all of time it is, and empty."""
         if at <= NEVER:
             return
-        first, last = held_since, self._watermark - 1
-        if isinstance(self._lifetimes, TimeLifetimes):
-            first = max(first, self._lifetimes.whole_from)
+        first, last = max(held_since, self._lifetimes.whole_from), self._watermark - 1
         if first <= at <= last:
             return
         held = "nothing is held yet"
@@ -207,6 +209,10 @@ class ContinuousRows(_Continuous):
         self._forgets_born = unbounded and emit is Emit.ISTREAM and not silent
 
     @property
+    def relation(self) -> RelationRows:
+        return self._relation
+
+    @property
     def bytes_held(self) -> int:
         return self._relation.bytes_held + self._lifetimes.bytes_held
 
@@ -221,6 +227,7 @@ class ContinuousRows(_Continuous):
             instants, signs, values = self._relation.changes(since, watermark, self._emit)
             result = change_log(instants, signs, values.columns, self._emit, self._schema)
         self._watermark = watermark
+        self._relation.follow(since, watermark)
         self._relation.forget(watermark, self._forgets_born)
         return result
 

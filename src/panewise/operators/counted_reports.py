@@ -156,6 +156,12 @@ class CountedRowWindow:
             self._passing = self._passing[kept]
         return result
 
+    def take_in(self, rows: Rows) -> None:
+        """Rows of the past, of every partition as many as its last report needs: nothing is said of them."""
+        wait, self._wait = self._wait, True
+        self.process(rows, 0)
+        self._wait = wait
+
     def _rearrange(self, order: Ints, fresh: Mask, new: pa.Table) -> None:
         """Held and new payload in the tail's order."""
         passing = np.concatenate([self._passing, fresh])

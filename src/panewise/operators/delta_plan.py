@@ -20,6 +20,7 @@ from panewise.operators.grouped_relation import GroupedRelation
 from panewise.operators.lifetimes import FOREVER, NEVER
 from panewise.operators.plan_builder import PlanBuilder
 from panewise.operators.relation_results import RelationResults
+from panewise.operators.relation_rows import RelationRows
 from panewise.operators.relation_to_stream import Restore
 from panewise.operators.rows import Rows
 from panewise.operators.table_source import TableSource
@@ -47,6 +48,7 @@ class DeltaPlan:
 
     `core`: a node of the plan, with all its windows below it, whose deltas somebody else makes (`run_core`).
     `tables_held_from[i]`: what table i was before that instant is not known; None: as it is now.
+    `begins`: the first instant that it accounts for, where the rows say more than `held_from` does.
     """
 
     builder = PlanBuilder
@@ -57,12 +59,14 @@ class DeltaPlan:
         held_from: Sequence[int | None],
         core: Node | None = None,
         tables_held_from: Sequence[int | None] = (),
+        begins: int | None = None,
     ) -> None:
         inputs = windowed_inputs(plan)
         tables = table_inputs(plan)
-        begins = max((_whole_from(node, held) for node, held in zip(inputs, held_from, strict=True)), default=NEVER)
-        for table, held in zip(tables, tables_held_from, strict=False):
-            begins = max(begins, _known_from(table, inputs, held))
+        if begins is None:
+            begins = max((_whole_from(node, held) for node, held in zip(inputs, held_from, strict=True)), default=NEVER)
+            for table, held in zip(tables, tables_held_from, strict=False):
+                begins = max(begins, _known_from(table, inputs, held))
         self.begins = begins  # the first instant that it accounts for
         early = _meeting_versions(plan)
         self._sources = [
@@ -89,6 +93,11 @@ class DeltaPlan:
     @property
     def operators(self) -> list[Any]:
         return list(self._operators)
+
+    @property
+    def relation(self) -> RelationRows:
+        """The answer; of a periodic plan by the numbers of reports."""
+        return self._results.relation
 
     @property
     def bytes_held(self) -> int:

@@ -57,6 +57,7 @@ class Lifetimes(Protocol):
     """Assigns lifetimes to rows that come in (time, arrival) order."""
 
     starts_at: int  # the first instant at which the window held a row; FOREVER before it is known
+    whole_from: int  # no row shows before this instant
 
     def assign(self, rows: Rows) -> Assigned:
         """Takes the next rows."""
@@ -122,6 +123,7 @@ class CountLifetimes:
         self._whole_at = window.rows + window.offset if wait_until_whole else 0
         self._tail = PartitionTail(schema, window.partition_by, window.rows + window.offset)
         self.starts_at = FOREVER
+        self.whole_from = NEVER
 
     @property
     def bytes_held(self) -> int:
@@ -134,7 +136,7 @@ class CountLifetimes:
         position, ends = np.arange(len(tail.partitions)), tail.ends()
         # The number of the row that brings this one into the window, hence its position in the partition's segment.
         born_by = position + np.maximum(self._offset, self._whole_at - tail.numbers)
-        births = self._times_where_new(born_by, ends, first)
+        births = np.maximum(self._times_where_new(born_by, ends, first), self.whole_from)
         deaths = self._times_where_new(position + (self._offset + self._rows), ends, first)
         sequences = tail.sequences
         tail.trim()
@@ -156,8 +158,10 @@ class CountLifetimes:
         return result
 
     def snapshot(self) -> dict[str, Any]:
-        return {"tail": self._tail.snapshot(), "starts_at": self.starts_at, "whole_at": self._whole_at}
+        marks = {"starts_at": self.starts_at, "whole_at": self._whole_at, "whole_from": self.whole_from}
+        return {"tail": self._tail.snapshot(), **marks}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._tail.restore(snapshot["tail"])
         self.starts_at, self._whole_at = snapshot["starts_at"], snapshot["whole_at"]
+        self.whole_from = snapshot.get("whole_from", NEVER)

@@ -91,6 +91,12 @@ class PartitionedRows:
         self._forget()
         return result
 
+    def take_in(self, rows: Rows) -> None:
+        """Rows of the past, of every partition as many as its last report needs: nothing is said of them."""
+        wait, self._wait = self._wait, True
+        self.process(rows, 0)
+        self._wait = wait
+
     def _append(self, rows: Rows, since: int) -> None:
         passing = self._selection.passing(rows)
         new = np.flatnonzero(self._tail.sequences >= since)

@@ -52,6 +52,10 @@ class RelationResults:
         self._waiting: Delta | None = None
 
     @property
+    def relation(self) -> RelationRows:
+        return self._relation
+
+    @property
     def bytes_held(self) -> int:
         return self._relation.bytes_held + (0 if self._waiting is None else int(self._waiting.batch.nbytes))
 
@@ -86,6 +90,7 @@ class RelationResults:
                 points, _, values = self._relation.changes(since, upto, self._emit)
             table = table_of([*window_columns(self._window, points), *values.columns], self._schema)
         self._next = upto
+        self._relation.follow(since, upto)
         self._relation.forget(upto, born=self._append_only)
         return table
 

@@ -6,6 +6,7 @@ cost O(rows held + changes log changes) a call.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,23 @@ class SelectedValues:
         return table_of([column(rows.batch) for column in self._columns], self.schema)
 
 
+@dataclass(frozen=True)
+class Entered:
+    """Rows that have entered a relation, in the order of their births, and when they leave it."""
+
+    births: Ints
+    deaths: Ints
+    values: pa.Table
+
+
 class RelationRows:
-    """Row i of `values` lives from `alive.births[i]` to `alive.deaths[i]`."""
+    """Row i of `values` lives from `alive.births[i]` to `alive.deaths[i]`.
+
+    Where it is `followed`, `entered` are the rows of the last step, also those that have left it since.
+    """
+
+    followed = False
+    entered: Entered | None = None
 
     def __init__(self, items: tuple[SelectItem, ...]) -> None:
         self._selected = SelectedValues(items)
@@ -85,6 +101,18 @@ class RelationRows:
     def at(self, point: int) -> pa.Table:
         """The values there at a point."""
         return self.values.filter(wrapped((self.alive.births <= point) & (point < self.alive.deaths)))
+
+    def entering(self, since: int, until: int) -> Entered:
+        """The rows that enter in [since, until), of those that are held."""
+        births, deaths = self.alive.births, self.alive.deaths
+        rows = np.flatnonzero((births < deaths) & (births >= since) & (births < until))
+        rows = rows[np.argsort(births[rows], kind="stable")]
+        return Entered(births[rows], deaths[rows], self.values.take(wrapped(rows)))
+
+    def follow(self, since: int, until: int) -> None:
+        """Before what a step brought is forgotten: who follows is told of it."""
+        if self.followed:
+            self.entered = self.entering(since, until)
 
     def forget(self, before: int, born: bool = False) -> None:
         """Drops the rows that died before a point, or (`born`) all that were born before it."""

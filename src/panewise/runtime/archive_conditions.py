@@ -18,7 +18,9 @@ from panewise.language.expressions import Call, Cast, ColumnRef, Expression
 from panewise.plan.evaluate import compiled
 from panewise.schema import BIGINT, INT, TIMESTAMP, DataType, Schema
 
-KEYS_MAX = 1_000  # more combinations of values than these are not asked for one by one
+# More combinations of values than these are not asked for one by one. Values of one column are one list to Arrow; of
+# several columns each combination is a condition of its own, and planning takes the square of their number.
+KEYS_MAX, COMBINATIONS_MAX = 1_000, 100
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 _ORDERED = ("BOOLEAN", "INT", "BIGINT", "DECIMAL", "STRING", "DATE", "TIMESTAMP")  # without NaN, which orders apart
 
@@ -54,7 +56,8 @@ def sought_in(where: Expression | None, schema: Schema, key: tuple[str, ...], ti
         elif column == key[0] and str(type_).split("(")[0] in _ORDERED:
             ends[column] = _narrowed(ends.get(column, (None, None)), relation, constants[0])
     inserted = ends.get(timestamp, (None, None))
-    if all(column in values for column in key) and math.prod(len(values[column]) for column in key) <= KEYS_MAX:
+    most = KEYS_MAX if len(key) == 1 else COMBINATIONS_MAX
+    if all(column in values for column in key) and math.prod(len(values[column]) for column in key) <= most:
         return Sought(tuple(product(*(values[column] for column in key))), inserted=inserted)
     first = ends.get(key[0], (None, None)) if key[0] != timestamp else (None, None)
     if values.get(key[0]) and str(schema[key[0]].type).split("(")[0] in _ORDERED:

@@ -1,87 +1,145 @@
 """What archived rows know of the past: windows that reach further back than what the engine holds.
 
-A window of time over an archived stream or query is answered from the archive where that has every row of it: for a new
-query, whose first report is then right at once, for a lookup of the past, and for a one-time query. Rows of equal times
-come in another order than they came in, so an aggregate that minds is answered from the archive only where no two rows
-that it takes have the same time.
+A new query over archived channels begins with what its windows hold already, so that its first report is the last one
+that was due. All that it needs must be known, of every input: from the archive or, where it reaches so far, from what
+the channel retains. Otherwise the query begins as if there were no archive.
+
+    rows        ..a..b.c....d..e.|f..          |: the watermark; f has not been released, and comes by itself
+    due                      *                 the last report, or the watermark where every instant counts
+    [RANGE r]          c....d..e               held_from = due - r
+    [ROWS 2]             .  d..e               two rows before `due`, and all that follow
+    [UNBOUNDED]   a..b.c....d..e               only where nothing has ever expired
+
+An archive keeps rows in order of time, not of arrival. So where it minds which of two rows with the same time came
+first, it is asked only where no two rows have one: for windows of rows, at their edge and within (of a partition), and
+for aggregates such as FIRST. What rows met in tables at their time is not archived: queries over tables begin without.
+
+Cost: one scan of the times that are needed, one sort, and what the operators take for that many rows at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers
 from panewise.errors import ArchiveError
 from panewise.language.statements import Emit as Emission
-from panewise.operators.one_time import relation
 from panewise.operators.rows import Rows, concatenated
 from panewise.plan.blocks import Block
-from panewise.plan.inputs import has_several_inputs
-from panewise.plan.nodes import Scan
+from panewise.plan.inputs import of_block, report_window, table_inputs, windowed_inputs
+from panewise.plan.nodes import Aggregate, Emit
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.hosted_query import HostedQuery
-from panewise.temporal import TimeWindow, Window
+from panewise.runtime.past_rows import Known, known_rows, last_rows, numbered_rows, rows_back
+from panewise.temporal import RowsWindow, TimeWindow, Window
 
 if TYPE_CHECKING:
     from panewise.runtime.archive_keeper import Keeper
 
-TIME = pa.timestamp("us", tz="UTC")
+Ints = NDArray[np.int64]
 IN_ORDER = ("FIRST", "LAST", "ARG_MIN", "ARG_MAX")  # which row they choose among equal ones depends on the order
 
 
 @dataclass(frozen=True)
 class History:
-    """All rows of a channel from `start` to before its watermark, in order of time."""
+    """The rows with which a query over one channel begins, in order of time.
 
-    start: int
+    `held_from`: rows before it are not among them; None: none that matter are missing. `begins`: rows of before count
+    from this instant on. `first`: of a window of rows, how many came before the first of them. `unsaid`: so many are
+    taken in, and what they cause was said long ago. `says_from`: reports before it are not said.
+    """
+
     rows: Rows
+    held_from: int | None = None
+    begins: int | None = None
+    first: int = 0
+    unsaid: int = 0
+    says_from: int | None = None
+
+
+@dataclass(frozen=True)
+class PlanHistory:
+    """The same for a plan over several inputs: rows by input, and `begins`, the first instant that it accounts for."""
+
+    begins: int
+    rows: list[Rows]
+    held_from: list[int | None]
+    says_from: int | None = None
 
 
 def rows_between(keeper: Keeper, start: int, end: int) -> Rows | None:
-    """All rows from `start` to before `end`, in order of time; None where the archive may lack some.
+    """All rows from `start` (INT64_MIN: all there ever were) to before `end`, in order of time; None where the archive
+    may lack some.
 
     `end` is not past the watermark.
     """
     channel, archive = keeper.channel, keeper.archive
-    if archive is None or start < keeper.held_from or end > channel.watermark or start >= end:
+    if archive is None or end > channel.watermark or start >= end:
         return None
     names = list(channel.schema.names)
     if set(names) != set(keeper.definition.schema.names):
         return None  # the stream sheds rows, and what stands for them is not archived
+    reaches = start >= keeper.held_from
+    if not reaches and keeper.covered_from != INT64_MIN:
+        return None
+    since, until = (start, end) if reaches else (INT64_MIN, channel.watermark)
     try:
         with archive.snapshot() as snapshot:
-            archived = snapshot.scan(inserted=(start, end - 1), columns=names)
+            there = sum(file.rows for file in snapshot.manifest.files) + keeper.held_count
+            if not reaches and there < keeper.taken_rows:
+                return None  # some have expired
+            written_to = snapshot.manifest.now_us
+            archived = snapshot.scan(inserted=(None if since == INT64_MIN else since, until - 1), columns=names)
     except ArchiveError:
         return None
-    held = keeper.held()
-    held = held.take((held.times >= start) & (held.times < end))
+    held = keeper.held(written_to)
+    held = held.take((held.times >= since) & (held.times < until))
+    if not reaches and archived.num_rows + len(held) != keeper.taken_rows:
+        return None
     batch = archived.cast(channel.schema.to_arrow()).combine_chunks().to_batches()
     parts = [Rows(part, integers(part.column(channel.timestamp)), 0) for part in batch]
     rows = concatenated([*parts, held]) if parts or len(held) else channel.empty_rows()
     order = np.argsort(rows.times, kind="stable")
+    order = order[slice(*np.searchsorted(rows.times[order], (start, end)))]
     # Each had a greater number when it came, and so has every row that is yet to come.
     return Rows(rows.batch.take(pa.array(order)), rows.times[order], 0, ascends=True)
 
 
 def history_of(block: Block, channel: Channel) -> History | None:
-    """What a new query needs to give its last report at once; None where it is not archived."""
+    """What a new query over one channel needs to give its last report at once; None where that is not known."""
     window, watermark = block.window, channel.watermark
-    if not channel.past or watermark == INT64_MIN or not isinstance(window, TimeWindow) or window.range_us is None:
+    if not channel.past or watermark == INT64_MIN or window is None:
         return None
-    due = watermark if window.slide_us is None else last_report(window, watermark)
+    if isinstance(window, RowsWindow):
+        return _of_counted(block, window, channel) if window.periodic else _of_last_rows(block, window, channel)
+    if window.range_us is None:
+        return _of_everything(block, window, channel)
+    due = _due(window, watermark)
+    says_from = None
+    if block.restore:  # what came and went before the last report, since the one before it, belongs to it
+        assert window.slide_us is not None
+        due, says_from = due - window.slide_us, due
     start = due - window.range_us - window.offset_us
-    rows = channel.history(start, watermark)
-    if rows is None or not is_exact(block, rows):
+    known = known_rows(channel, start, watermark)
+    if known is None or not is_exact(block, known):
         return None
-    ungrouped = block.aggregate is not None and not block.aggregate.keys
-    if ungrouped and window.slide_us is None and not bool((rows.times < watermark - window.offset_us).any()):
-        return None  # it says something from its first row on, and whether that has come is not known
-    return History(start, rows)
+    history = History(known.rows, start, says_from=says_from)
+    if block.aggregate is None or block.aggregate.keys or (window.periodic and not block.restore):
+        return history
+    # It says something from its first row on.
+    old = int(np.searchsorted(known.rows.times, due - window.offset_us))
+    if block.restore:
+        return history if old else None
+    return history if channel.released_now() > len(known.rows) - old else History(known.rows)
+
+
+def _due(window: TimeWindow, watermark: int) -> int:
+    return watermark if window.slide_us is None else last_report(window, watermark)
 
 
 def last_report(window: TimeWindow, instant: int) -> int:
@@ -89,57 +147,116 @@ def last_report(window: TimeWindow, instant: int) -> int:
     return instant - (instant - window.align_us) % window.slide_us
 
 
-def is_exact(block: Block, rows: Rows) -> bool:
-    """Whether the order of rows with equal times cannot be seen in what the block says."""
-    if block.aggregate is None:
-        return True
-    bound = [aggregated.bound for aggregated in block.aggregate.aggregates]
-    minds = any(b.name in IN_ORDER or not all(part.kind.algebra.commutative for part in b.parts) for b in bound)
-    return not minds or not bool((rows.times[1:] == rows.times[:-1]).any())
-
-
-# -- lookups -----------------------------------------------------------------------------------------------------------
-
-
-def past_answer(query: HostedQuery, at: int, channel_of: Callable[[str], Channel]) -> pa.Table | None:
-    """What a query has said, or would have said, at an instant that is no longer held; None where nobody knows."""
-    block = query.block
-    if not isinstance(block.window, TimeWindow) or block.restore:
+def _of_everything(block: Block, window: TimeWindow, channel: Channel) -> History | None:
+    """[UNBOUNDED]: an aggregate of all rows there ever were. Rows by themselves are each a result of its own time."""
+    if block.aggregate is None or block.restore:
         return None
-    reported = _report(query, block, block.window, at)
-    if reported is not None or has_several_inputs(query.plan) or not isinstance(block.source, Scan):
-        return reported
-    return _recomputed(query, block, block.window, at, channel_of(block.source.name))
-
-
-def _report(query: HostedQuery, block: Block, window: TimeWindow, at: int) -> pa.Table | None:
-    """From an archive of the query's own results: of a report without rows it cannot be told whether there was one."""
-    if block.emission is not Emission.RSTREAM or window.slide_us is None:
+    known = known_rows(channel, INT64_MIN, channel.watermark)
+    if known is None or not is_exact(block, known):
         return None
-    report = last_report(window, at)
-    rows = query.history(report, report + 1)
-    return pa.Table.from_batches([rows.batch]).cast(query.arrow) if rows is not None and len(rows) else None
+    return History(known.rows, begins=_due(window, channel.watermark))
 
 
-def _recomputed(query: HostedQuery, block: Block, window: TimeWindow, at: int, channel: Channel) -> pa.Table | None:
-    """From the rows of an archived input."""
-    if window.range_us is None:
+def _of_last_rows(block: Block, window: RowsWindow, channel: Channel) -> History | None:
+    """[ROWS n], row by row."""
+    rows = last_rows(window, channel, channel.watermark, channel.watermark)
+    if rows is None or not is_exact(block, Known(rows, arrived=False)):
         return None
-    end = (at + 1 if window.slide_us is None else last_report(window, at)) - window.offset_us
-    rows = channel.history(end - window.range_us, end)
-    if rows is None or not is_exact(block, rows):
+    return History(rows, begins=channel.watermark)
+
+
+def _of_counted(block: Block, window: RowsWindow, channel: Channel) -> History | None:
+    """[ROWS n SLIDE m]: reports are numbered by the rows that cause them, so the rows begin after a multiple of m."""
+    assert window.slide is not None
+    reach, slide, watermark = window.rows + window.offset, window.slide, channel.watermark
+    if window.partition_by:
+        known, before = known_rows(channel, INT64_MIN, watermark), 0
+    else:
+        released = channel.released_now()
+        first = int(_firsts(np.array([released]), reach, slide)[0])
+        known = rows_back(channel, released - first + 1, watermark, watermark)
+        before = 0 if known is None else released - len(known.rows)
+    if known is None:
         return None
-    if block.aggregate is not None and not block.aggregate.keys and not len(rows):
-        return None  # whether the query had begun by then is not known
-    table = relation(block, rows)
-    if window.slide_us is None:
-        return table
-    for name, instant in (("window_end", end + window.offset_us), ("window_start", end - window.range_us)):
-        column = pa.array(np.full(table.num_rows, instant, np.int64), pa.int64()).cast(TIME)
-        table = table.add_column(0, name, column)
-    return table.cast(query.arrow)
+    numbered = numbered_rows(known.rows, channel, window, before)
+    firsts = _firsts(numbered.totals, reach, slide)
+    kept = numbered.numbers > firsts[numbered.owners]
+    rows = known.rows.take(kept)
+    if not known.arrived and (numbered.tied(known.rows.times, kept) or not is_exact(block, Known(rows, arrived=False))):
+        return None
+    if not window.partition_by:
+        return History(rows, int(firsts[0]) or None, first=int(firsts[0]))
+    causes = np.flatnonzero((numbered.numbers[kept] % slide == 0) & (numbered.numbers[kept] > window.offset))
+    if not known.arrived and len(rows.times[causes]) > 1 and np.ptp(rows.times[causes[-2:]]) == 0:
+        return None  # which report is the last one is not known
+    says = len(causes) and block.emission is Emission.RSTREAM
+    return History(rows, unsaid=int(causes[-1]) if says else len(rows))
 
 
-def archived_rows(window: Window, channel: Channel, start: int | None, end: int) -> Rows | None:
-    """The rows of a one-time query's window, where they reach further back than what the channel retains."""
-    return channel.history(start, end) if isinstance(window, TimeWindow) and start is not None else None
+def _firsts(totals: Ints, reach: int, slide: int) -> Ints:
+    """How many rows of each partition can be left out: a multiple of the slide, and none of the last report."""
+    result: Ints = np.maximum(totals // slide * slide - reach, 0) // slide * slide
+    return result
+
+
+def is_exact(block: Block, known: Known) -> bool:
+    """Whether the order of rows with equal times is known, or cannot be seen in what the block says."""
+    minds = block.aggregate is not None and _minds_order(block.aggregate)
+    return not minds or known.arrived or not bool((known.rows.times[1:] == known.rows.times[:-1]).any())
+
+
+def _minds_order(node: Aggregate) -> bool:
+    bound = [aggregated.bound for aggregated in node.aggregates]
+    return any(b.name in IN_ORDER or not all(part.kind.algebra.commutative for part in b.parts) for b in bound)
+
+
+def is_recomputable(plan: Emit) -> bool:
+    """Whether a plan over several inputs says the same of rows whatever the order in which it was given them."""
+    if table_inputs(plan) or any(node.window.internal for node in windowed_inputs(plan)):
+        return False
+    return not minds_order(plan)
+
+
+def minds_order(plan: Emit) -> bool:
+    """Whether the order of rows with equal times can be seen in what a plan says."""
+    return any(isinstance(node, Aggregate) and _minds_order(node) for node in of_block(plan.input))
+
+
+def plan_history(plan: Emit, channels: Sequence[Channel]) -> PlanHistory | None:
+    """What a new query over several inputs needs to give its last report at once; None where that is not known."""
+    reached = min(channel.watermark for channel in channels)
+    if reached == INT64_MIN or not any(channel.past for channel in channels) or not is_recomputable(plan):
+        return None
+    report = report_window(plan)
+    due, says_from = reached if report is None else last_report(report, reached), None
+    if plan.restore:
+        assert report is not None and report.slide_us is not None
+        due, says_from = due - report.slide_us, due
+    found = []
+    for node, channel in zip(windowed_inputs(plan), channels, strict=True):
+        known = _of_input(node.window, channel, due)
+        if known is None:
+            return None
+        found.append(known)
+    return PlanHistory(due - 1, [rows for rows, _ in found], [held_from for _, held_from in found], says_from)
+
+
+def _of_input(window: Window, channel: Channel, due: int) -> tuple[Rows, int | None] | None:
+    """The rows that an input's window holds just before `due`, and all that follow; from when on they are all there."""
+    watermark = channel.watermark
+    if isinstance(window, RowsWindow):
+        rows = None if window.periodic else last_rows(window, channel, due, watermark)
+        return None if rows is None else (rows, None)
+    start = INT64_MIN if window.range_us is None else due - window.range_us - window.offset_us
+    known = known_rows(channel, start, watermark)
+    if known is None:
+        return None
+    old = int(np.searchsorted(known.rows.times, due - window.offset_us))
+    # Where no row has ever been in the window nothing is missing, and an ungrouped answer has not begun.
+    has_begun = window.range_us is not None and channel.released_now() > len(known.rows) - old
+    return known.rows, start if has_begun else None
+
+
+def reports_from(table: pa.Table, instant: int) -> pa.Table:
+    """The results of the reports from an instant on."""
+    return table.filter(pa.array(integers(table.column("window_end").combine_chunks()) >= instant))

@@ -190,12 +190,18 @@ class Keeper:
     def stored(self, rows: Rows) -> pa.Table:
         """Rows as the archive's files have them. Who comes in the last microsecond of all has no life to live."""
         rows = rows.slice(0, int(np.searchsorted(rows.times, INSTANT_MAX)))
-        expires = np.minimum(rows.times, INSTANT_MAX - self.layout.lifetime_us) + self.layout.lifetime_us
+        expires = self.expirations(rows)
         own = pa.Table.from_batches([rows.batch]).select(list(self.definition.schema.names))
         times = {"_inserted": rows.times, "_expires": expires}
         for name, values in times.items():
             own = own.append_column(name, pa.array(values, pa.int64()).cast(TIME))
         return own
+
+    def expirations(self, rows: Rows) -> Ints:
+        """When each row expires: all live equally long."""
+        lifetime = self.layout.lifetime_us
+        expires: Ints = np.minimum(rows.times, INSTANT_MAX - lifetime) + lifetime
+        return expires
 
     # -- what it has -------------------------------------------------------------------------------------------------
 
@@ -205,9 +211,13 @@ class Keeper:
         gone = INT64_MIN if self._done == INT64_MIN else self._done - self.layout.lifetime_us + 1
         return max(self.covered_from, gone)
 
-    def held(self) -> Rows:
-        """The rows that are not in the files; of a query its newest report too."""
-        return concatenated([*self._held, self._newest()])
+    def held(self, written_to: int | None) -> Rows:
+        """The rows that are not in files of which this is the last cut; of a query its newest report too.
+
+        An update that has failed may be committed all the same: what it brought is held, and in the files.
+        """
+        rows = concatenated([*self._held, self._newest()])
+        return rows if written_to is None else rows.take(rows.times > written_to)
 
     def _newest(self) -> Rows:
         """The report of a query that the watermark has just reached: whole, though not handed on in order yet."""

@@ -40,10 +40,10 @@ class ArchiveView:
         self.definition = keeper.definition
         self._names = list(keeper.definition.schema.names)
         self._oldest = keeper.oldest
-        self.watermark = None if self._oldest is None else self._oldest + 1  # how far its source had come
-        self._held = keeper.stored(keeper.held())
+        self.watermark = None if self._oldest is None else keeper.channel.watermark  # how far its source had come
         self._archive = keeper.archive  # None: only the books are kept, and there are no rows
         self._snapshot = None if keeper.archive is None else keeper.archive.snapshot()
+        self._held = keeper.stored(keeper.held(None if self._snapshot is None else self._snapshot.manifest.now_us))
 
     def close(self) -> None:
         if self._snapshot is not None:
@@ -72,8 +72,8 @@ class ArchiveView:
         """For EXPLAIN: how much of the archive a read touches."""
         if self._snapshot is None:
             return {"reads": sought.how}
-        condition = self._snapshot.condition(sought.keys, sought.first)
-        touched = self._snapshot.touched(condition, **self._options(sought))
+        asked = self._snapshot.sought(sought.keys, sought.first)
+        touched = self._snapshot.touched(asked, **self._options(sought))
         manifest = self._snapshot.manifest
         parts = len({(file.generation, file.sub_index) for file in manifest.files})
         return {

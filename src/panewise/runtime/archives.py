@@ -9,15 +9,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from panewise.catalog import ArchiveDefinition, Options
-from panewise.errors import ArchiveError, CatalogError, DurabilityWarning
-from panewise.language.archive_layout import DEFAULT_LAYOUT, parse_layout
+from panewise.errors import ArchiveError, CatalogError, DurabilityWarning, PlanError
+from panewise.language.archive_layout import DEFAULT_LAYOUT, OWN, parse_layout
 from panewise.language.bind_archives import DEFAULT_EVERY
+from panewise.plan.longest_life import longest_life
 from panewise.runtime.archive_keeper import Keeper
+from panewise.runtime.archive_own_lifetimes import OwnLifetimesKeeper
 from panewise.runtime.channel import Channel
+from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.entering_rows import EnteringRows, answer_schema
+from panewise.runtime.hosted_query import HostedQuery
 from panewise.temporal import duration_us
 
 if TYPE_CHECKING:
@@ -54,15 +60,47 @@ class Archives:
 
     def create(self, definition: ArchiveDefinition) -> None:
         self._check_place(definition)
-        channel = self._engine.channel(definition.source)
-        keeper = Keeper(definition, channel, layout_of(definition.options))
+        keeper = self._new_keeper(definition)
         if not self.only_books:
             cut = self.last_cut(definition.path) if self.logged_cut == NOT_LOGGED else self.logged_cut
             self._open(keeper)
             keeper.begin(cut)
-        channel.attach(keeper)
-        channel.past.append(keeper)
+        channel = keeper.channel
+        if isinstance(channel, EnteringRows):
+            self._query(definition).entering = channel
+            channel.attach(keeper, channel.present())
+        else:
+            channel.attach(keeper)
+        if not isinstance(keeper, OwnLifetimesKeeper):
+            channel.past.append(keeper)
         self.keepers[definition.name.lower()] = keeper
+
+    def _new_keeper(self, definition: ArchiveDefinition) -> Keeper:
+        channel = self._engine.channel(definition.source)
+        if dict(definition.options)["lifetime"] != OWN:
+            return Keeper(definition, channel, layout_of(definition.options))
+        query = self._query(definition)
+        longest = longest_life(definition.source, query.plan)
+        layout = layout_of(definition.options, longest)
+        if query.plan.periodic:
+            return OwnLifetimesKeeper(definition, query, layout, longest)
+        definition = replace(definition, schema=answer_schema(query.plan))
+        for name in definition.key:
+            if name not in definition.schema.names:
+                raise PlanError(
+                    f"'{name}' is no column of the answer of '{definition.source}', and cannot be in the key"
+                )
+        self._engine.catalog.change(definition.name, schema=definition.schema)
+        if query.entering is None:
+            consumer = self._engine.hosting.consumers[query.name]
+            assert not isinstance(consumer, TreeConsumer), "only periodic queries are in trees"
+            channel = EnteringRows(query.name, query.plan, consumer.relation, consumer.come_to)
+        else:
+            channel = query.entering
+        return OwnLifetimesKeeper(definition, channel, layout, longest)
+
+    def _query(self, definition: ArchiveDefinition) -> HostedQuery:
+        return self._engine.hosting.queries[definition.source.lower()]
 
     def last_cut(self, path: str) -> int | None:
         """How far the archive in a folder has come; None where there is none, or nothing in it."""
@@ -76,8 +114,12 @@ class Archives:
     def drop(self, name: str) -> None:
         """The files stay."""
         keeper = self.keepers.pop(name.lower())
-        keeper.channel.detach(keeper)
-        keeper.channel.past.remove(keeper)
+        channel = keeper.channel
+        channel.detach(keeper)
+        if keeper in channel.past:
+            channel.past.remove(keeper)
+        if isinstance(channel, EnteringRows) and not channel.consumers:
+            self._query(keeper.definition).entering = None
         keeper.close()
 
     def alter(self, definition: ArchiveDefinition) -> Migration | None:
@@ -90,19 +132,20 @@ class Archives:
             self._open(keeper)
         if keeper.archive is None:
             return None
-        layout = self._altered(keeper.archive, definition.options)
+        layout = self._altered(keeper, keeper.archive)
         if keeper.status == "FAILED":
             keeper.resume()
         return Migration(self, keeper, layout)
 
-    def _altered(self, archive: Archive, options: Options) -> Layout:
+    def _altered(self, keeper: Keeper, archive: Archive) -> Layout:
         from panewise.archive.cost import STYLES, cheapest, workload_of
 
-        given = dict(options)
-        if parse_layout(str(given.get("layout", DEFAULT_LAYOUT))) != "by cost":
-            return layout_of(options)
+        options = keeper.definition.options
+        told = layout_of(options, keeper.longest_us if isinstance(keeper, OwnLifetimesKeeper) else None)
+        if parse_layout(str(dict(options).get("layout", DEFAULT_LAYOUT))) != "by cost":
+            return told
         before = archive.layout
-        styles: tuple[Style, ...] = STYLES if "update" not in given else (layout_of(options).style,)
+        styles: tuple[Style, ...] = STYLES if "update" not in dict(options) else (told.style,)
         return cheapest(workload_of(archive), before.every_us, before.lifetime_us, styles=styles)
 
     def _check_place(self, definition: ArchiveDefinition) -> None:
@@ -183,19 +226,23 @@ class Migration:
             self._keeper.fail(problem.message)
 
 
-def layout_of(options: Options) -> Layout:
-    """What the options of CREATE ARCHIVE say; by cost there is nothing to go by yet, and it begins as the default."""
+def layout_of(options: Options, longest_us: int | None = None) -> Layout:
+    """What the options of CREATE ARCHIVE say; by cost there is nothing to go by yet, and it begins as the default.
+
+    `longest_us`: how long rows live at most that have lifetimes of their own.
+    """
     from panewise.archive.layout import Layout
 
     given = dict(options)
-    every, lifetime = str(given.get("every", DEFAULT_EVERY)), str(given["lifetime"])
+    every = duration_us(str(given.get("every", DEFAULT_EVERY)))
+    lifetime = duration_us(str(given["lifetime"])) if longest_us is None else max(longest_us, every)
     text = parse_layout(str(given.get("layout", DEFAULT_LAYOUT)))
     if text == "by cost":
         text = parse_layout(DEFAULT_LAYOUT)
     assert text is not None and not isinstance(text, str), "the binder has looked at it"
     style: Style = "no_rebuild" if given.get("update") == "no_rebuild" else "rebuild"
     parts = text.insertion_parts, text.expiration_parts
-    return Layout(*parts, duration_us(every), duration_us(lifetime), text.order, style)
+    return Layout(*parts, every, lifetime, text.order, style)
 
 
 def opened(definition: ArchiveDefinition, layout: Layout) -> Archive:
@@ -220,4 +267,4 @@ def opened(definition: ArchiveDefinition, layout: Layout) -> Archive:
 
 
 def _place(path: str) -> str:
-    return path if "://" in path else str(Path(path).absolute())
+    return path if "://" in path else str(Path(path).resolve())

@@ -23,10 +23,12 @@ from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
-from panewise.runtime.ask_inputs import Sources, ask_inputs
+from panewise.runtime.archive_history import minds_order
+from panewise.runtime.ask_inputs import Sources, WindowRows, ask_inputs
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting
+from panewise.runtime.past_rows import shown_rows
 from panewise.runtime.table import Table
 from panewise.runtime.window_ends import cadence_of
 from panewise.state.group_table import GroupTable
@@ -47,7 +49,7 @@ def ask_once(
         def answer_of(name: str) -> pa.Table:
             return hosting.consumers[name.lower()].lookup(name.lower(), None)
 
-        return ask_inputs(plan, Sources(channel_of, answer_of, table_of, rows_in))
+        return ask_inputs(plan, Sources(channel_of, answer_of, table_of, rows_for(plan)))
     block = block_of(plan)
     if answered is not None:
         table = hosting.consumers[answered.lower()].lookup(answered.lower(), None)
@@ -61,7 +63,7 @@ def ask_once(
     if shared is not None:
         return shared
     assert block.window is not None
-    return relation(block, rows_in(block.window, channel, last_report(block.window, channel.watermark)))
+    return relation(block, rows_for(plan)(block.window, channel, last_report(block.window, channel.watermark)))
 
 
 def last_report(window: Window, watermark: int) -> int:
@@ -107,21 +109,50 @@ def _fits(consumer: TreeConsumer, block: Block) -> bool:
     return consumer.tree.where == block.where and consumer.tree.keys == block.aggregate.keys
 
 
+def rows_for(plan: Emit) -> WindowRows:
+    """Who finds the rows of a plan's windows."""
+    return rows_in_order if minds_order(plan) else rows_in
+
+
 def rows_in(window: Window, channel: Channel, until: int) -> Rows:
-    """The rows that a window shows just before an instant, from what the stream retains, in order of time; refuses to
-    answer from a part of them."""
+    """The rows that a window shows just before an instant, in order of time, from what the stream retains or else from
+    an archive; refuses to answer from a part of them."""
+    start, end = (None, until) if isinstance(window, RowsWindow) else stretch_of(window, until)
+    if asks_archive(window, channel, until):
+        archived = _archived_rows(window, channel, start, end)
+        if archived is not None:
+            return archived
     rows = channel.retained()
     rows = rows.take(np.lexsort((rows.arrivals, rows.times)))
     if isinstance(window, RowsWindow):
         return _last_rows(rows.take(rows.times < until), window, channel)
-    start, end = stretch_of(window, until)
-    if not is_held(channel, start):
-        archived = None if start is None else channel.history(start, end)
-        if archived is not None:
-            return archived
     require_held(channel, start, window)
     inside = rows.times < end
     return rows.take(inside if start is None else inside & (rows.times >= start))
+
+
+def _archived_rows(window: Window, channel: Channel, start: int | None, end: int) -> Rows | None:
+    if not isinstance(window, RowsWindow):
+        return channel.history(INT64_MIN if start is None else start, end)
+    known = shown_rows(window, channel, end)
+    return None if known is None else known.rows
+
+
+def asks_archive(window: Window, channel: Channel, until: int) -> bool:
+    """Whether the window reaches further back than what the channel retains, and there is an archive to ask."""
+    start = None if isinstance(window, RowsWindow) else stretch_of(window, until)[0]
+    return bool(channel.past) and not channel.retains(start)
+
+
+def rows_in_order(window: Window, channel: Channel, until: int) -> Rows:
+    """The same for an aggregate that minds which of two rows with the same time came first."""
+    rows = rows_in(window, channel, until)
+    if asks_archive(window, channel, until) and bool((rows.times[1:] == rows.times[:-1]).any()):
+        raise NotHeldError(
+            f"in {window} of '{channel.name}' rows have the same time, and an archive does not know which came first",
+            hint=RETAIN,
+        )
+    return rows
 
 
 def stretch_of(window: TimeWindow, until: int) -> tuple[int | None, int]:
@@ -131,17 +162,9 @@ def stretch_of(window: TimeWindow, until: int) -> tuple[int | None, int]:
     return None if window.range_us is None else end - window.range_us, end
 
 
-def is_held(channel: Channel, start: int | None) -> bool:
-    """Whether the channel retains all rows from an instant on; None: all there ever were."""
-    return not channel.rows_seen or (
-        channel.retain_us > 0
-        and (channel.retained_from == INT64_MIN or (start is not None and start >= channel.retained_from))
-    )
-
-
 def require_held(channel: Channel, start: int | None, window: TimeWindow) -> None:
     """Refuses a window that begins before what the channel holds."""
-    if is_held(channel, start):
+    if channel.retains(start):
         return
     held = f"rows since {format_instant(channel.retained_from)}" if channel.retain_us else "no rows"
     keep = f"ALTER STREAM {channel.name} SET (retain = '{format_duration(window.range_us or 0).lower()}')"

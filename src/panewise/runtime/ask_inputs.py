@@ -59,6 +59,11 @@ def ask_inputs(plan: Emit, sources: Sources) -> pa.Table:
     earliest = min((int(held[key].times[0]) for key in channels if len(held[key])), default=until)
     for table in tables.values():
         _check_version(table, earliest, until)
+    return answer_from(plan, held, tables, until)
+
+
+def answer_from(plan: Emit, held: dict[int, Rows], tables: dict[str, Table], until: int) -> pa.Table:
+    """The answer just before an instant, where each window, by its id, holds these rows."""
     rows: list[Rows] = []
     plain = _plain(plan.input, held, tables, rows)
     assert isinstance(plain, Node)

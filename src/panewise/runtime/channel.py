@@ -54,8 +54,13 @@ class Postponed(Protocol):
 class Past(Protocol):
     """Somebody who keeps rows of a channel after the watermark has passed them (`archive_history`)."""
 
+    @property
+    def held_from(self) -> int:
+        """Rows from this instant on are all kept; INT64_MIN: all there ever were."""
+
     def rows_between(self, start: int, end: int) -> Rows | None:
-        """All rows from `start` to before `end`, in order of time; None where some may be missing."""
+        """All rows from `start` (INT64_MIN: all there ever were) to before `end`, in order of time; None where some may
+        be missing."""
 
 
 class Channel:
@@ -149,6 +154,13 @@ class Channel:
             self.retained_from = max(self.retained_from, self.watermark)
         self.retain_us = duration
 
+    def retains(self, start: int | None) -> bool:
+        """Whether all rows from an instant on are retained; None: all there ever were."""
+        return not self.rows_seen or (
+            self.retain_us > 0
+            and (self.retained_from == INT64_MIN or (start is not None and start >= self.retained_from))
+        )
+
     def retained(self) -> Rows:
         return concatenated([rows for _, rows in self._retained]) if self._retained else self.empty_rows()
 
@@ -199,7 +211,8 @@ class Channel:
         return self.released if self._reorder is not None else self.rows_seen - len(self.recent())
 
     def history(self, start: int, end: int) -> Rows | None:
-        """All rows from `start` to before `end`, in order of time, from whoever keeps them; None where nobody does."""
+        """All rows from `start` (INT64_MIN: all there ever were) to before `end`, in order of time, from whoever keeps
+        them; None where nobody does."""
         return next((rows for past in self.past if (rows := past.rows_between(start, end)) is not None), None)
 
     def attach(self, consumer: Consumer, history: Rows | None = None) -> None:

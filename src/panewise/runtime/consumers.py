@@ -176,6 +176,10 @@ class TreeConsumer:
         """Row windows count from the beginning of the stream, not of the tree."""
         self._taken = self._times_from = row_number
 
+    def begin_with(self, rows: Rows, before: int) -> None:
+        """All rows there ever were, for windows without a beginning: those of before an instant are one slice."""
+        self.tree.process(rows, np.maximum(rows.times, before - 1), INT64_MIN)
+
     def next_due(self) -> int:
         return INT64_MIN if self.counts_rows else self.tree.next_due()
 

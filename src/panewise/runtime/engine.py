@@ -34,7 +34,6 @@ from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation
 from panewise.plan.scale_sampled import scale_sampled
 from panewise.runtime.answers import Answer, Answers, with_watermark
-from panewise.runtime.archive_history import past_answer
 from panewise.runtime.archives import Archives
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
@@ -47,6 +46,7 @@ from panewise.runtime.input_queue import TURN_ROWS
 from panewise.runtime.journal import Stamp, Taken, is_repeated
 from panewise.runtime.one_group import of_key
 from panewise.runtime.operator_consumer import OperatorConsumer
+from panewise.runtime.past_answers import past_answer
 from panewise.runtime.plan_consumer import PlanConsumer
 from panewise.runtime.report_schedule import DEFAULT, ReportSchedule, postponed_reports
 from panewise.runtime.sharing import sharing_report

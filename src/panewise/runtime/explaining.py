@@ -22,7 +22,9 @@ from panewise.plan.nodes import Aggregate, Distinct, Emit, Join, Negate, Node, P
 from panewise.plan.shared_core import core_of
 from panewise.runtime.archive_keeper import Keeper
 from panewise.runtime.change_feed import ChangeFeed
+from panewise.runtime.channel import Channel, Consumer
 from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import Clock, PlanConsumer, Port
@@ -134,15 +136,21 @@ def _shares(others: int) -> str:
 def explain_all(streams: dict[str, Stream], hosting: Hosting) -> Explanation:
     """Everything: streams, the trees on each, and the queries in each tree."""
     parts = [_channel(stream.name, "STREAM", stream, hosting) for stream in streams.values()]
-    parts.extend(_channel(shown_name(q.name), "QUERY", q, hosting) for q in hosting.queries.values() if q.consumers)
+    parts.extend(_channel(shown_name(q.name), "QUERY", q, hosting) for q in hosting.queries.values() if _read(q))
     trees = sum(len(members_by_tree(consumer.tree)) for consumer in hosting.trees)
     counts = {"sharing": hosting.sharing, "queries": len(hosting.queries), "trees": trees}
     return Explanation("PLAN", counts, tuple(parts))
 
 
-def _channel(name: str, kind: str, channel: object, hosting: Hosting) -> Explanation:
+def _read(channel: Channel) -> list[Consumer]:
+    """Who reads what a stream or query gives, and what its answer consists of."""
+    entering = channel.entering if isinstance(channel, HostedQuery) else None
+    return [*channel.consumers, *([] if entering is None else entering.consumers)]
+
+
+def _channel(name: str, kind: str, channel: Channel, hosting: Hosting) -> Explanation:
     inputs = []
-    for consumer in getattr(channel, "consumers", []):
+    for consumer in _read(channel):
         if isinstance(consumer, TreeConsumer):
             inputs.append(family_explanation(family_report(consumer)))
         elif isinstance(consumer, OperatorConsumer):

@@ -17,6 +17,7 @@ from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit
 from panewise.runtime.channel import Channel, Consumer
+from panewise.runtime.entering_rows import EnteringRows
 from panewise.runtime.ledger import Ledger, Place, Reader, row_count
 
 Ints = NDArray[np.int64]
@@ -44,6 +45,7 @@ class HostedQuery(Channel):
         self._rows_dropped = 0
         self.unread_max: int | None = UNREAD_ROWS_MAX
         self.empty_batch: Callable[[Ints], pa.RecordBatch | None] | None = None
+        self.entering: EnteringRows | None = None  # what its answer consists of, where somebody wants to know
         self._unread: list[Piece] = []
         self._unread_rows = 0
         self.undelivered: deque[pa.RecordBatch] = deque()  # results for subscribers
@@ -130,6 +132,8 @@ class HostedQuery(Channel):
         else:
             self.watermark = max(self.watermark, watermark)
             self.rows_seen += sum(map(row_count, pieces))
+        if self.entering is not None:
+            self.entering.step(watermark)
 
     @property
     def held_from(self) -> int | None:

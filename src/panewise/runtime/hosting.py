@@ -33,11 +33,12 @@ from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, report_window, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.shared_core import SharedCore, core_of
-from panewise.runtime.archive_history import History, history_of
+from panewise.runtime.archive_history import History, PlanHistory, history_of, plan_history
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer, TreeKey, TreesTogether
 from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.late_queries import check_rows_seen, check_source, check_versions, check_window, needs_all
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import PlanConsumer
 from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
@@ -86,8 +87,11 @@ class Hosting:
         block = block_of(plan)
         chosen = dict(options)
         channel = self._source(name, block.source)
+        history = self._read_history(block, channel) if needs_all(block, channel) else None
         try:
-            _check_history(block, channel)
+            check_source(channel)
+            if history is None:
+                check_window(block.window, channel, alone=block.aggregate is None)
         except PlanError:
             for inner in self._hidden.pop(name, []):
                 self.drop(inner)
@@ -96,12 +100,14 @@ class Hosting:
         if channel.held_from is not None:
             query.watermark = channel.watermark
         if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
-            self.consumers[name] = self._join_tree(query, block, channel, chosen_technique(options))
+            self.consumers[name] = self._join_tree(query, block, channel, chosen_technique(options), history)
         else:
-            history = self._read_history(block, channel)
-            held_from = channel.held_from if history is None else history.start
+            history = history or self._read_history(block, channel)
+            held_from = channel.held_from if history is None else history.held_from
             operator = self._operator(query, block, held_from, silent=chosen.get("mode") == "lookup")
-            consumer = OperatorConsumer(channel, query, operator)
+            if history is not None and history.begins is not None:
+                operator.begin_at(history.begins - 1)
+            consumer = OperatorConsumer(channel, query, operator, history)
             self.consumers[name] = consumer
             channel.attach(consumer, None if history is None else history.rows)
         self.queries[name] = query
@@ -119,31 +125,44 @@ class Hosting:
             for node in windows:
                 assert isinstance(node.input, Scan | Emit)
                 channels.append(self._source(name, node.input))
-                _check_window(node.window, channels[-1], alone=False)
-                _check_rows_seen(node.window, channels[-1])
+                check_source(channels[-1])
+            history = plan_history(plan, channels)
+            for node, channel in zip(windows, channels, strict=True) if history is None else ():
+                check_window(node.window, channel, alone=False)
+                check_rows_seen(node.window, channel)
             tables = [self._table(node.name) for node in table_inputs(plan)]
             for table in tables:
                 table.check_known()
-                _check_versions(table, [node.window for node in windows])
+                check_versions(table, [node.window for node in windows])
         except (PlanError, NotHeldError):
             for inner in self._hidden.pop(name, []):
                 self.drop(inner)
             raise
         query = HostedQuery(name, plan, block)
-        query.watermark = max([query.watermark, *(c.watermark for c in channels if c.held_from is not None)])
-        consumer = PlanConsumer(query, channels, tables) if core is None else self._sharing(query, core, channels)
+        self.took_history = self.took_history or history is not None
+        if history is None:  # else it goes on where the slowest input is
+            query.watermark = max([query.watermark, *(c.watermark for c in channels if c.held_from is not None)])
+        if core is None:
+            consumer = PlanConsumer(query, channels, tables, history)
+        else:
+            consumer = self._sharing(query, core, channels, history)
         consumer.rewrites = rewritten.applied
         self.queries[name], self.consumers[name] = query, consumer
         consumer.attach()
         return query
 
-    def _sharing(self, query: HostedQuery, core: SharedCore, channels: list[Channel]) -> SharingConsumer:
+    def _sharing(
+        self, query: HostedQuery, core: SharedCore, channels: list[Channel], history: PlanHistory | None
+    ) -> SharingConsumer:
         """A query over a core that others may have too."""
-        alone = query.name if self.sharing == "none" else ""
+        alone = query.name if self.sharing == "none" or query.name in self.with_history else ""
         key = tuple(map(id, channels)), core.meaning, alone
+        if key in self._cores and history is not None:
+            self.with_history.add(query.name)  # rows of the past cannot be put below those of others
+            key = *key[:-1], query.name
         if key not in self._cores:
             self._cores[key] = SharedPlan(core, channels)
-        return SharingConsumer(query, core, channels, self._cores[key])
+        return SharingConsumer(query, core, channels, self._cores[key], history)
 
     def _table(self, name: str) -> Table:
         assert self._table_of is not None, "a host without tables refuses them before"
@@ -157,23 +176,25 @@ class Hosting:
         self._hidden.setdefault(name, []).append(inner)
         return hosted
 
-    def _join_tree(self, query: HostedQuery, block: Block, channel: Channel, technique: str | None) -> TreeConsumer:
+    def _join_tree(
+        self, query: HostedQuery, block: Block, channel: Channel, technique: str | None, history: History | None
+    ) -> TreeConsumer:
         assert block.aggregate is not None and block.window is not None
         aggregation = aggregation_of(block)
         counts_rows = isinstance(block.window, RowsWindow)
         alone = query.name if self.sharing == "none" or query.name in self.with_history else ""
         key: tuple[int, TreeKey] = (id(channel), (counts_rows, block.where, aggregation.keys, technique, alone))
         consumer = self._trees.get(key)
-        history = None
-        if channel.past and (consumer is None or not _answers_at_once(consumer, aggregation, block.window)):
+        if history is None and (consumer is None or not _answers_at_once(consumer, aggregation, block.window)):
             history = self._read_history(block, channel)
-        if consumer is not None and history is not None:
-            # What others hold begins too late for it, and slices of the past cannot be put below theirs.
+        if history is not None and (consumer is not None or history.begins is not None):
+            # What others hold begins too late for it, and slices of the past cannot be put below theirs; nor can others
+            # use its own, where they hold all the past as if it were of one instant.
             self.with_history.add(query.name)
             key, consumer = (key[0], (*key[1][:-1], query.name)), None
         fresh = consumer is None
         if consumer is None:
-            held_from = channel.held_from if history is None else history.start
+            held_from = channel.held_from if history is None else history.held_from
             shape = aggregation.keys, block.where, held_from
             tree = PeriodicTree(*shape, timed=not counts_rows, folds_only=channel.folds_only, technique=technique)
             consumer = TreeConsumer(channel, tree, counts_rows, self.sharing)
@@ -181,25 +202,25 @@ class Hosting:
             if channel.together is None and self.sharing != "none":
                 channel.together = TreesTogether()
         if fresh and counts_rows:
-            self._count_rows(consumer, channel)
+            # A tree of row windows begins at the row that the reorder buffer releases next, or with rows before it.
+            first = channel.released_now() if history is None else history.first
+            consumer.begin_at(first)
+            consumer.tree.hold_from(first or None)
         finish = self._finish(block, consumer)
         consumer.add(query, aggregation, cadence_of(block.window), finish)
-        if fresh:
+        if fresh and history is not None and history.begins is not None:
+            assert isinstance(block.window, TimeWindow)
+            consumer.begin_with(history.rows, history.begins - block.window.offset_us)
+            channel.attach(consumer)
+        elif fresh:
             channel.attach(consumer, None if history is None else history.rows)
         return consumer
 
     def _read_history(self, block: Block, channel: Channel) -> History | None:
         """Archived rows with which a new query can begin at once; None where there are none, or not all of them."""
-        history = None if block.restore else history_of(block, channel)
+        history = history_of(block, channel)
         self.took_history = self.took_history or history is not None
         return history
-
-    @staticmethod
-    def _count_rows(consumer: TreeConsumer, channel: Channel) -> None:
-        """A tree of row windows begins at the row that the reorder buffer releases next."""
-        released = channel.released_now()
-        consumer.begin_at(released)
-        consumer.tree.hold_from(released or None)
 
     @staticmethod
     def _finish(block: Block, consumer: TreeConsumer) -> TimedFinish | CountedFinish | None:
@@ -343,52 +364,11 @@ class Hosting:
             self.queries[name].restore(query)
 
 
-def _check_history(block: Block, channel: Channel) -> None:
-    """Refuses what would have to be answered from a part of the rows, or from rows older than the watermark."""
-    _check_window(block.window, channel, alone=block.aggregate is None)
-
-
-def _check_window(window: Window | None, channel: Channel, alone: bool) -> None:
-    """`alone`: each row is a result by itself, so that one that was not seen is missing in no other one's."""
-    endless = isinstance(window, TimeWindow) and window.range_us is None
-    if endless and not alone and channel.held_from is not None:
-        raise PlanError(
-            f"'{channel.name}' has had rows already, and an aggregate or join over [UNBOUNDED] needs all of them",
-            hint="create the query before the first row, or give its window a RANGE",
-        )
-    if isinstance(channel, HostedQuery):
-        inner = channel.block.window
-        if isinstance(inner, RowsWindow) and inner.periodic and inner.offset:
-            raise PlanError(
-                f"'{channel.name}' reports windows of rows of the past (OFFSET), which no window can take in any more",
-                hint="leave out its OFFSET",
-            )
-
-
-def _check_rows_seen(window: Window, channel: Channel) -> None:
-    """A window of rows is whole when enough of them have come, and nothing says when that is for other inputs."""
-    if isinstance(window, RowsWindow) and channel.held_from is not None:
-        raise PlanError(
-            f"'{channel.name}' has had rows already, and a window of rows cannot join other inputs in mid-stream",
-            hint="create the query before the first row, or use a window of time",
-        )
-
-
-def _check_versions(table: Table, windows: list[Window]) -> None:
-    """Rows of a window without end may be older than what is known of a table that keeps no versions."""
-    endless = next((w for w in windows if isinstance(w, TimeWindow) and w.range_us is None), None)
-    if endless is not None and table.held_from is not None and not table.definition.retroactive:
-        raise PlanError(
-            f"'{table.name}' has had changes already, and rows of {endless} may be older than what is known of it",
-            hint="create the query before the first change, or give its window a RANGE",
-        )
-
-
 def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: Window) -> bool:
     """Whether the slices of a tree are enough for the last report of a new query."""
     tree = consumer.tree
-    if not isinstance(window, TimeWindow) or tree.watermark == INT64_MIN:
-        return True  # rows are counted, or none have come
+    if tree.watermark == INT64_MIN:
+        return True  # no rows have come
     if not set(aggregation.states) <= set(tree.state_held_from):
         return False
     cadence = cadence_of(window)

@@ -8,8 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.errors import NotHeldError, QueryFailed
+from panewise.operators.continuous import ContinuousRows
+from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
+from panewise.runtime.archive_history import History, reports_from
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.finish import RestoredOperator
 from panewise.runtime.hosted_query import HostedQuery
@@ -24,8 +27,10 @@ class OperatorConsumer:
     def read_queries(self) -> list[HostedQuery]:
         return [self.query] if self.query.consumers else []
 
-    def __init__(self, channel: Channel, query: HostedQuery, operator: Any) -> None:
+    def __init__(self, channel: Channel, query: HostedQuery, operator: Any, history: History | None = None) -> None:
+        """`history`: what it is attached with."""
         self.channel = channel
+        self._history = history
         self.query = query
         self.operator = operator
         self._last_report: pa.Table | None = None
@@ -36,18 +41,30 @@ class OperatorConsumer:
     def take(self, rows: Rows, watermark: int) -> None:
         if self.query.status == "FAILED":
             return
+        history, self._history = self._history, None
         try:
+            if history is not None and history.unsaid:
+                self.operator.take_in(rows.slice(0, history.unsaid))
+                rows = rows.slice(history.unsaid, len(rows))
             table = self.operator.process(rows, watermark)
         except QueryFailed as problem:
             if isinstance(problem.results, pa.Table):
                 self.query.receive(list(problem.results.to_batches()), watermark)
             self.query.status, self.query.reason = "FAILED", problem.message
             return
+        if history is not None and history.says_from is not None:
+            table = reports_from(table, history.says_from)
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
         if isinstance(self.operator, RestoredOperator) and table.num_rows:
             ends = table.column("window_end")
             self._last_report = table.filter(pc.equal(ends, ends[-1]))
         self.query.receive(pieces, watermark)
+
+    @property
+    def relation(self) -> RelationRows:
+        """The answer of a continuous query without aggregates."""
+        assert isinstance(self.operator, ContinuousRows)
+        return self.operator.relation
 
     @property
     def come_to(self) -> int:

@@ -15,9 +15,11 @@ import pyarrow as pa
 
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.operators.delta_plan import DeltaPlan
+from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows, concatenated
 from panewise.optimize.rewrites.rewriting import Applied
+from panewise.runtime.archive_history import PlanHistory, reports_from
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.table import Table
@@ -106,13 +108,24 @@ class PlanConsumer:
     rewrites: tuple[Applied, ...] = ()
     clocks: Sequence[Clock] = ()
 
-    def __init__(self, query: HostedQuery, channels: list[Channel], tables: Sequence[Table] = ()) -> None:
+    def __init__(
+        self,
+        query: HostedQuery,
+        channels: list[Channel],
+        tables: Sequence[Table] = (),
+        history: PlanHistory | None = None,
+    ) -> None:
+        """`history`: what it begins with; no tables then."""
         self.query = query
         self.ports = [Port(self, channel) for channel in channels]
         tables_held_from = [table.held_from for table in tables]
         self.plan = DeltaPlan(
-            query.plan, [missed_before(channel) for channel in channels], tables_held_from=tables_held_from
+            query.plan,
+            missed_before(channels, history),
+            tables_held_from=tables_held_from,
+            begins=None if history is None else history.begins,
         )
+        self._history = history
         self._tables = tables
         changing = {id(table.changes): table.changes for table in tables if table.changes is not None}
         self.clocks = [Clock(self, channel) for channel in changing.values()]
@@ -144,8 +157,10 @@ class PlanConsumer:
     def attach(self) -> None:
         for table, source in zip(self._tables, self.plan.tables, strict=True):
             table.attach(source)
-        for waiting in self._waiting:
-            waiting.channel.attach(waiting)
+        attach_ports(self.ports, self._history)
+        for clock in self.clocks:
+            clock.channel.attach(clock)
+        self._history = None
 
     def detach(self) -> None:
         for waiting in self._waiting:
@@ -175,8 +190,15 @@ class PlanConsumer:
         self._tell(table, until)
 
     def _tell(self, table: pa.Table, until: int) -> None:
+        if self._history is not None and self._history.says_from is not None:
+            table = reports_from(table, self._history.says_from)
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
         self.query.receive(pieces, until)
+
+    @property
+    def relation(self) -> RelationRows:
+        """The answer."""
+        return self.plan.relation
 
     @property
     def come_to(self) -> int:
@@ -223,6 +245,14 @@ class PlanConsumer:
             self._leave_tables()
 
 
-def missed_before(channel: Channel) -> int | None:
-    """Rows before this instant are not seen by a plan that begins now; None where there were none."""
-    return channel.held_from if channel.rows_seen else None
+def missed_before(channels: list[Channel], history: PlanHistory | None) -> list[int | None]:
+    """Rows before these instants are not seen by a plan that begins now; None where there were none."""
+    if history is not None:
+        return history.held_from
+    return [channel.held_from if channel.rows_seen else None for channel in channels]
+
+
+def attach_ports(ports: list[Port], history: PlanHistory | None) -> None:
+    """The last one that is attached makes the plan go on, with the rows of all."""
+    for number, port in enumerate(ports):
+        port.channel.attach(port, None if history is None else history.rows[number])

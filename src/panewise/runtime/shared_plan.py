@@ -20,9 +20,10 @@ from panewise.operators.join_core import JoinCore
 from panewise.operators.rows import Rows
 from panewise.plan.nodes import Emit, Join
 from panewise.plan.shared_core import SharedCore
+from panewise.runtime.archive_history import PlanHistory
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.plan_consumer import PlanConsumer, Port, missed_before
+from panewise.runtime.plan_consumer import PlanConsumer, Port, attach_ports, missed_before
 
 
 class Core(Protocol):
@@ -76,13 +77,13 @@ class SharedPlan:
         self._watermark = INT64_MIN
         self._starts_at = FOREVER
 
-    def add(self, member: SharingConsumer) -> None:
+    def add(self, member: SharingConsumer, history: PlanHistory | None) -> None:
+        """`history`: what it begins with, if it is the first."""
         name = member.query.name
         self.core.add(name, member.query.plan, member.core, member.plan.begins, member.held_from)
         self.members[name] = member
         if len(self.members) == 1:
-            for port in self.ports:
-                port.channel.attach(port)
+            attach_ports(self.ports, history)
         elif self._watermark != INT64_MIN:
             nothing = None if self.core.folds(name) else self.core.nothing(name)
             member.step(nothing, self._starts_at, self._watermark)
@@ -129,19 +130,28 @@ class SharedPlan:
 class SharingConsumer(PlanConsumer):
     """A query whose core others have too."""
 
-    def __init__(self, query: HostedQuery, core: SharedCore, channels: list[Channel], shared: SharedPlan) -> None:
+    def __init__(
+        self,
+        query: HostedQuery,
+        core: SharedCore,
+        channels: list[Channel],
+        shared: SharedPlan,
+        history: PlanHistory | None = None,
+    ) -> None:
         self.query = query
         self.core = core
-        self.held_from = [missed_before(channel) for channel in channels]
+        self.held_from = missed_before(channels, history)
         self.plan = DeltaPlan(query.plan, self.held_from, core.node)
         self.shared = shared
         self.ports = self.shared.ports
         self._begun = any(instant is not None for instant in self.held_from)  # rows came before it did
         self._tables = ()
         self._watermark = INT64_MIN
+        self._history = history
 
     def attach(self) -> None:
-        self.shared.add(self)
+        self.shared.add(self, self._history)
+        self._history = None
 
     def detach(self) -> None:
         self.shared.remove(self)

@@ -31,7 +31,7 @@ from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
 from panewise.runtime.answers import with_watermark
 from panewise.runtime.archive_reads import ArchiveRead, ArchiveTable
-from panewise.runtime.ask import ask_once, from_tree, is_held, last_report, named_answer, rows_in, stretch_of
+from panewise.runtime.ask import ask_once, asks_archive, from_tree, last_report, named_answer, rows_in
 from panewise.runtime.ask_inputs import Sources, ask_inputs, until_of
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.stepwise_read import StepwiseRead
@@ -112,10 +112,10 @@ class WindowReads:
         shared = from_tree(block, channel, self._engine.hosting)
         if shared is not None or self._is_short([channel]):
             return shared
+        assert block.window is not None
+        if asks_archive(block.window, channel, last_report(block.window, channel.watermark)):
+            return None  # which is asked inside, or it is refused
         if isinstance(block.window, TimeWindow):
-            start, _ = stretch_of(block.window, last_report(block.window, channel.watermark))
-            if channel.past and not is_held(channel, start):
-                return None  # an archive is asked, or it is refused
             return StepwiseRead(self, block, channel, lambda: self._find(name), self._inside)
         return None if self._inside else self._of_rows(block, name)
 
@@ -132,7 +132,10 @@ class WindowReads:
         if table_inputs(plan) or any(reads_answer(node) or not isinstance(node.input, Scan) for node in inputs):
             return None
         names = list(dict.fromkeys(node.input.name for node in inputs if isinstance(node.input, Scan)))
-        if self._inside or self._is_short([self._engine.channel(name) for name in names]):
+        channels = {name: self._engine.channel(name) for name in names}
+        until = until_of(plan, list(channels.values()))
+        read = [(node.window, channels[node.input.name]) for node in inputs if isinstance(node.input, Scan)]
+        if self._inside or self._is_short(list(channels.values())) or any(asks_archive(*part, until) for part in read):
             return None
 
         def compute(channel_of: Callable[[str], Channel]) -> pa.Table:

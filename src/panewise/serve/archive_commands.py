@@ -21,21 +21,18 @@ def show_archive(path: str, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(told))
         return
-    console = output_console()
     versions = told["versions"]
     kept = f" ({len(versions)} kept, from {versions[0]})" if len(versions) > 1 else ""
-    console.print(f"{told['where']}: version {told['version']}{kept}, {told['layout']}", highlight=False)
-    console.print(f"key ({', '.join(told['key'])}) of {told['schema']}", highlight=False)
+    gone = "no update yet" if told["now"] is None else f"rows that expired by {told['now']} are gone"
     moving = "; a migration has begun and not ended" if told["migrating"] else ""
-    console.print(
-        f"{told['rows']:,} rows, {told['bytes']:,} bytes; rows that expired by {told['now']} are gone{moving}",
-        highlight=False,
-    )
+    _say(f"{told['where']}: version {told['version']}{kept}, {told['layout']}")
+    _say(f"key ({', '.join(told['key'])}) of {told['schema']}")
+    _say(f"{told['rows']:,} rows, {told['bytes']:,} bytes; {gone}{moving}")
     shown = Table("sub-index", "layout", "files", "rows", "bytes")
     for part in told["sub_indices"]:
         cells = [part["sub_index"], part["layout"], part["files"], f"{part['rows']:,}", f"{part['bytes']:,}"]
         shown.add_row(*map(str, cells))
-    console.print(shown)
+    output_console().print(shown)
 
 
 def show_files(path: str, as_json: bool) -> None:
@@ -44,7 +41,8 @@ def show_files(path: str, as_json: bool) -> None:
     with archive.snapshot() as snapshot:
         files = [archive.path(file.name) for file in snapshot.files]
         told = {"version": snapshot.version, "files": files}
-    typer.echo(json.dumps(told) if as_json else "\n".join(files))
+    for line in [json.dumps(told)] if as_json else files:
+        typer.echo(line)
 
 
 def verify_archive(path: str, as_json: bool) -> int:
@@ -60,11 +58,10 @@ def verify_archive(path: str, as_json: bool) -> int:
     if as_json:
         typer.echo(json.dumps(told))
     else:
-        console = output_console()
         for problem in found.problems:
-            console.print(problem, style="red", highlight=False, markup=False)
-        state = "sound" if found.sound else f"{len(found.problems)} of its files damaged or misplaced"
-        console.print(f"version {found.version}: {found.files} files, {found.rows:,} rows, {state}", highlight=False)
+            _say(problem, style="red")
+        state = "sound" if found.sound else f"damaged (problems: {len(found.problems)})"
+        _say(f"version {found.version}: {found.files} files, {found.rows:,} rows, {state}")
     return 0 if found.sound else 1
 
 
@@ -79,8 +76,12 @@ def compact_archive(path: str, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(told))
         return
-    output_console().print(
+    _say(
         f"version {after['version']}: {files[0]} files became {files[1]}, "
-        f"{before['bytes']:,} bytes became {after['bytes']:,}",
-        highlight=False,
+        f"{before['bytes']:,} bytes became {after['bytes']:,}"
     )
+
+
+def _say(line: str, style: str | None = None) -> None:
+    """A line as it is: paths and names may have brackets in them, and whoever cuts it out wants it whole."""
+    output_console().print(line, style=style, highlight=False, markup=False, soft_wrap=True)

@@ -21,7 +21,8 @@ class FileSystem:
 
     def make_folder(self, folder: Path) -> None:
         if not folder.is_dir():
-            folder.mkdir(parents=True, exist_ok=True)
+            self.make_folder(folder.parent)  # each new name has to be on the disk, not only the last
+            folder.mkdir(exist_ok=True)
             self.sync_folder(folder.parent)
 
     def lock(self, path: Path) -> int | None:

@@ -34,7 +34,7 @@ from pyspark.sql.datasource import (
 from panewise.archive import sub_index
 from panewise.archive.archive import Archive
 from panewise.archive.layout import Layout
-from panewise.archive.storage import LocalStorage, VanishedFile
+from panewise.archive.storage import VanishedFile
 from panewise.archive.sub_index import SubIndexFiles
 from panewise.errors import ArchiveError
 from panewise.runtime.spark.archive_frame import read_archive
@@ -46,6 +46,7 @@ from panewise.runtime.spark.archive_source import (
     keeps_scans_apart,
     register_archive,
 )
+from panewise.state.durable_files import FileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,8 +94,8 @@ STORED = pa.schema([*SCHEMA, ("_inserted", INSTANT), ("_expires", INSTANT)])
 @pytest.fixture(autouse=True, scope="module")
 def _small_and_quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalStorage, "_sync", lambda *given: None)
-        patch.setattr(LocalStorage, "_sync_folder", lambda *given: None)
+        patch.setattr(FileSystem, "sync", lambda *given: None)
+        patch.setattr(FileSystem, "sync_folder", lambda *given: None)
         patch.setattr(sub_index, "ROW_GROUP_BYTES_MIN", 4_096)
         yield
 

@@ -306,22 +306,22 @@ def passing_of(event: dict[str, Any]) -> list[str]:
 
 def test_one_kill_of_each_kind(scene: Scene) -> None:
     """On two cores, then on a cluster of two executors, at last on three cores."""
-    files = files_of(1, 22)
+    files = files_of(1, 16)
     write_files(scene.folder / "input", files)
     with driver(scene, "local[2]") as first:
         first.wait_for("running")
-        some_time_later(scene, first, 2)
+        some_time_later(scene, first, 1)
         kill_python_worker(scene, first.python_workers)
         come_and_go(scene, first, 0, [])
-        some_time_later(scene, first, 3)
+        some_time_later(scene, first, 2)
         scene.killed.append("driver")
     with StandaloneCluster(workers=2, cores=1) as cluster, driver(scene, cluster.url) as second:
         assert passing_of(second.wait_for("running")) == ["passing_0"]
         come_and_go(scene, second, 1, ["passing_0"])
-        some_time_later(scene, second, 2)
+        some_time_later(scene, second, 1)
         assert cluster.kill_executor(scene.chance) is not None
         scene.killed.append("executor")
-        some_time_later(scene, second, 2)
+        some_time_later(scene, second, 1)
         assert second.end() == 0
     assert scene.batch < len(files)  # otherwise nothing was left for the last run
     finish_and_compare(scene, files)

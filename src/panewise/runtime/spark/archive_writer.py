@@ -1,8 +1,8 @@
-"""CREATE ARCHIVE on Spark: the results of a query go from the result log to the archive, exactly once.
+"""CREATE ARCHIVE on Spark: what a query or a stream gives goes to archives, in the foreachBatch, exactly once.
 
-The log is the buffer. It has the results of every micro-batch, it survives, and it says the same when a micro-batch is
-done again. So rows wait in it until a slot of time (`every`) is over, and then all of them, of whole micro-batches, are
-one update of the archive:
+For rows of streams see `archive_of_stream.py`. Of a query the log is the buffer: it has the results of every
+micro-batch, it survives, and it says the same when a micro-batch is done again. So rows wait in it until a slot of time
+(`every`) is over, and then all of them, of whole micro-batches, are one update of the archive:
 
     micro-batch      5    6    7    8    9        number of the update = base + (micro-batch - first) + 1
     rows in the log  .    .    .    .    .
@@ -21,54 +21,35 @@ was there before are passed over, as in the engine.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from panewise.catalog import ArchiveDefinition
-from panewise.errors import ArchiveError
 from panewise.runtime.archives import layout_of, opened
+from panewise.runtime.spark.archive_of_stream import StreamArchive
+from panewise.runtime.spark.archive_staging import StagedRows
+from panewise.runtime.spark.archive_target import (
+    HELD_MAX,
+    ArchiveTarget,
+    Begun,
+    foreign,
+    manifest_of,
+    read_begun,
+    with_lives,
+    write_begun,
+)
 from panewise.runtime.spark.folder import Folder
-from panewise.runtime.spark.marks import INT64_MIN, Marks, read_marks
+from panewise.runtime.spark.marks import Marks, read_marks
 from panewise.runtime.spark.packing import RESULT
 from panewise.runtime.spark.result_log import file_of, read_entries
-from panewise.temporal import INSTANT_MAX
 
 if TYPE_CHECKING:
     from panewise.archive.manifest import Manifest
     from panewise.runtime.spark.program import Program, Version
 
-STATE = "archives.json"
-HELD_MAX = 262_144  # rows that wait; more are written before their slot is over
-_TIME = pa.timestamp("us", tz="UTC")
-
-
-@dataclass(frozen=True)
-class ArchiveTarget:
-    """An archive, from its first micro-batch to the one before `until`."""
-
-    definition: ArchiveDefinition
-    name: str  # in this checkpoint: by the version that created it
-    query: str  # its name in the log
-    streams: tuple[tuple[str, int], ...]  # what the query reads in the end, by key, and their delays
-    first: int
-    until: int | None  # None: it goes on
-
-    def now(self, marks: Marks) -> int | None:
-        """The last instant that is over for the query; None before there is one."""
-        least = min((marks.of(key).watermark(delay) for key, delay in self.streams), default=INT64_MIN)
-        return None if least == INT64_MIN else min(least - 1, INSTANT_MAX)
-
-
-@dataclass
-class _Begun:
-    """Of an archive when its first micro-batch came: the number and the instant of its last update."""
-
-    base: int
-    at: int | None
-    ended: bool = False
+SWEPT_EVERY = 100  # micro-batches
 
 
 @dataclass
@@ -88,11 +69,14 @@ class ArchiveWriter:
     folder: Folder
     targets: list[ArchiveTarget]
     retention_seconds: float
-    _waiting: dict[str, _Waiting] = field(default_factory=dict)
+    _waiting: dict[str, _Waiting] = field(default_factory=dict)  # archives of queries, by name
+    _of_streams: dict[str, StreamArchive] = field(default_factory=dict)  # by name
+    _staged: StagedRows | None = None
+    _swept: bool = False
     _prepared: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_waiting": {}, "_prepared": False}
+        return ArchiveWriter(self.folder, self.targets, self.retention_seconds).__dict__
 
     def prepare(self) -> None:
         """Makes the archives that there are to be, with the layouts they are to have; once, where they are written."""
@@ -102,17 +86,17 @@ class ArchiveWriter:
         self._prepared = True
 
     def write(self, batch: int, marks: Marks) -> None:
-        """The results of a micro-batch are in the log. May come again."""
+        """The results of a micro-batch are in the log, and the list of what it has staged is there. May come again."""
         if not self._prepared:
             self.prepare()
         targets = [target for target in self.targets if target.first <= batch]
-        state = self._begun() if targets else {}
+        state = read_begun(self.folder) if targets else {}
         # Those that have ended come first: another one may go on in the same folder.
         for target in sorted(targets, key=lambda one: one.until is None):
             begun = state.get(target.name)
             if begun is None:
-                begun = state[target.name] = _begin(target)
-                self._keep(state)
+                begun = state[target.name] = self._begin(target)
+                write_begun(self.folder, state)
             if begun.ended:
                 continue
             if target.until is None or batch < target.until:
@@ -122,26 +106,65 @@ class ArchiveWriter:
                 last = target.until - 1
                 self._write(target, begun, last, read_marks(self.folder, last), at_once=True)
                 begun.ended = True
-                self._keep(state)
+                write_begun(self.folder, state)
+        self._clear(batch, {target: state[target.name] for target in targets if target.query is None})
 
     def settle(self, marks: Marks) -> None:
         """None comes soon, and none is under way: what waits in the log is written before its slot is over."""
-        state = self._begun()
+        state = read_begun(self.folder)
         for target in self.targets:
             begun = state.get(target.name)
             if begun is None or target.until is not None:
                 continue
             # A micro-batch that died before it was marked may be there already.
-            if _written(target, begun, _manifest(target)) < marks.batch:
+            if target.query is None or _written(target, begun, manifest_of(target)) < marks.batch:
                 self._write(target, begun, marks.batch, marks, at_once=True)
 
-    def _begun(self) -> dict[str, _Begun]:
-        return {name: _Begun(**begun) for name, begun in (self.folder.read_json(STATE) or {}).items()}
+    def _begin(self, target: ArchiveTarget) -> Begun:
+        manifest = manifest_of(target)
+        known = [manifest.now_us]
+        if target.query is None:
+            known.append(target.now(read_marks(self.folder, target.first - 1)))
+        return Begun(manifest.update, max((instant for instant in known if instant is not None), default=None))
 
-    def _keep(self, state: dict[str, _Begun]) -> None:
-        self.folder.write_json(STATE, {name: asdict(begun) for name, begun in state.items()})
+    def _write(self, target: ArchiveTarget, begun: Begun, batch: int, marks: Marks, at_once: bool) -> None:
+        if target.query is None:
+            archive = self._of_stream(target, begun, batch)
+            del self._of_streams[target.name]  # where this fails, the next one looks at what is there
+            archive.write(target.now(marks), at_once)
+            self._of_streams[target.name] = archive
+        else:
+            self._write_results(target, begun, batch, marks, at_once)
 
-    def _write(self, target: ArchiveTarget, begun: _Begun, batch: int, marks: Marks, at_once: bool) -> None:
+    # -- rows of streams -----------------------------------------------------------------------------------------------
+
+    def _of_stream(self, target: ArchiveTarget, begun: Begun, batch: int) -> StreamArchive:
+        if self._staged is None:
+            self._staged = StagedRows(self.folder)
+        self._staged.come_to(batch)
+        if target.name not in self._of_streams:
+            self._of_streams[target.name] = StreamArchive(target, begun, self._staged)
+        return self._of_streams[target.name]
+
+    def _clear(self, batch: int, targets: dict[ArchiveTarget, Begun]) -> None:
+        """Staged rows that all archives of their stream have go."""
+        if not targets:
+            return
+        done: dict[str, int] = {}
+        for target, begun in targets.items():
+            if not begun.ended:
+                archive = self._of_stream(target, begun, batch)
+                done[target.stream] = min(archive.done, done.get(target.stream, archive.done))
+        staged = self._staged = self._staged or StagedRows(self.folder)
+        staged.come_to(batch)
+        staged.forget(done)
+        if batch % SWEPT_EVERY == 0 or not self._swept:
+            staged.sweep(batch)
+            self._swept = True
+
+    # -- results of queries --------------------------------------------------------------------------------------------
+
+    def _write_results(self, target: ArchiveTarget, begun: Begun, batch: int, marks: Marks, at_once: bool) -> None:
         waiting = self._waiting_for(target, begun, batch)
         layout, now = layout_of(target.definition.options), target.now(marks)
         if now is None:
@@ -153,13 +176,13 @@ class ArchiveWriter:
             self._update(target, begun, waiting, batch, now)
             self._waiting[target.name] = waiting
 
-    def _update(self, target: ArchiveTarget, begun: _Begun, waiting: _Waiting, batch: int, now: int) -> None:
+    def _update(self, target: ArchiveTarget, begun: Begun, waiting: _Waiting, batch: int, now: int) -> None:
         from panewise.archive.archive import Archive
 
         with Archive.open(target.definition.path) as archive:
             manifest = archive.manifest
             if _written(target, begun, manifest) != waiting.written:
-                raise _foreign(target)
+                raise foreign(target)
             now = now if manifest.now_us is None else max(now, manifest.now_us)
             if waiting.rows or any(file.expires_min <= now for file in manifest.files):
                 rows = self._rows(target, begun, waiting.batches, manifest.layout.lifetime_us)
@@ -167,14 +190,14 @@ class ArchiveWriter:
                 waiting.written, waiting.batches, waiting.rows = batch, [], 0
         waiting.now = now
 
-    def _waiting_for(self, target: ArchiveTarget, begun: _Begun, batch: int) -> _Waiting:
+    def _waiting_for(self, target: ArchiveTarget, begun: Begun, batch: int) -> _Waiting:
         """With this micro-batch. Read from the log and the archive where this process has not seen all of it."""
         waiting = self._waiting.get(target.name)
         if waiting is None:
-            manifest = _manifest(target)
+            manifest = manifest_of(target)
             written = _written(target, begun, manifest)
             if not target.first - 1 <= written <= batch:
-                raise _foreign(target)
+                raise foreign(target)
             waiting = _Waiting(written, manifest.now_us)
             self._waiting[target.name] = waiting
             numbers = [number for number in self.folder.numbers("results") if written < number <= batch]
@@ -192,45 +215,17 @@ class ArchiveWriter:
         written_at = self.folder.written_at(file_of(waiting.batches[0])) if waiting.batches else None
         return written_at is not None and time.time() - written_at > self.retention_seconds / 2
 
-    def _rows(self, target: ArchiveTarget, begun: _Begun, batches: list[int], lifetime_us: int) -> pa.Table | None:
+    def _rows(self, target: ArchiveTarget, begun: Begun, batches: list[int], lifetime_us: int) -> pa.Table | None:
         """The rows of micro-batches as the archive has them."""
         tables = [e.table for b in batches for e in read_entries(self.folder, b, RESULT, target.query) or []]
         if not tables:
             return None
-        table = pa.concat_tables(tables)
-        times = np.asarray(table[target.definition.timestamp].cast(_TIME).cast(pa.int64()))
-        own = times < INSTANT_MAX
-        if begun.at is not None:
-            own &= times > begun.at
-        table, times = table.filter(pa.array(own)), times[own]
-        expires = np.minimum(times, INSTANT_MAX - lifetime_us) + lifetime_us
-        for name, values in (("_inserted", times), ("_expires", expires)):
-            table = table.append_column(name, pa.array(values, pa.int64()).cast(_TIME))
-        return table
+        return with_lives(pa.concat_tables(tables), target.definition.timestamp, lifetime_us, begun.at)
 
 
-def _manifest(target: ArchiveTarget) -> Manifest:
-    from panewise.archive.archive import Archive
-
-    with Archive.open(target.definition.path) as archive:
-        return archive.manifest
-
-
-def _begin(target: ArchiveTarget) -> _Begun:
-    manifest = _manifest(target)
-    return _Begun(manifest.update, manifest.now_us)
-
-
-def _written(target: ArchiveTarget, begun: _Begun, manifest: Manifest) -> int:
-    """The last micro-batch that is in an archive; the one before the first where none is."""
+def _written(target: ArchiveTarget, begun: Begun, manifest: Manifest) -> int:
+    """The last micro-batch that is in an archive of a query; the one before the first where none is."""
     return target.first - 1 + manifest.update - begun.base
-
-
-def _foreign(target: ArchiveTarget) -> ArchiveError:
-    return ArchiveError(
-        f"the archive in '{target.definition.path}' has updates that are not of this pipeline",
-        hint="an archive has one writer: drop this one, and create it anew from where it is, or with another path",
-    )
 
 
 def archive_writer(folder: Folder, program: Program, retention_seconds: float) -> ArchiveWriter:
@@ -239,10 +234,11 @@ def archive_writer(folder: Folder, program: Program, retention_seconds: float) -
     for version in program.versions:
         for archive in version.archives.values():
             known = newest.get(archive.log_name)
-            query = version.queries[archive.definition.source.lower()]
+            query = version.queries.get(archive.definition.source.lower())
             first = version.from_batch if known is None else known[0].first
-            streams = tuple(sorted(_streams(query.name, version)))
-            target = ArchiveTarget(archive.definition, archive.log_name, query.log_name, streams, first, None)
+            streams = tuple(sorted(_streams([archive.definition.source], version)))
+            name = None if query is None else query.log_name
+            target = ArchiveTarget(archive.definition, archive.log_name, name, streams, first, None)
             newest[archive.log_name] = (target, version.number)
     targets = []
     for target, last in newest.values():
@@ -252,13 +248,13 @@ def archive_writer(folder: Folder, program: Program, retention_seconds: float) -
     return ArchiveWriter(folder, targets, retention_seconds)
 
 
-def _streams(query: str, version: Version) -> set[tuple[str, int]]:
-    """The streams below a query, and how late their rows may be."""
+def _streams(names: Iterable[str], version: Version) -> set[tuple[str, int]]:
+    """The streams below these streams and queries, and how late their rows may be."""
     keys = {stream.name.lower(): key for key, stream in version.streams.items()}
     found: set[tuple[str, int]] = set()
-    for name in (each.lower() for each in version.queries[query].definition.inputs):
+    for name in (each.lower() for each in names):
         if name in keys:
             found.add((keys[name], version.streams[keys[name]].delay_us))
         elif name in version.queries:
-            found |= _streams(name, version)
+            found |= _streams(version.queries[name].definition.inputs, version)
     return found

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from panewise.runtime.spark.archive_staging import StagedFile, write_list
 from panewise.runtime.spark.archive_writer import ArchiveWriter
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.inbox import remove_letters
 from panewise.runtime.spark.marks import KEPT, Marks, read_marks, write_marks
 from panewise.runtime.spark.packing import ANSWER, BAD, COUNTED, FAILED, LATE, RESULT, STATE, Packet, table_of
-from panewise.runtime.spark.result_log import Entry, read_entries, write_entries
+from panewise.runtime.spark.result_log import Entry, forget_older, read_entries, write_entries
 from panewise.runtime.spark.table_pins import TablePins
 
 if TYPE_CHECKING:
@@ -110,7 +111,9 @@ class BatchWriter:
                 written = [(target, tables[name]) for target, name in read if name in tables]
                 if written:
                     kind.write(batch, written, frame.sparkSession)
-        marks = self._counted(batch, outputs)
+        packets = [Packet.unpacked(payload) for kind, _, _, _, payload in outputs if kind == COUNTED]
+        marks = self._counted(batch, outputs, packets)
+        write_list(self.folder, batch, _staged(packets))
         if self.archives is not None:
             self.archives.write(batch, marks)
         self._mark(marks, outputs, tables)
@@ -137,15 +140,15 @@ class BatchWriter:
             entries.append(Entry(ANSWER, name, pa.table({"refused": pa.array([reason.decode()], pa.string())})))
         return entries
 
-    def _counted(self, batch: int, outputs: list[Output]) -> Marks:
+    def _counted(self, batch: int, outputs: list[Output], packets: list[Packet]) -> Marks:
         """How far the streams have come with this micro-batch, and what has failed in it."""
         marks = read_marks(self.folder, batch - 1)
         marks.take_hold([version for version, first in self.beginnings if first <= batch])
         marks.batch = batch
+        for packet in packets:
+            _count(marks, packet)
         for kind, name, _, _, payload in outputs:
-            if kind == COUNTED:
-                _count(marks, Packet.unpacked(payload))
-            elif kind == FAILED:
+            if kind == FAILED:
                 marks.failed.setdefault(name, payload.decode())
         return marks
 
@@ -168,7 +171,7 @@ class BatchWriter:
         if batch % 100 or not batch:
             return
         remove_letters(self.folder, read_marks(self.folder, batch - 2).letter)
-        self.folder.remove_older("results", time.time() - self.retention_seconds)
+        forget_older(self.folder, time.time() - self.retention_seconds, read_marks(self.folder, batch))
 
 
 def in_time_order(table: pa.Table, column: str) -> pa.Table:
@@ -199,6 +202,15 @@ def _count(marks: Marks, packet: Packet) -> None:
     stream.rows += packet.rows + packet.late_rows + packet.bad_rows
     stream.late_rows += packet.late_rows
     stream.bad_rows += packet.bad_rows
+
+
+def _staged(packets: list[Packet]) -> dict[str, list[StagedFile]]:
+    """The rows of archived streams that the tasks have left in files."""
+    found: dict[str, list[StagedFile]] = {}
+    for packet in packets:
+        if packet.staged:
+            found.setdefault(packet.stream, []).extend(StagedFile(*file) for file in packet.staged)
+    return found
 
 
 def stats_file(batch: int) -> str:

@@ -7,6 +7,7 @@
     marks/      after each micro-batch: how far the streams have come
     stats/      after each micro-batch: counts for people
     results/    the result log: one file per micro-batch
+    staged/     rows of streams that are archived, until they are
     tables/     the versions of tables
     pins/       before each micro-batch: which versions it sees
     producers/  by producer, the number of the last push that was taken
@@ -118,12 +119,12 @@ class Folder:
         except FileNotFoundError:
             return
 
-    def remove_older(self, folder: str, than: float) -> None:
-        """Removes the files of a folder that were last written before an instant (seconds since 1970)."""
+    def older(self, folder: str, than: float) -> list[str]:
+        """The files of a folder that were last written before an instant (seconds since 1970)."""
         system, path = self._at(folder)
-        for info in system.get_file_info(pafs.FileSelector(path, allow_not_found=True)):
-            if info.is_file and info.mtime_ns is not None and info.mtime_ns / 1e9 < than:
-                system.delete_file(info.path)
+        found = system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+        written = [info for info in found if info.is_file and info.mtime_ns is not None]
+        return [f"{folder}/{info.base_name}" for info in written if info.mtime_ns / 1e9 < than]
 
     def numbers(self, folder: str) -> list[int]:
         """The files of a folder that are named by a number, as Spark's logs are."""

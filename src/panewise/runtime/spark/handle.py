@@ -20,6 +20,8 @@ from panewise.errors import CatalogError, ConnectorError, DataError, NotHeldErro
 from panewise.runtime.intake import Intake
 from panewise.runtime.journal import Stamp
 from panewise.runtime.one_group import of_key
+from panewise.runtime.spark.archive_lookups import archived_report
+from panewise.runtime.spark.archive_target import read_begun
 from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, Notice, VersionSinks
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from panewise.runtime.spark.pipeline import SparkPipeline
 
 TELL_SECONDS = 0.1
-FOLDERS = ("catalog", "inbox", "marks", "stats", "results", "tables", "pins", "producers")
+FOLDERS = ("catalog", "inbox", "marks", "stats", "results", "staged", "tables", "pins", "producers")
 
 
 class Handle(Reader):
@@ -417,15 +419,32 @@ class Handle(Reader):
         return super().metrics() | {"trigger_seconds": last.get("durationMs", {}).get("triggerExecution", 0) / 1000}
 
     def lookup(self, query: str, at: Any = None, key: Any = None) -> pa.Table:
-        """The answer now or then; `key` picks one group. The log answers for periodic queries, without waiting."""
+        """The answer now or then; `key` picks one group. The log answers for periodic queries, without waiting.
+
+        What nobody holds any more comes from an archive of the query, where one has it.
+        """
         definition = self._catalog.get(query, "query")
         planned = self._program.versions[-1].queries[definition.name.lower()]
         reason = self.marks().failed.get(planned.log_name)
         if reason is not None:
             raise NotHeldError(f"query '{query}' has failed: {reason}")
         moment = None if at is None else instant_us(at)
-        table = self._reported(planned, moment) if is_tree(planned.block) else self._asked(planned, moment)
+        try:
+            table = self._reported(planned, moment) if is_tree(planned.block) else self._asked(planned, moment)
+        except NotHeldError:
+            archived = self._archived(planned, moment)
+            if archived is None:
+                raise
+            table = archived
         return table if key is None else of_key(planned.name, planned.block, table, key)
+
+    def _archived(self, query: PlannedQuery, at: int | None) -> pa.Table | None:
+        moment, come_to = at, self.come_to(query, self.marks())
+        if at is None and is_tree(query.block):  # others may say something else now than in their last report
+            moment = come_to
+        if moment is None or come_to is None or moment > come_to:
+            return None
+        return archived_report(self.version, query, moment, read_begun(self._folder))
 
     def _asked(self, query: PlannedQuery, at: int | None) -> pa.Table:
         """The answer of a query that is not in a tree: a letter goes to its buckets, the log brings it back."""

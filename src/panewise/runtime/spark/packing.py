@@ -46,6 +46,7 @@ class Packet:
     gone: bool = False  # the fragment has no queries any more
     ask: dict[str, Any] | None = None  # a lookup
     aside: str | None = None  # LATE or BAD, where the batch holds rows that were set aside
+    staged: list[list[Any]] | None = None  # the files with its rows, where the stream is archived
     batch: pa.RecordBatch | None = None
     parts: dict[int, pa.RecordBatch] = field(default_factory=dict)  # by tree, partials
 

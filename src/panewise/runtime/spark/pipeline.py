@@ -19,7 +19,7 @@ from panewise.catalog import ArchiveDefinition, QueryDefinition, SinkDefinition,
 from panewise.connectors.options import written_option
 from panewise.errors import ArchiveError, CatalogError, ConnectorError, DataError, PlanError
 from panewise.language import statements as s
-from panewise.language.archive_layout import BY_COST
+from panewise.language.archive_layout import BY_COST, OWN
 from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.language.sql_text import name_to_sql
 from panewise.runtime.archives import layout_of, opened
@@ -208,14 +208,13 @@ class SparkPipeline:
             )
 
     def _check_archive(self, statement: s.CreateArchive | s.AlterArchive) -> None:
-        if isinstance(statement, s.CreateArchive):
-            if self.books.catalog.get(statement.source).kind == "stream":
-                raise PlanError(
-                    f"'{statement.source}' is a stream, and rows of streams do not come to the driver, which writes "
-                    "archives on Spark",
-                    hint="archive the results of a query",
-                )
-        elif dict(statement.options).get("layout") == BY_COST:
+        if isinstance(statement, s.CreateArchive) and dict(statement.options)["lifetime"] == OWN:
+            raise PlanError(
+                "on Spark results come without the times at which they leave the answer of their query, so lifetime = "
+                f"'{OWN}' is for the embedded engine",
+                hint="give the archive a lifetime, such as '1 day'",
+            )
+        if isinstance(statement, s.AlterArchive) and dict(statement.options).get("layout") == BY_COST:
             raise PlanError(
                 "on Spark nobody counts what an archive is asked for, so its layout cannot be chosen by cost",
                 hint="name one, such as '4x4'",

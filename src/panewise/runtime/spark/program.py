@@ -109,7 +109,7 @@ class PlannedSink:
 
 @dataclass(frozen=True)
 class PlannedArchive:
-    """An archive of a query's results, and the version that created it."""
+    """An archive of a query's results or a stream's rows, and the version that created it."""
 
     definition: ArchiveDefinition
     created: int
@@ -182,6 +182,12 @@ class Version:
     def stream_key(self, name: str) -> str:
         """By what a stream's rows, marks and fragments are known."""
         return next(key for key, stream in self.streams.items() if stream.name.lower() == name.lower())
+
+    @cached_property
+    def archived_streams(self) -> frozenset[str]:
+        """The streams whose rows are archived, by what they are known."""
+        sources = {archive.definition.source.lower() for archive in self.archives.values()}
+        return frozenset(key for key, stream in self.streams.items() if stream.name.lower() in sources)
 
     def table_key(self, name: str) -> str:
         """By what a table's rows are known."""
@@ -424,8 +430,10 @@ class Program:
         return [self.fragments[number] for number in sorted(before - self.at(batch).fragment_numbers)]
 
     def columns_needed(self, version: Version, stream: str) -> Schema:
-        """The columns of a stream that its queries read, with the event time; all of them where rows travel whole."""
+        """The columns of a stream that queries read, with the event time; all where rows go whole, or are archived."""
         definition = version.streams[stream]
+        if stream in version.archived_streams:
+            return definition.schema
         needed = {definition.timestamp}
         for fragment in self.fragments_over(version, stream):
             if not fragment.tree:

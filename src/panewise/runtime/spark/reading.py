@@ -19,7 +19,7 @@ from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import INT64_MIN, Marks, last_marks
 from panewise.runtime.spark.packing import BAD, LATE, RESULT
 from panewise.runtime.spark.program import PlannedQuery, Program, Version
-from panewise.runtime.spark.result_log import read_entries
+from panewise.runtime.spark.result_log import forgotten, read_entries
 from panewise.runtime.spark.tables import Pin, last_pins
 from panewise.temporal import TimeWindow, format_instant
 
@@ -205,6 +205,14 @@ class Reader:
                     return entry.table.filter(pc.equal(ends, report))
         # A query that no micro-batch has seen yet has no point at which it took hold.
         reached, _ = marks.at(query.created, key) if query.created in marks.since else (None, 0)
-        if at is not None and reached is not None and report <= reached:
+        if self._is_forgotten(query, report) or (at is not None and reached is not None and report <= reached):
             raise NotHeldError(f"the report of '{name}' at {format_instant(report)} is not in the log")
         return empty
+
+    def _is_forgotten(self, query: PlannedQuery, report: int) -> bool:
+        """Whether the log may have had a report and lost it."""
+        marks = forgotten(self._folder)
+        if marks is None or marks.batch < self._program.versions[query.created].from_batch:
+            return False
+        come_to = self.come_to(query, marks)
+        return come_to is not None and report <= come_to

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.marks import Marks
 from panewise.runtime.spark.packing import ipc_bytes, table_of
 
+_FORGOTTEN = "forgotten.json"
 LOG_TYPE = "batch long, kind string, name string, rows long, payload binary"
 LOG = pa.schema(
     [
@@ -40,6 +42,21 @@ class Entry:
 
 def file_of(batch: int) -> str:
     return f"results/{batch:012d}.parquet"
+
+
+def forget_older(folder: Folder, than: float, marks: Marks) -> None:
+    """The log loses what was written before an instant (seconds since 1970), and knows how far it may have lost it."""
+    gone = folder.older("results", than)
+    if gone:
+        folder.write_json(_FORGOTTEN, marks.to_dict())
+    for name in gone:
+        folder.remove(name)
+
+
+def forgotten(folder: Folder) -> Marks | None:
+    """Where the streams had come to when the log last lost something; None where it has all that there ever was."""
+    found = folder.read_json(_FORGOTTEN)
+    return None if found is None else Marks.of_dict(found)
 
 
 def write_entries(folder: Folder, batch: int, entries: list[Entry]) -> None:

@@ -3,13 +3,14 @@
 A task reads its part of a micro-batch once, judges every row once (bad, late or good), folds the good ones into every
 tree of the stream, and ends with one packet per bucket; a packet without partials or rows is a heartbeat. Rows go whole
 only to row fragments, each to the bucket of its key where there are several, in the order in which they came. The trees
-stay in the worker from task to task: what is kept is the table of groups, never a row.
+stay in the worker from task to task: what is kept is the table of groups, never a row. Where the stream is archived its
+good rows are staged in files, whose names go to the driver.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from panewise.operators.shared_fold import SharedFold
 from panewise.plan.evaluate import compiled
 from panewise.plan.inputs import has_several_inputs
 from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
+from panewise.runtime.spark.archive_staging import TaskStaging
 from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.doors import Door
 from panewise.runtime.spark.inbox import Letter, read_letter
@@ -188,6 +190,7 @@ class StreamTask:
         self._selections = {kept_column(tree): tree.shape.where for tree in planned if tree.shape.where is not None}
         self._whole = [f for f in self._fragments if not f.tree]
         self._batches: list[pa.RecordBatch] = []  # for row fragments
+        self._staging = TaskStaging(task.folder, task.batch) if stream in version.archived_streams else None
         self._counts = Packet(METER, 0, stream)
         self._read = 0
         self._late: list[pa.RecordBatch] = []
@@ -236,6 +239,8 @@ class StreamTask:
         self._fold(rows, masks)
         if self._whole:
             self._batches.append(_plain(rows.batch, intake.arrow))
+        if self._staging is not None:
+            self._staging.take(_plain(rows.batch, intake.arrow), rows.times)
 
     def _fold(self, rows: Rows, masks: Mapping[Expression, NDArray[np.bool_]]) -> None:
         """Rows enter all trees; `masks` says of some WHERE clauses which rows they keep."""
@@ -250,6 +255,8 @@ class StreamTask:
         program, counts = self._task.program, self._counts
         if self._shared is not None:
             self._shared.settle()
+        if self._staging is not None:
+            counts.staged = [list(astuple(file)) for file in self._staging.files()] or None
         yield program_key(program, METER), counts
         for kind, rows in ((LATE, self._late_table()), (BAD, self._bad_table())):
             if rows is not None:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import Marks, read_marks
 from panewise.runtime.spark.program import Program, Version, read_changes
 from panewise.runtime.spark.reference import Reference
@@ -22,6 +23,7 @@ BATCH_ID = "streaming.sql.batchId"  # the local property by which Spark tells a 
 class Task:
     """One task: which micro-batch and partition it works on, and what governs it."""
 
+    folder: Folder
     batch: int
     partition: int
     program: Program
@@ -54,7 +56,8 @@ def task_at(reference: Reference, batch: int, partition: int) -> Task:
     marks = _marks_before(reference, batch)
     marks.take_hold(program.beginning(batch))
     kept = _recent(_kept, reference.pipeline, dict)
-    return Task(batch, partition, program, program.at(batch), marks, kept, PinnedTables(reference.folder, batch))
+    pinned = PinnedTables(reference.folder, batch)
+    return Task(reference.folder, batch, partition, program, program.at(batch), marks, kept, pinned)
 
 
 def program_of(reference: Reference) -> Program:

@@ -23,7 +23,7 @@ from panewise.serve.papers.papers_001_4_runs import Extent, Stream, Timed, other
 from panewise.serve.papers.papers_001_4_sizes import counted, lemma_a1, lemma_a2
 from panewise.serve.papers.papers_003_streams import judge
 from panewise.serve.papers.plots import Panel
-from panewise.serve.papers.shown import figures_console, show_plot, show_table
+from panewise.serve.papers.shown import counted_steps, figures_console, show_plot, show_table
 
 PARTS = (4, 9, 16, 25)
 FULL = Extent(500e6, updates=12)
@@ -50,14 +50,19 @@ def reproduce(extent: Extent, folder: Path | None, plot: str, everything: bool) 
         f"{extent.bytes / 1e6:,.0f} MB of rows, {extent.updates} updates, each with 1/36 of as many; "
         f"{extent.probes} probes after each"
     )
-    with tempfile.TemporaryDirectory(prefix="panewise-", dir=folder) as scratch:
-        steady = runs(extent, Path(scratch), fluctuating=False)
+    experiments = 2 * len(PARTS) + 1 if everything else len(PARTS)
+    with (
+        tempfile.TemporaryDirectory(prefix="panewise-", dir=folder) as scratch,
+        counted_steps("updates", experiments * (1 + extent.updates)) as step_done,
+    ):
+        steady = runs(extent, Path(scratch), step_done, fluctuating=False)
         by_number(console, steady, plot)
         broken = promises(steady)
         if everything:
-            others = timed([*techniques(16)[:1], *other_techniques()], Stream(extent), extent, Path(scratch) / "others")
+            layouts = [*techniques(16)[:1], *other_techniques()]
+            others = timed(layouts, Stream(extent), extent, Path(scratch) / "others", step_done)
             shapes(console, others, steady)
-            unsteady = runs(extent, Path(scratch), fluctuating=True)
+            unsteady = runs(extent, Path(scratch), step_done, fluctuating=True)
             fluctuations(console, steady, unsteady)
             broken += promises({16: others}) + promises(unsteady)
     if broken:
@@ -67,12 +72,12 @@ def reproduce(extent: Extent, folder: Path | None, plot: str, everything: bool) 
     return int(bool(broken))
 
 
-def runs(extent: Extent, scratch: Path, fluctuating: bool) -> Runs:
+def runs(extent: Extent, scratch: Path, step_done: Callable[[], None], fluctuating: bool) -> Runs:
     found = {}
     for parts in PARTS:
         layouts, stream = techniques(parts), Stream(extent, fluctuating)
         with tempfile.TemporaryDirectory(dir=scratch) as own:
-            by_name = timed(layouts, stream, extent, Path(own))
+            by_name = timed(layouts, stream, extent, Path(own), step_done)
         found[parts] = {kind: by_name[layout.name] for kind, layout in zip(KINDS, layouts, strict=True)}
     return found
 

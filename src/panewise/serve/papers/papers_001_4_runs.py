@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,14 +145,17 @@ def other_techniques() -> list[Layout]:
     ]
 
 
-def timed(layouts: Sequence[Layout], stream: Stream, extent: Extent, folder: Path) -> Mapping[str, Timed]:
-    """Builds an archive of each layout and updates them in turn; by name."""
+def timed(
+    layouts: Sequence[Layout], stream: Stream, extent: Extent, folder: Path, step_done: Callable[[], None]
+) -> Mapping[str, Timed]:
+    """Builds an archive of each layout and updates them in turn; by name. Steps are the updates, and the building."""
     archives, found = {}, {layout.name: Timed(layout) for layout in layouts}
     for layout in layouts:
         archives[layout.name] = Archive.create(folder / layout.name, SCHEMA, key="key", layout=layout, grace_s=0)
     for rows in stream.initial():
         for archive in archives.values():
             archive.update(SLOTS * EVERY, rows)
+    step_done()
     chance = np.random.default_rng(13)
     for number in range(1, extent.updates + 1):
         rows, now = stream.slot(SLOTS + number), (SLOTS + number) * EVERY
@@ -160,6 +163,7 @@ def timed(layouts: Sequence[Layout], stream: Stream, extent: Extent, folder: Pat
         scanned = number % extent.scan_every == 0 or number == extent.updates
         for name, archive in archives.items():
             _step(found[name], archive, rows, now, keys, scanned)
+        step_done()
     for name, archive in archives.items():
         manifest = archive.manifest
         found[name].files, found[name].bytes = len(manifest.files), sum(file.bytes for file in manifest.files)

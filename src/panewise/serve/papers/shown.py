@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from panewise.serve.papers.plots import Panel, save_plot
@@ -14,6 +16,17 @@ from panewise.serve.papers.plots import Panel, save_plot
 def figures_console() -> Console:
     # A table folded to 80 columns in a file or a log is hard to read.
     return Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+
+
+@contextmanager
+def counted_steps(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar on the terminal, where there is one, until the end of a long run; call what it gives after each step."""
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+        console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
+    ) as progress:  # fmt: skip
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.advance(task)
 
 
 def show_table(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -1,0 +1,72 @@
+"""An archive of the answer of a query: its rows are there for as long as they are in the answer.
+
+    CREATE ARCHIVE a FROM q WITH (path = '...', key = 'k', lifetime = 'own')
+
+Invariant: at the instant t to which the query has come, rows with `_inserted <= t < _expires`, in the files and held,
+are the answer of the query. Of a continuous query a row is inserted when it enters the answer and expires when it
+leaves it (`entering_rows`); an archive that comes later begins with what the answer is by then. The rows of a report
+are inserted at its `window_end` and expire when the next one is due; an archive that comes later begins with that.
+
+What has left the answer is gone, so it says nothing of the past. Which queries have such rows, and how long they live
+at most, says `plan/longest_life.py`; that bound, or `every` where it is longer, is the lifetime of the layout.
+Golab 2006, chapter 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from panewise.aggregates.columns import integers
+from panewise.catalog import ArchiveDefinition
+from panewise.operators.rows import Rows
+from panewise.runtime.archive_keeper import Ints, Keeper
+from panewise.runtime.channel import INT64_MAX, Channel
+from panewise.runtime.entering_rows import EXPIRES, EnteringRows
+from panewise.temporal import INSTANT_MAX
+
+if TYPE_CHECKING:
+    from panewise.archive.archive import Archive
+    from panewise.archive.layout import Layout
+
+
+class OwnLifetimesKeeper(Keeper):
+    """`longest_us`: how long a row lives at most, and each row of a periodic query. Its channel is that of the query's
+    reports, or of the rows that enter its answer."""
+
+    def __init__(self, definition: ArchiveDefinition, channel: Channel, layout: Layout, longest_us: int) -> None:
+        super().__init__(definition, channel, layout)
+        self.longest_us = longest_us
+
+    def adopt(self, archive: Archive) -> None:
+        """Where rows were lost, or files, the answer is still known."""
+        done, lost = self._done, self.covered_from == INT64_MAX
+        super().adopt(archive)
+        if isinstance(self.channel, EnteringRows) and (lost or self._done < done):
+            self._held = [self.channel.present()]
+            self._drop_done()
+
+    def expirations(self, rows: Rows) -> Ints:
+        if isinstance(self.channel, EnteringRows):
+            return np.minimum(integers(rows.batch.column(EXPIRES)), INSTANT_MAX)
+        return np.minimum(rows.times, INSTANT_MAX - self.longest_us) + self.longest_us
+
+    @property
+    def held_from(self) -> int:
+        """There is no such instant: what has left the answer is gone."""
+        return INT64_MAX
+
+    @property
+    def oldest(self) -> int | None:
+        """At the watermark itself a report is there, and the one before it is not."""
+        oldest = super().oldest
+        return oldest if oldest is None or isinstance(self.channel, EnteringRows) else oldest + 1
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {"come_to": self.channel.watermark}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        super().restore(snapshot)
+        if isinstance(self.channel, EnteringRows):
+            self.channel.watermark = snapshot["come_to"]
