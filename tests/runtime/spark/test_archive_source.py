@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from panewise.archive import sub_index
+from panewise.archive import key_directory
 from panewise.archive.archive import Archive
 from panewise.archive.layout import Layout
 from panewise.archive.storage import VanishedFile
@@ -96,7 +96,7 @@ def _small_and_quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FileSystem, "sync", lambda *given: None)
         patch.setattr(FileSystem, "sync_folder", lambda *given: None)
-        patch.setattr(sub_index, "ROW_GROUP_BYTES_MIN", 4_096)
+        patch.setattr(key_directory, "BYTES_MIN", 4_096)
         yield
 
 
