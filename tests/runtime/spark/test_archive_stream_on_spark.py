@@ -312,13 +312,7 @@ def test_a_killed_driver_leaves_archives_that_the_next_one_completes(tmp_path: P
     scene = StreamScene(tmp_path, None, "", random.Random(8))  # type: ignore[arg-type]
     files = once.files_of(8, 40 if soak else 6)
     once.write_files(tmp_path / "input", files)
-    for _ in range(6 if soak else 1):
-        with once.driver(scene, "local[2]") as running:
-            running.wait_for("running")
-            once.some_time_later(scene, running, 2)
-    with once.driver(scene, "local[3]", finish=True) as last:
-        last.wait_for("finished")
-        assert last.end() == 0
+    once.kill_drivers_and_finish(scene, 6 if soak else 1)
     rows = [row for rows in files for row in rows]
     for name, lifetime_s in LIFETIMES.items():
         found, now = content(tmp_path / name)

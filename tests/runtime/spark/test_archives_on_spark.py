@@ -347,13 +347,7 @@ def test_a_killed_driver_leaves_archives_that_the_next_one_completes(tmp_path: P
     scene = ArchiveScene(tmp_path, None, "", chance)  # type: ignore[arg-type]
     files = once.files_of(7, 40 if soak else 6)
     once.write_files(tmp_path / "input", files)
-    for _ in range(6 if soak else 1):
-        with once.driver(scene, "local[2]") as running:
-            running.wait_for("running")
-            once.some_time_later(scene, running, 2)
-    with once.driver(scene, "local[2]", finish=True) as last:
-        last.wait_for("finished")
-        assert last.end() == 0
+    once.kill_drivers_and_finish(scene, 6 if soak else 1)
     undisturbed = once.undisturbed(files)
     for name, lifetime in LIFETIMES.items():
         found, now = content(tmp_path / name)

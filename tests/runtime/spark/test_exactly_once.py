@@ -246,6 +246,17 @@ def some_time_later(scene: Scene, running: Driver, batches: int) -> None:
     time.sleep(scene.chance.random())
 
 
+def kill_drivers_and_finish(scene: Scene, kills: int) -> None:
+    """Drivers that are killed in the midst of it, and one that ends."""
+    for _ in range(kills):
+        with driver(scene, "local[2]") as running:
+            running.wait_for("running")
+            some_time_later(scene, running, 2)
+    with driver(scene, "local[3]", finish=True) as last:
+        last.wait_for("finished")
+        assert last.end() == 0
+
+
 def kill_python_worker(scene: Scene, find: Callable[[], list[int]]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while kill_one(find(), scene.chance) is None:

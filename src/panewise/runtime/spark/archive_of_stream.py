@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from panewise.archive.sought import TIME
 from panewise.runtime.archive_keeper import number_of
 from panewise.runtime.archives import layout_of
 from panewise.runtime.spark.archive_staging import Ints, StagedFile, StagedRows
-from panewise.runtime.spark.archive_target import HELD_MAX, TIME, ArchiveTarget, Begun, foreign, manifest_of, with_lives
+from panewise.runtime.spark.archive_target import HELD_MAX, ArchiveTarget, Begun, foreign, manifest_of, with_lives
 from panewise.runtime.spark.marks import INT64_MIN
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from panewise.runtime.spark.archive_target import TIME
+from panewise.archive.sought import moment
 from panewise.runtime.spark.folder import Folder
 
 STAGED_MAX = 131_072
@@ -124,7 +124,7 @@ class StagedRows:
         data = self.folder.read(file.name)
         if data is None:
             raise FileNotFoundError(f"'{file.name}' of '{self.folder.place}' is gone before it was archived")
-        wanted = (pc.field(timestamp) > _moment(after)) & (pc.field(timestamp) <= _moment(until))
+        wanted = (pc.field(timestamp) > moment(after)) & (pc.field(timestamp) <= moment(until))
         return pq.read_table(pa.BufferReader(data), columns=columns, filters=wanted)
 
     # -- what goes -----------------------------------------------------------------------------------------------------
@@ -165,7 +165,3 @@ class StagedRows:
 
 def _list_of(batch: int) -> str:
     return f"{_FOLDER}/{batch:012d}.json"
-
-
-def _moment(instant: int) -> pa.Scalar:
-    return pa.scalar(instant, pa.int64()).cast(TIME)

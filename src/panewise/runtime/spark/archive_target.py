@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from panewise.archive.sought import TIME
 from panewise.catalog import ArchiveDefinition
 from panewise.errors import ArchiveError
 from panewise.runtime.spark.folder import Folder
@@ -17,7 +18,6 @@ from panewise.temporal import INSTANT_MAX
 if TYPE_CHECKING:
     from panewise.archive.manifest import Manifest
 
-TIME = pa.timestamp("us", tz="UTC")
 _STATE = "archives.json"
 HELD_MAX = 262_144  # rows that wait; more are written before their slot is over
 
