@@ -6,6 +6,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 ONLY ?=
+MINUTES ?=
 
 # pip reads the lock from its environment, so that it also governs the isolated builds (pyspark is a source
 # distribution); pip 25.3 and later want the second name for those.
@@ -38,8 +39,9 @@ check: $(VENV)/.installed-dev ## ruff, mypy --strict and the layers of the packa
 bench: $(VENV)/.installed-bench java ## the benchmarks; ONLY=name runs one
 	$(BIN)/python -m bench $(ONLY)
 
-soak: $(VENV)/.installed-bench java chromium ## the long versions of the tests, with their figures
-	$(BIN)/python -m pytest --soak $(if $(ONLY),-k '$(ONLY)')
+soak: $(VENV)/.installed-bench java chromium ## the long versions of the tests; MINUTES=n plays random scripts that long
+	$(if $(MINUTES),$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ONLY),\
+	$(BIN)/python -m pytest --soak $(if $(ONLY),-k '$(ONLY)'))
 
 format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
