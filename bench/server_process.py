@@ -14,8 +14,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
-READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 300.0
 
 
 class ServerProcess:

@@ -7,8 +7,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import httpx
 import hypothesis
 import pytest
+
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +38,10 @@ hypothesis.settings.register_profile(
 # The Java processes of tests live for seconds and die before what the second compiler makes has paid for itself: with
 # the first one alone and a collector of one thread they take about half of the processor. Long runs have both.
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+# Where a test does not say how long it waits for an answer, httpx would give up after five seconds.
+for _limit in ("connect", "read", "write", "pool"):
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _limit, PATIENCE_S)
 
 _figures: list[tuple[str, str]] = []
 

@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.waiting import PATIENCE_S
+
 PARTITIONS = 4
 
 
@@ -19,7 +21,7 @@ class MockCluster:
 
     def __init__(self) -> None:
         self._host = AdminClient({"bootstrap.servers": "none:1", "test.mock.num.brokers": 1, "log_level": 0})
-        brokers = self._host.list_topics(timeout=10).brokers.values()
+        brokers = self._host.list_topics(timeout=PATIENCE_S).brokers.values()
         self.bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
 
     def produce(self, topic: str, values: list[bytes | None], partition: int | None = None) -> None:
@@ -28,17 +30,17 @@ class MockCluster:
         for number, value in enumerate(values):
             place = number % PARTITIONS if partition is None else partition
             producer.produce(topic, key=str(number).encode(), value=value, partition=place)
-        assert producer.flush(10) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     def transact(self, topic: str, values: list[bytes], partition: int) -> None:
         """The values in a transaction, which leaves a mark at the partition's end that is no message."""
         settings = {"bootstrap.servers": self.bootstrap, "transactional.id": "tests", "log_level": 0}
         producer = Producer(settings)
-        producer.init_transactions(10)
+        producer.init_transactions(PATIENCE_S)
         producer.begin_transaction()
         for value in values:
             producer.produce(topic, value=value, partition=partition)
-        producer.commit_transaction(10)
+        producer.commit_transaction(PATIENCE_S)
 
     def messages(self, topic: str) -> list[Message]:
         """All that stands in the topic."""
@@ -55,7 +57,7 @@ class MockCluster:
         found: list[Message] = []
         unread = PARTITIONS
         while unread:
-            message = consumer.poll(10)
+            message = consumer.poll(PATIENCE_S)
             assert message is not None, "the mock cluster is silent"
             error = message.error()
             if error is None:

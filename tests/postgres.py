@@ -11,13 +11,14 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+
+from tests.waiting import PATIENCE_S, until
 
 TOOL = Path(__file__).parent.parent / "tools" / "ensure_postgres.sh"
 PASSWORD = "pane/wise:7"  # with characters that a URL must escape
@@ -57,15 +58,18 @@ class PostgresServer:
         command = self._as_server("postgres", "-D", str(self._folder / "data"), "-p", str(self.port), *switches)
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                self.connect().close()
-                return
-            except psycopg.OperationalError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise AssertionError((self._folder / "log").read_text()) from None
-                time.sleep(0.05)
+        until(lambda: self._answers() or self._ended(), (self._folder / "log").read_text)
+        assert not self._ended(), (self._folder / "log").read_text()
+
+    def _answers(self) -> bool:
+        try:
+            self.connect().close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
 
     def stop(self) -> None:
         self._signal(signal.SIGINT)  # PostgreSQL's fast shutdown
@@ -78,12 +82,12 @@ class PostgresServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _signal(self, number: int) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or self._ended():
             return
         # Its own process, by the number that it wrote itself: `runuser` stands before it as root.
         postmaster = int((self._folder / "data" / "postmaster.pid").read_text().splitlines()[0])
         os.kill(postmaster, number)
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=PATIENCE_S)
         self._process = None
 
     def _as_server(self, program: str, *arguments: str) -> list[str]:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import panewise as pw
 from panewise.serve.http.settings import Settings
 from tests.serve.client.running_server import Running, running_server
 from tests.test_readme import BLOCK
+from tests.waiting import PATIENCE_S
 
 PAGE = Path(__file__).parents[1] / "docs" / "live.md"
 BLOCKS = [(match[1], match[2]) for match in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))]
@@ -51,12 +53,14 @@ def test_python_prints_the_text_below_it(server: Running) -> None:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 def test_curl_prints_the_text_below_it(server: Running) -> None:
     (index,) = [index for index, (language, _) in enumerate(BLOCKS) if language == "bash"]
-    command = (
-        BLOCKS[index][1].replace(ADDRESS, f"127.0.0.1:{server.port}").replace("curl", "curl -s --noproxy '*' -m 2")
-    )
-    printed = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=20, check=False).stdout
-    shortened = re.sub(r"[0-9a-f]{32}", "5f0c...", printed)
-    assert shortened.rstrip("\n") == BLOCKS[index + 1][1].rstrip("\n")
+    command = BLOCKS[index][1].replace(ADDRESS, f"127.0.0.1:{server.port}")
+    command = command.replace("curl", f"exec curl -s --noproxy '*' -m {PATIENCE_S:.0f}")
+    expected = BLOCKS[index + 1][1].rstrip("\n").splitlines()
+    with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE, text=True) as curl:
+        assert curl.stdout is not None
+        printed = [line.rstrip("\n") for line in islice(curl.stdout, len(expected))]
+        curl.kill()  # the stream does not end
+    assert [re.sub(r"[0-9a-f]{32}", "5f0c...", line) for line in printed] == expected
 
 
 def test_the_messages_of_the_page_are_those_that_are_sent() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.serve.http.serving import process
 from tests.test_readme import BLOCK
+from tests.waiting import PATIENCE_S
 
 PAGE = Path(__file__).parents[1] / "docs" / "server.md"
 
@@ -23,7 +24,7 @@ def test_commands_print_the_text_below_them(tmp_path: Path) -> None:
         address = str(server.client.base_url).rstrip("/")
         for position, command in commands:
             text = command.replace("http://127.0.0.1:8461", address)
-            done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=30, check=True)
+            done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
             language, expected = found[position + 1]
             assert language in ("json", "text")
             assert done.stdout.strip() == expected.strip(), command

@@ -19,7 +19,8 @@ from panewise.errors import CatalogError
 from panewise.runtime import answers as published
 from panewise.runtime.answers import watermark_us
 from tests.runtime.small_engine import COUNTS, SECOND, STREAM, SUMS, engine_of, row, rows, tuples
-from tests.runtime.test_turns import PATIENCE_S, Worker, joined, started, until
+from tests.runtime.test_turns import Worker, joined, started
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.mark.parametrize(

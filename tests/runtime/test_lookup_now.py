@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from panewise.runtime.engine import Engine
+from tests.waiting import PATIENCE_S
 
 
 def test_published_answers_are_found_without_a_turn():
@@ -22,11 +23,11 @@ def test_published_answers_are_found_without_a_turn():
     def stay() -> None:
         with engine._lock:
             inside.set()
-            leave.wait(10)
+            leave.wait(PATIENCE_S)
 
     thread = threading.Thread(target=stay)
     thread.start()
-    inside.wait(10)
+    assert inside.wait(PATIENCE_S)
     found.append(engine.lookup_now("q"))  # while another thread has the turn
     leave.set()
     thread.join()

@@ -11,20 +11,11 @@ from types import FrameType
 import pytest
 
 from panewise.runtime.turns import Turns
-
-PATIENCE_S = 20
+from tests.waiting import PATIENCE_S, until
 
 
 def nothing() -> list[Exception]:
     return []
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Waits for what another thread is about to do."""
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.0005)
 
 
 class Worker(threading.Thread):
@@ -123,7 +114,7 @@ def test_giving_way_lets_in_those_who_wait_now_and_goes_on() -> None:
     assert order == [0, 1, 2, 9]
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals that interrupt a wait")
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals that interrupt a wait")
 @pytest.mark.parametrize("behind", [0, 1])
 def test_who_is_interrupted_leaves_the_line(behind: int) -> None:
     turns, order, leave = Turns(nothing), list[int](), threading.Event()
@@ -138,13 +129,18 @@ def test_who_is_interrupted_leaves_the_line(behind: int) -> None:
     holder = started(hold)
     until(lambda: turns.owner != 0)
     threads = [in_line(turns, order, number) for number in range(behind)]
+    me = threading.get_ident()
+
+    def interrupt_who_waits() -> None:
+        until(lambda: len(turns._line) > behind)
+        signal.pthread_kill(me, signal.SIGALRM)
+
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        threads.append(started(interrupt_who_waits))
         with pytest.raises(KeyboardInterrupt), turns:
             pass
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     threads.append(in_line(turns, order, 7))
     leave.set()

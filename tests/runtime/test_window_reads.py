@@ -23,7 +23,8 @@ from panewise.schedule.isolation import Level, has_level, isolation
 from panewise.schedule.scheduler_names import SCHEDULERS
 from panewise.schema import BIGINT
 from tests.runtime.small_engine import SECOND, row, rows, tuples
-from tests.runtime.test_turns import PATIENCE_S, joined, started
+from tests.runtime.test_turns import joined, started
+from tests.waiting import PATIENCE_S
 
 DELAY = 3  # seconds
 STREAM = f"""CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE,

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any
 
 import httpx
 
+from tests.waiting import PATIENCE_S, until
+
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 240
 
 
 class Served:
@@ -35,7 +35,7 @@ class Served:
                 stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, start_new_session=True,
             )  # fmt: skip
         self.address = self._address()
-        self.client = httpx.Client(base_url=self.address, timeout=60.0)
+        self.client = httpx.Client(base_url=self.address, timeout=PATIENCE_S)
 
     def _address(self) -> str:
         assert self.process.stdout is not None
@@ -60,11 +60,11 @@ class Served:
         return self.client.post(f"/v1/streams/{stream}/rows", content=body, headers=headers)
 
     def wait_until_ready(self) -> None:
-        wait_for(lambda: self.client.get("/readyz").status_code == 200)
+        until(lambda: self.client.get("/readyz").status_code == 200)
 
     def rows(self, query: str, count: int, start: int = 0) -> list[list[Any]]:
         """So many rows from a number on, when they are there."""
-        wait_for(lambda: self.get(f"queries/{query}/results", start=start)["next"] >= start + count)
+        until(lambda: self.get(f"queries/{query}/results", start=start)["next"] >= start + count)
         page = self.get(f"queries/{query}/results", start=start, limit=count)
         assert page["first"] == start
         rows: list[list[Any]] = page["rows"]
@@ -73,7 +73,7 @@ class Served:
     def end(self, signal_number: int) -> tuple[int, str]:
         """The exit code, and what it printed since it served."""
         self.process.send_signal(signal_number)
-        printed, _ = self.process.communicate(timeout=START_SECONDS)
+        printed, _ = self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode, printed
 
 
@@ -87,11 +87,3 @@ def served(folder: Path, *arguments: str) -> Iterator[Served]:
         if server.process.poll() is None:
             server.process.kill()
             server.process.communicate()
-
-
-def wait_for(condition: Any, seconds: float = START_SECONDS) -> None:
-    """Returns when it holds; it is looked at again and again, for no event of another process can be waited for."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not come to that in time"
-        time.sleep(0.05)

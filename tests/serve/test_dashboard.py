@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from panewise.serve.demo import demo_statements
 from panewise.serve.http.settings import Token
 from tests.dashboard_host import STREAM, DashboardHost, chromium, chromium_path
+from tests.waiting import PATIENCE_MS
 
 pytestmark = pytest.mark.skipif(chromium_path() is None, reason="no Chromium: sh tools/ensure_chromium.sh")
 
@@ -27,6 +28,7 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE_MS)
     with chromium() as found:
         yield found
 
@@ -43,7 +45,7 @@ class Watched:
 
     def __init__(self, browser: Browser, address: str, **options: object) -> None:
         self.page = browser.new_page(viewport={"width": 1440, "height": 900}, **options)  # type: ignore[arg-type]
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(PATIENCE_MS)
         self.complaints: list[str] = []
         self.page.on("console", lambda message: message.type in ("error", "warning") and self._note(message.text))
         self.page.on("pageerror", lambda error: self._note(str(error)))
@@ -268,6 +270,7 @@ def test_a_token_is_asked_for_and_the_page_survives_a_restart(browser: Browser) 
     with DashboardHost(rows_per_second=20_000, tokens=tokens) as host:
         port = int(host.address.rpartition(":")[2])
         page = browser.new_page()
+        page.set_default_timeout(PATIENCE_MS)
         page.goto(host.address)
         expect(page.locator("#token-dialog")).to_be_visible()
         page.locator("#token").fill("swordfish-swordfish")
@@ -277,9 +280,9 @@ def test_a_token_is_asked_for_and_the_page_survives_a_restart(browser: Browser) 
         page.wait_for_selector(".chart .stroke")
         assert page.evaluate("sessionStorage.getItem('panewise.token')") == "swordfish-swordfish"
         assert page.evaluate("localStorage.length") == 0
-    expect(page.locator("#banner")).to_contain_text("does not answer", timeout=15_000)
+    expect(page.locator("#banner")).to_contain_text("does not answer")
     with DashboardHost(rows_per_second=20_000, tokens=tokens, port=port):
-        expect(page.locator("#banner")).to_contain_text("back", timeout=15_000)
+        expect(page.locator("#banner")).to_contain_text("back")
         expect(page.locator("#detail-title")).to_have_text("No query chosen")
         page.close()
 
@@ -294,7 +297,7 @@ def test_an_empty_server_says_what_to_do_next(browser: Browser) -> None:
         watched.close()
 
 
-def test_a_thousand_queries_stay_quick(browser: Browser, figure: Callable[[str, object], None]) -> None:
+def test_a_thousand_queries_stay_quick(browser: Browser, soak: bool, figure: Callable[[str, object], None]) -> None:
     queries = "".join(
         f"CREATE QUERY rule_{number:04d} AS SELECT symbol, COUNT(*) AS n, SUM(size) AS shares "
         f"FROM trades [RANGE {10 + number % 50} SECONDS SLIDE {1 + number % 5} SECONDS] GROUP BY symbol;\n"
@@ -317,14 +320,18 @@ def test_a_thousand_queries_stay_quick(browser: Browser, figure: Callable[[str, 
         page.locator("#filter").fill("")
         page.get_by_role("button", name="Next").click()
         expect(page.locator("#page-text")).to_have_text("16 to 30 of 1,000")
-        # The longest time that the page did not react, over three seconds of its work.
-        longest = page.evaluate("""() => new Promise((resolve) => {
-            let last = performance.now(), longest = 0, end = last + 3000;
+        # The longest time that the page did not react, over some of its work.
+        longest = page.evaluate(
+            """(span) => new Promise((resolve) => {
+            let last = performance.now(), longest = 0, end = last + span;
             const step = () => { const now = performance.now(); longest = Math.max(longest, now - last); last = now;
                                  now < end ? setTimeout(step, 0) : resolve(longest); };
-            step(); })""")
+            step(); })""",
+            3_000 if soak else 300,
+        )
         expect(page.locator("#saving")).to_contain_text("1,000 queries run as")
-        assert len(requests) <= 12, requests
+        # A few at each click and some by the clock; not one for each query.
+        assert len(requests) < 100, requests
         assert host.settings.max_subscribers > 100 and page.locator("#query-list tbody tr").count() == 15
         figure("dashboard with 1,000 queries: interactive after", f"{interactive:.2f} s")
         figure("dashboard with 1,000 queries: filtered after", f"{filtered * 1e3:.0f} ms")
@@ -339,11 +346,11 @@ def test_a_query_that_is_made_anew_is_shown_as_it_is_now(watched: Watched, host:
     page.wait_for_selector(".chart .stroke")
     host.backend.execute("DROP QUERY anew")
     host.backend.execute(f"CREATE QUERY anew AS {SELECT}")
-    expect(page.locator(".legend li")).to_have_count(8, timeout=15_000)
+    expect(page.locator(".legend li")).to_have_count(8)
     page.get_by_role("tab", name="Statement").click()
     expect(page.locator("#panel-statement")).to_contain_text("GROUP BY symbol")
     host.backend.execute("DROP QUERY anew")
-    expect(page.locator("#detail-title")).to_have_text("No query chosen", timeout=15_000)
+    expect(page.locator("#detail-title")).to_have_text("No query chosen")
 
 
 def test_a_query_that_is_made_anew_behind_a_lost_connection_is_drawn_alone(watched: Watched) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from websockets.sync.client import connect
 
-from tests.serve.served_process import Served, served, wait_for
+from tests.serve.served_process import Served, served
+from tests.waiting import PATIENCE_S, until
 
 FILE = """
 CREATE STREAM pushed (ts TIMESTAMP, k STRING, v BIGINT);
@@ -46,7 +47,7 @@ def read_live(server: Served, start: int, until: int, series: str | None = None)
     rows: list[list[Any]] = []
     with connect(address + (f"&series={series}" if series else "")) as socket:
         while start + len(rows) < until:
-            message = json.loads(socket.recv(timeout=60))
+            message = json.loads(socket.recv(timeout=PATIENCE_S))
             assert message["type"] in ("hello", "rows", "heartbeat"), message
             if message["type"] == "hello":
                 series = message["series"]
@@ -137,4 +138,4 @@ def comes_and_goes(server: Served) -> None:
     assert server.client.get("/v1/queries/counts/lookup").json()["rows"] == []
     assert server.execute("DROP QUERY counts").status_code == 200
     assert server.client.get("/v1/queries/counts/results").status_code == 404
-    wait_for(lambda: server.get("stats")["spark"]["state"] == "RUNNING")
+    until(lambda: server.get("stats")["spark"]["state"] == "RUNNING")

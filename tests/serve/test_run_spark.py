@@ -11,16 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.serve.test_cli import ANSWERS, CSV, QUERY, STREAM
-
-TIMEOUT_SECONDS = 240
+from tests.waiting import PATIENCE_S
 
 
 def panewise(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"COLUMNS": "200", "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, "-m", "panewise.serve.cli", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment, timeout=TIMEOUT_SECONDS
-    )
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=PATIENCE_S)
 
 
 def test_a_run_ends_continues_and_shows_a_bad_row(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ import pytest
 
 import panewise as pw
 from bench.server_process import ServerProcess
+from tests.waiting import PATIENCE_S, until
 
 SUBSCRIBERS = 10
 ROWS_PER_PUSH = 20
-ENOUGH_S = 60.0
 STREAM = "CREATE STREAM s (ts TIMESTAMP, k BIGINT, v BIGINT, WATERMARK FOR ts AS ts - INTERVAL 10 MILLISECONDS)"
 QUERIES = {
     "grouped": "SELECT k, SUM(v) AS total FROM s [RANGE 400 MILLISECONDS SLIDE 100 MILLISECONDS] GROUP BY k",
@@ -49,8 +48,8 @@ class Collector:
         return sum(batch.num_rows for batch in list(self.batches))
 
 
-def survive(path: Path, kills: int, between_s: float) -> None:
-    with ServerProcess(path, "--log", "json") as server, pw.connect(server.url, timeout=ENOUGH_S) as client:
+def survive(path: Path, kills: int, pushes: int) -> None:
+    with ServerProcess(path, "--log", "json") as server, pw.connect(server.url, timeout=PATIENCE_S) as client:
         define(client)
         collectors = [Collector(client, list(QUERIES)[i % len(QUERIES)]) for i in range(SUBSCRIBERS)]
         over, pushed, failures = threading.Event(), 0, []
@@ -68,11 +67,11 @@ def survive(path: Path, kills: int, between_s: float) -> None:
         producer = threading.Thread(target=produce)
         producer.start()
         try:
-            for _ in range(kills):
-                over.wait(between_s)
+            for kill in range(kills):
+                until(lambda: pushed >= (kill + 1) * pushes or failures)  # noqa: B023 - called at once
                 server.kill()
                 server.start()
-            over.wait(between_s)
+            until(lambda: pushed >= (kills + 1) * pushes or failures)
         finally:
             over.set()
             producer.join()
@@ -87,9 +86,7 @@ def survive(path: Path, kills: int, between_s: float) -> None:
         expected = {name: undisturbed.results(name) for name in QUERIES}
         assert all(table.num_rows > kills for table in expected.values())
 
-        give_up = time.monotonic() + ENOUGH_S
-        while time.monotonic() < give_up and any(c.count < expected[c.query].num_rows for c in collectors):
-            time.sleep(0.02)
+        until(lambda: all(c.count >= expected[c.query].num_rows for c in collectors))
         for collector in collectors:
             collector.subscription.close()
             assert collector.subscription.error is None
@@ -104,9 +101,9 @@ def survive(path: Path, kills: int, between_s: float) -> None:
 
 
 def test_two_kills(tmp_path: Path) -> None:
-    survive(tmp_path / "data", kills=2, between_s=0.7)
+    survive(tmp_path / "data", kills=2, pushes=80)
 
 
 @pytest.mark.soak
 def test_twenty_kills(tmp_path: Path) -> None:
-    survive(tmp_path / "data", kills=20, between_s=1.5)
+    survive(tmp_path / "data", kills=20, pushes=200)

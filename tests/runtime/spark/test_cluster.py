@@ -14,6 +14,7 @@ import pytest
 
 from panewise.runtime.spark.shipping import package_zip
 from tests.runtime.spark import cluster_job
+from tests.waiting import PATIENCE_S
 from tools.spark_cluster import StandaloneCluster, descendants, environment_of, is_alive, main
 
 pytestmark = pytest.mark.spark
@@ -46,7 +47,7 @@ def test_a_shipped_tree_runs_on_both_executors_and_survives_a_killed_one() -> No
             print(file=job.stdin, flush=True)
             again = _line(job)
             assert again["totals"] == TOTALS
-            job.communicate(timeout=60)
+            job.communicate(timeout=PATIENCE_S)
             assert job.returncode == 0
         finally:
             job.kill()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import panewise as pw
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,7 +30,7 @@ def test_through_spark_connect(tmp_path: Path) -> None:
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": "src:."}
     command = [sys.executable, "-m", "tests.runtime.spark.connect_job", str(tmp_path)]
     outcome = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=280
+        command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=PATIENCE_S
     )
     assert outcome.returncode == 0, outcome.stderr[-3000:]
     seen = json.loads(outcome.stdout.strip().splitlines()[-1])

@@ -31,6 +31,7 @@ import pytest
 
 import panewise as pw
 from tests.postgres import PASSWORD, PostgresServer, postgres
+from tests.waiting import PATIENCE_S, until
 from tools.spark_cluster import StandaloneCluster, children, command_line, descendants, kill_one
 
 __all__ = ["postgres"]
@@ -42,7 +43,6 @@ EPOCH = datetime(2024, 5, 1, tzinfo=UTC)
 ROWS_PER_FILE = 120
 SECONDS_PER_FILE = 6
 DELAY_SECONDS = 4
-PATIENCE_SECONDS = 600.0
 STREAM = f"ts TIMESTAMP, k STRING, v BIGINT, w STRING, WATERMARK FOR ts AS ts - INTERVAL {DELAY_SECONDS} SECONDS"
 # By name, each with the connectors that it is written to.
 QUERIES = {
@@ -193,7 +193,7 @@ class Driver:
         self._events.put(None)
 
     def wait_for(self, event: str) -> dict[str, Any]:
-        found = self._events.get(timeout=PATIENCE_SECONDS)
+        found = self._events.get(timeout=PATIENCE_S)
         log = (self._scene.folder / "driver.log").read_text(errors="replace")[-3_000:]
         assert found is not None and found["event"] == event, f"{found} instead of {event}\n{log}"
         return found
@@ -204,12 +204,12 @@ class Driver:
             print(line, file=self._process.stdin, flush=True)
 
     def wait_until_batch(self, number: int) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self._scene.batch < number:
+        def state() -> str:
             log = (self._scene.folder / "driver.log").read_text(errors="replace")[-3_000:]
-            assert self._process.poll() is None, f"the driver has ended\n{log}"
-            assert time.monotonic() < deadline, f"micro-batch {number} does not come: {self._scene.failures}\n{log}"
-            time.sleep(0.02)
+            return f"micro-batch {number} does not come: {self._scene.failures}\n{log}"
+
+        until(lambda: self._scene.batch >= number or self._process.poll() is not None, state)
+        assert self._scene.batch >= number, state()
 
     def python_workers(self) -> list[int]:
         """What the daemons of the driver's own JVM have forked."""
@@ -228,7 +228,7 @@ class Driver:
 
     def end(self) -> int:
         self.tell("end")
-        return self._process.wait(PATIENCE_SECONDS)
+        return self._process.wait(PATIENCE_S)
 
 
 @contextmanager
@@ -258,10 +258,7 @@ def kill_drivers_and_finish(scene: Scene, kills: int) -> None:
 
 
 def kill_python_worker(scene: Scene, find: Callable[[], list[int]]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while kill_one(find(), scene.chance) is None:
-        assert time.monotonic() < deadline, "no Python worker runs"
-        time.sleep(0.01)
+    until(lambda: kill_one(find(), scene.chance) is not None, lambda: "no Python worker runs")
     scene.killed.append("worker")
 
 

@@ -13,6 +13,7 @@ import panewise as pw
 from panewise.runtime.spark import batch_writer
 from tests.runtime.random_relations import CREATE, SECOND
 from tests.runtime.spark.both_hosts import ARROW
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +80,7 @@ def test_as_the_engine_says_whatever_happens(
             come(5)
             with pytest.raises(Exception, match="the driver dies"):  # noqa: PT012
                 handle.process_all()
-                handle.wait(60)
+                handle.wait(PATIENCE_S)
         pipeline, handle = begun()
         for second in range(6, 9):
             come(second)

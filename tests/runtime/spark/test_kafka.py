@@ -22,6 +22,7 @@ from panewise.runtime.spark.sinks import SinkKind, SinkTarget, sink_kinds
 from panewise.runtime.spark.sinks.kafka import HEADER, TransactionalWriter
 from panewise.schema import BIGINT, STRING, TIMESTAMP, Column, Schema
 from tests.kafka import PARTITIONS, MockCluster, kafka
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +64,7 @@ class Collected:
         query = writer.trigger(availableNow=True).start() if during is None else writer.start()
         try:
             if during is None:
-                query.awaitTermination(60)
+                query.awaitTermination(PATIENCE_S)
                 return
             query.processAllAvailable()
             during()
@@ -118,7 +119,7 @@ def test_a_batch_that_fails_is_read_again(spark: SparkSession, kafka: MockCluste
     writer = frame.writeStream.option("checkpointLocation", str(tmp_path)).foreachBatch(collect)
     query = writer.start()
     with pytest.raises(Exception, match="dies after it was read"):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE_S)
     kafka.produce("fails", [b"later"])
     query = writer.start()
     try:

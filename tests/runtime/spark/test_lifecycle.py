@@ -7,7 +7,6 @@ pipelines go through many events each.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 import panewise as pw
 from panewise.errors import CatalogError, NotHeldError
 from tests.case_runner import same_rows
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 EPOCH = datetime(2024, 5, 1, tzinfo=UTC)
-PATIENCE_SECONDS = 60.0
 STOCK = {
     "spark.sql.shuffle.partitions": "200",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -73,10 +72,8 @@ def row(seconds: float, k: str = "a", v: int = 1) -> dict[str, Any]:
 
 
 def wait_until(reached: Callable[[], bool], handle: Handle) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not reached():
-        assert time.monotonic() < deadline and handle.active, handle.status()
-        time.sleep(0.05)
+    until(lambda: reached() or not handle.active, handle.status)
+    assert reached(), handle.status()
 
 
 class Twin:
@@ -253,10 +250,10 @@ def test_restarts(stock: SparkSession, tmp_path: Path) -> None:
     replaced = pw.SparkPipeline(stock, checkpoint=place)
     replaced.execute(DEFINITIONS.replace("[RANGE 2 SECONDS]", "[RANGE 9 SECONDS]"))
     handle = replaced.start(available_now=True, replace=True)
-    assert handle.wait(PATIENCE_SECONDS)
+    assert handle.wait(PATIENCE_S)
     replaced.push("t", [row(30, "z"), row(31, "z")])
     handle = replaced.start(available_now=True)
-    assert handle.wait(PATIENCE_SECONDS)
+    assert handle.wait(PATIENCE_S)
     handle.flush()
     twin.engine.push("t", [row(30, "z"), row(31, "z")])
     twin.engine.flush()
@@ -280,7 +277,7 @@ def test_a_bad_row_fails_the_run_until_it_may_be_skipped(stock: SparkSession, tm
     )
     handle = pipeline.start()
     with pytest.raises(Exception, match="many"):
-        handle.wait(PATIENCE_SECONDS)
+        handle.wait(PATIENCE_S)
     status = handle.status()
     assert status["state"] == "FAILED" and "many" in status["message"]
     assert handle.stats()["streams"]["t"]["rows"] == 0
@@ -288,7 +285,7 @@ def test_a_bad_row_fails_the_run_until_it_may_be_skipped(stock: SparkSession, tm
     pipeline.execute("ALTER STREAM t SET (on_bad_row = 'skip');")
     (source / "two.json").write_text("\n".join(good[4:]))
     handle = pipeline.start(available_now=True)
-    assert handle.wait(PATIENCE_SECONDS)
+    assert handle.wait(PATIENCE_S)
     handle.flush()
     assert handle.stats()["streams"]["t"]["bad_rows"] == 1
     (bad,) = handle.bad_rows("t").to_pylist()

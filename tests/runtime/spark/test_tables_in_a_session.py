@@ -13,6 +13,7 @@ from panewise.errors import DataError
 from panewise.runtime.spark import batch_writer
 from tests.runtime.random_relations import SECOND
 from tests.runtime.spark.test_connected_tables import write
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +80,7 @@ def test_as_the_engine_says_whatever_happens(
             patch.setattr(batch_writer, "write_entries", _dies)
             come(5, "a", "b", "c")
             with pytest.raises(Exception, match="the driver dies"):
-                handle.wait(60)
+                handle.wait(PATIENCE_S)
         write(file, b="Bea")
         pipeline, handle = begun()
         handle.process_all()

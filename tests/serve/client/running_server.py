@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from panewise.serve.http.engine_backend import EngineBackend
 from panewise.serve.http.server import Server, listen
 from panewise.serve.http.settings import Settings
-
-WAIT_S = 30.0
+from tests.waiting import PATIENCE_S, until
 
 
 @dataclass(frozen=True)
@@ -32,15 +30,13 @@ def running_server(settings: Settings) -> Iterator[Running]:
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
-        give_up = time.monotonic() + WAIT_S
-        while not server.started:
-            assert thread.is_alive() and time.monotonic() < give_up
-            time.sleep(0.005)
+        until(lambda: server.started or not thread.is_alive())
+        assert server.started
         port = listening.getsockname()[1]
         yield Running(f"http://127.0.0.1:{port}", port, backend)
     finally:
         server.stop()
-        thread.join(WAIT_S)
+        thread.join(PATIENCE_S)
         listening.close()
         backend.close()
         assert not thread.is_alive()

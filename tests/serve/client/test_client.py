@@ -16,8 +16,8 @@ import pytest
 import panewise as pw
 from panewise.serve.http.settings import Settings, Token
 from tests.serve.client.running_server import Proxy, Running, running_server
+from tests.waiting import PATIENCE_S
 
-WAIT_S = 30.0
 DEFINITIONS = """
     CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT) WITH (retain = '2 seconds');
     CREATE QUERY sums AS SELECT k, SUM(v) AS total FROM t [RANGE 3 SECONDS SLIDE 1 SECOND] GROUP BY k;
@@ -35,7 +35,7 @@ def server(tmp_path: Path) -> Iterator[Running]:
 
 @pytest.fixture
 def client(server: Running) -> Iterator[pw.Client]:
-    with pw.connect(server.url) as connected:
+    with pw.connect(server.url, timeout=PATIENCE_S) as connected:
         yield connected
 
 
@@ -145,7 +145,7 @@ def test_another_program_at_the_address_is_noticed(server: Running) -> None:
 
 
 def test_pushes_whose_answers_are_lost_are_counted_once(server: Running) -> None:
-    with Proxy(server.port) as proxy, pw.connect(proxy.url) as client:
+    with Proxy(server.port) as proxy, pw.connect(proxy.url, timeout=PATIENCE_S) as client:
         client.execute(DEFINITIONS)
         for number, row in enumerate(ROWS):
             if number % 10 == 3:
@@ -162,7 +162,11 @@ def test_live_results_over_cut_connections_come_once(server: Running) -> None:
     engine = pw.Engine()
     engine.execute(DEFINITIONS)
     rows = [{"ts": 100_000 * i, "k": "abc"[i % 3], "v": i} for i in range(600)]
-    with Proxy(server.port) as proxy, pw.connect(server.url) as producer, pw.connect(proxy.url) as client:
+    with (
+        Proxy(server.port) as proxy,
+        pw.connect(server.url, timeout=PATIENCE_S) as producer,
+        pw.connect(proxy.url, timeout=PATIENCE_S) as client,
+    ):
         producer.execute(DEFINITIONS)
         batches: list[pa.RecordBatch] = []
         come = threading.Event()
@@ -177,13 +181,13 @@ def test_live_results_over_cut_connections_come_once(server: Running) -> None:
                 producer.push("t", rows[first : first + 20])
                 engine.push("t", rows[first : first + 20])
                 if first:
-                    assert come.wait(WAIT_S)
+                    assert come.wait(PATIENCE_S)
                 if first % 60 == 40:
                     proxy.cut()
             expected = engine.results("sums")
             while subscription.next < expected.num_rows:
                 come.clear()
-                assert subscription.next >= expected.num_rows or come.wait(WAIT_S)
+                assert subscription.next >= expected.num_rows or come.wait(PATIENCE_S)
         assert pa.Table.from_batches(batches).equals(expected)
         assert proxy.cuts == 10
 
@@ -192,7 +196,7 @@ def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:
     settings = Settings(port=0, path=tmp_path / "data")
     with ExitStack() as first:
         server = first.enter_context(running_server(settings))
-        client = pw.connect(server.url)
+        client = pw.connect(server.url, timeout=PATIENCE_S)
         client.execute(DEFINITIONS)
         client.push("t", ROWS[:50])
         live = client.live("sums", start=0)
@@ -200,7 +204,7 @@ def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:
     pushing = threading.Thread(target=client.push, args=("t", ROWS[50:]))
     pushing.start()  # while nothing listens
     with client, running_server(replace(settings, port=server.port)):
-        pushing.join(WAIT_S)
+        pushing.join(PATIENCE_S)
         expected = client.results("sums")
         while sum(batch.num_rows for batch in batches) < expected.num_rows:
             batches.append(next(live))
@@ -216,7 +220,7 @@ def test_a_dropped_query_ends_its_subscriptions(client: pw.Client) -> None:
     client.push("t", ROWS)
     assert next(live).num_rows
     client.execute("DROP QUERY sums")
-    assert subscription.wait(WAIT_S)
+    assert subscription.wait(PATIENCE_S)
     assert subscription.ended == "the query was dropped"
     assert sum(batch.num_rows for batch in batches) == subscription.next
     for batch in live:
@@ -238,9 +242,9 @@ def test_a_subscription_begins_with_what_comes_after_it(client: pw.Client) -> No
 
 
 def test_what_is_no_longer_held_is_said(tmp_path: Path) -> None:
-    with running_server(Settings(port=0, keep_rows=20)) as server, pw.connect(server.url) as client:
+    with running_server(Settings(port=0, keep_rows=20)) as server, pw.connect(server.url, timeout=PATIENCE_S) as client:
         client.execute(DEFINITIONS)
-        reader = pw.connect(server.url)
+        reader = pw.connect(server.url, timeout=PATIENCE_S)
         assert reader.results("now").num_rows == 0
         for row in ROWS:
             client.push("t", row)
@@ -249,7 +253,7 @@ def test_what_is_no_longer_held_is_said(tmp_path: Path) -> None:
             reader.results("now")
         kept = reader.results("now")
         assert 20 <= kept.num_rows < len(ROWS)
-        assert kept.equals(pw.connect(server.url).results("now"))
+        assert kept.equals(pw.connect(server.url, timeout=PATIENCE_S).results("now"))
         with pytest.raises(pw.NotHeldError, match=r"rows 0 to \d+ of query 'now' are no longer held"):
             next(client.live("now", start=0))
         told: list[tuple[int, int]] = []
@@ -280,8 +284,8 @@ def test_threads_share_a_client(client: pw.Client) -> None:
 
 
 def test_closing_a_client_ends_what_it_has_opened(server: Running) -> None:
-    client = pw.connect(server.url)
+    client = pw.connect(server.url, timeout=PATIENCE_S)
     client.execute(DEFINITIONS)
     subscription, live = client.subscribe("sums", print), client.live("sums")
     client.close()
-    assert (subscription.ended, list(live), subscription.wait(WAIT_S)) == ("closed", [], True)
+    assert (subscription.ended, list(live), subscription.wait(PATIENCE_S)) == ("closed", [], True)

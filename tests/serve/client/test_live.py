@@ -16,6 +16,7 @@ from panewise.errors import CatalogError, NotHeldError, ServerError
 from panewise.serve.client import backoff
 from panewise.serve.client.live import Live, Lost
 from panewise.serve.client.subscription import Subscription
+from tests.waiting import PATIENCE_S
 
 COLUMNS = [{"name": "v", "type": "BIGINT"}]
 END = {"type": "end", "reason": "the query was dropped"}
@@ -169,7 +170,7 @@ def test_closing_ends_a_wait_for_the_server() -> None:
 
     away = threading.Event()
     subscription = Subscription(Live("q", opened), lambda batch: None)
-    assert away.wait(10)
+    assert away.wait(PATIENCE_S)
     subscription.close()
     assert (subscription.ended, subscription.error) == ("closed", None)
 
@@ -182,7 +183,7 @@ def test_a_callback_that_raises_ends_its_subscription_and_its_batch_is_not_taken
     opened, _ = opening([hello(0), rows(0, 2), rows(2, 4), rows(4, 6), END])
     subscription = Subscription(Live("q", opened), callback)
     with pytest.raises(ValueError, match="no"):
-        subscription.wait(10)
+        subscription.wait(PATIENCE_S)
     assert subscription.next == 2
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -18,6 +18,7 @@ from panewise.serve.client.backoff import Backoff
 from panewise.serve.client.client import Client
 from panewise.serve.client.problems import problem_of
 from panewise.serve.client.transport import retry_after_s
+from tests.waiting import PATIENCE_S
 
 Handler = Callable[[httpx.Request], httpx.Response]
 TABLE = {"columns": [{"name": "v", "type": "BIGINT"}], "rows": [[1], [2]]}
@@ -27,7 +28,7 @@ def refusal(status: int, type_: str, message: str, **more: Any) -> httpx.Respons
     return httpx.Response(status, json={"error": {"type": type_, "message": message, **more}})
 
 
-def client_of(*answers: httpx.Response | Exception, timeout: float = 5.0) -> tuple[Client, list[httpx.Request]]:
+def client_of(*answers: httpx.Response | Exception, timeout: float = PATIENCE_S) -> tuple[Client, list[httpx.Request]]:
     """A client whose server gives these answers, one after the other, and what it was asked."""
     asked: list[httpx.Request] = []
     left: Iterator[httpx.Response | Exception] = iter(answers)
@@ -73,12 +74,21 @@ def test_a_statement_is_sent_again_only_where_nothing_can_have_happened() -> Non
     assert len(asked) == 1
 
 
-def test_a_server_that_stays_busy_is_given_up_with_its_own_words() -> None:
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What was waited between tries, by a clock that only such waits move."""
+    waited: list[float] = []
+    monkeypatch.setattr(backoff, "time", SimpleNamespace(monotonic=lambda: sum(waited)))
+    monkeypatch.setattr(backoff.Backoff.__init__, "__defaults__", (waited.append,))
+    return waited
+
+
+def test_a_server_that_stays_busy_is_given_up_with_its_own_words(pauses: list[float]) -> None:
     busy = [refusal(503, "OverloadError", "the queue is full") for _ in range(50)]
     client, asked = client_of(*busy, timeout=0.3)
     with pytest.raises(OverloadError, match="the queue is full"):
         client.push("s", {"ts": 0})
-    assert 1 < len(asked) < 10
+    assert 1 < len(asked) == len(pauses) + 1 < 10
 
 
 def test_a_wait_that_the_server_asks_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +104,7 @@ def test_a_wait_that_the_server_asks_for_is_kept(monkeypatch: pytest.MonkeyPatch
     assert (waits, caught.value.status) == ([7.0], 429)
 
 
-def test_a_push_whose_outcome_is_not_known_can_be_repeated_by_its_number() -> None:
+def test_a_push_whose_outcome_is_not_known_can_be_repeated_by_its_number(pauses: list[float]) -> None:
     answers = [httpx.Response(200, json={"rows": 1}), *[httpx.ReadError("reset") for _ in range(20)]]
     client, asked = client_of(*answers, timeout=0.3)
     client.push("s", {"ts": 0}, producer="till", sequence=4)
@@ -208,17 +218,17 @@ def test_a_wrong_address_is_refused(url: Any) -> None:
         pw.connect(url)
 
 
-def test_where_nothing_listens_it_is_said_at_once_or_after_a_wait() -> None:
+def test_where_nothing_listens_it_is_said_at_once_or_after_a_wait(pauses: list[float]) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # and does not listen
         url = f"http://127.0.0.1:{bound.getsockname()[1]}/"
-        begun = time.monotonic()
         with pytest.raises(ServerError, match=f"there is no server at {url[:-1]}") as caught:
             pw.connect(url)
         assert caught.value.hint is not None and "panewise serve" in caught.value.hint
+        assert pauses == []
         with pytest.raises(ServerError, match="there is no server"):
             pw.connect(url, wait=0.2)
-        assert 0.1 < time.monotonic() - begun < 5
+        assert 0 < sum(pauses) < 0.2
 
 
 def test_a_closed_client_says_so() -> None:

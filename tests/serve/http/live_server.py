@@ -17,6 +17,7 @@ from panewise.serve.http.app import make_app
 from panewise.serve.http.live_routes import end_live
 from panewise.serve.http.result_log import ResultLog
 from panewise.serve.http.settings import Settings
+from tests.waiting import PATIENCE_S
 
 LARGE: dict[str, Any] = {"keep_rows": 1_000_000, "keep_bytes": 1 << 30}
 
@@ -37,7 +38,7 @@ class LiveServer:
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        assert self._started.wait(20)
+        assert self._started.wait(PATIENCE_S)
 
     def _run(self) -> None:
         async def main() -> None:
@@ -59,18 +60,24 @@ class LiveServer:
     def subscribers(self) -> int:
         return int(self.app.state.serving.limits.subscribers)
 
-    def end_live(self, seconds: float = 10.0) -> None:
+    @property
+    def paused(self) -> int:
+        """How many of the subscribers are paused."""
+        return sum(subscriber.paused for subscriber in list(self.app.state.subscribers._running.values()))
+
+    def end_live(self, seconds: float = PATIENCE_S) -> None:
         """What the server does before it stops."""
-        asyncio.run_coroutine_threadsafe(end_live(self.app, seconds), self.loop).result(seconds + 10)
+        asyncio.run_coroutine_threadsafe(end_live(self.app, seconds), self.loop).result(2 * PATIENCE_S)
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     @asynccontextmanager
     async def socket(self, path: str, **options: Any) -> AsyncIterator[ClientConnection]:
         options = {"compression": None, "proxy": None, "ping_interval": None, "close_timeout": 1} | options
+        options.setdefault("open_timeout", PATIENCE_S)
         async with connect(f"ws://{self.address}/v1/{path}", **options) as socket:
             yield socket
 
@@ -81,12 +88,12 @@ def live_server(log: ResultLog | None = None, **settings: Any) -> Iterator[LiveS
     try:
         yield server
     finally:
-        server.end_live()
+        server.end_live(10.0)  # who never reads is cut off
         server.stop()
         server.log.close()
 
 
-async def receive(socket: ClientConnection, seconds: float = 20.0) -> dict[str, Any]:
+async def receive(socket: ClientConnection, seconds: float = PATIENCE_S) -> dict[str, Any]:
     """The next message that says something."""
     async with asyncio.timeout(seconds):
         while True:

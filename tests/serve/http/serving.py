@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import pyarrow as pa
 from panewise.serve.http.engine_backend import EngineBackend
 from panewise.serve.http.server import Server, address_of, listen
 from panewise.serve.http.settings import Settings, Token
+from tests.waiting import PATIENCE_S, until
 
 SOURCE = Path(__file__).parents[3] / "src"
 READ, WRITE = "a-token-that-reads", "a-token-that-writes"
@@ -40,11 +40,11 @@ def served(**settings: Any) -> Iterator[tuple[httpx.Client, EngineBackend]]:
     thread.start()
     headers = {"Authorization": f"Bearer {WRITE}"} if chosen.tokens else {}
     try:
-        with httpx.Client(base_url=address_of(chosen, listening), headers=headers, timeout=20) as client:
+        with httpx.Client(base_url=address_of(chosen, listening), headers=headers, timeout=PATIENCE_S) as client:
             yield client, backend
     finally:
         server.stop()
-        thread.join(20)
+        thread.join(PATIENCE_S)
         backend.close()
         assert not thread.is_alive()
 
@@ -59,13 +59,13 @@ class Process:
     def kill(self) -> None:
         """As `kill -9` does."""
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(PATIENCE_S)
         self.client.close()
 
     def end(self) -> int:
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(20)
+        code = self.process.wait(PATIENCE_S)
         self.client.close()
         return code
 
@@ -81,7 +81,7 @@ def process(*arguments: str, environment: dict[str, str] | None = None) -> Itera
         address = started.stdout.readline().strip()
         if not address:
             raise AssertionError(started.communicate()[1])
-        yield Process(started, httpx.Client(base_url=address, timeout=20))
+        yield Process(started, httpx.Client(base_url=address, timeout=PATIENCE_S))
     finally:
         if started.poll() is None:
             started.kill()
@@ -92,7 +92,7 @@ def refusal(*arguments: str) -> str:
     """What `panewise serve` says when it does not start."""
     command = [sys.executable, "-m", "panewise.serve.cli", "serve", "--port", "0", *arguments]
     ended = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(SOURCE)}
+        command, capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, "PYTHONPATH": str(SOURCE)}
     )
     assert ended.returncode == 1, ended
     return " ".join(ended.stderr.split())
@@ -120,11 +120,14 @@ def ipc(table: pa.Table, compression: str | None = None) -> bytes:
 
 def all_results(client: httpx.Client, query: str, count: int) -> list[list[Any]]:
     """All results of a query when there are so many of them."""
-    give_up = time.monotonic() + 10
-    while True:
-        page = client.get(f"/v1/queries/{query}/results", params={"start": 0, "limit": 100_000}).json()
-        if len(page["rows"]) >= count or time.monotonic() > give_up:
-            return page["rows"]  # type: ignore[no-any-return]
+    found: list[list[Any]] = []
+
+    def are_there() -> bool:
+        found[:] = client.get(f"/v1/queries/{query}/results", params={"start": 0, "limit": 100_000}).json()["rows"]
+        return len(found) >= count
+
+    until(are_there, lambda: found)
+    return found
 
 
 def state_of(client: httpx.Client) -> tuple[Any, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from panewise.errors import CatalogError, ConnectorError, DurabilityError
 from panewise.serve.http.engine_backend import EngineBackend
 from panewise.serve.http.settings import Settings
 from tests.serve.http.serving import BUSY
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def backend():
 
 def push(backend, begin, rows):
     found = [{"ts": second * 1_000_000, "k": "a", "v": 1} for second in range(begin, begin + rows)]
-    backend.push("t", found, producer=None, sequence=None, timeout=1.0)
+    backend.push("t", found, producer=None, sequence=None, timeout=None)
 
 
 def test_readers_get_all_results_of_a_query_that_is_dropped(backend):
@@ -33,7 +33,7 @@ def test_readers_get_all_results_of_a_query_that_is_dropped(backend):
         push(backend, 0, 50)
         dropping = threading.Thread(target=backend.execute, args=("DROP QUERY busy",))
         dropping.start()
-    dropping.join(10)
+    dropping.join(PATIENCE_S)
     assert series.bounds() == (0, 49) and series.ended
 
 
@@ -56,10 +56,11 @@ def test_a_new_query_has_no_rows_of_one_that_could_not_be_forgotten(backend, mon
 
 
 def test_lookups_of_a_query_that_comes_and_goes_find_it_or_do_not(backend):
-    until, wrong = time.monotonic() + 1.0, []
+    over, wrong, looks = threading.Event(), [], [0, 0]
 
-    def look():
-        while time.monotonic() < until:
+    def look(reader):
+        while not over.is_set():
+            looks[reader] += 1
             try:
                 backend.lookup("busy", None, None)
                 backend.catalog()
@@ -68,12 +69,15 @@ def test_lookups_of_a_query_that_comes_and_goes_find_it_or_do_not(backend):
             except Exception as problem:  # noqa: BLE001 - whatever it is would have been a 500
                 wrong.append(problem)
 
-    readers = [threading.Thread(target=look) for _ in range(2)]
+    readers = [threading.Thread(target=look, args=(reader,)) for reader in range(2)]
     for reader in readers:
         reader.start()
-    while time.monotonic() < until:
+    changes = 0
+    while changes < 50 or min(looks) < 50:
         backend.execute(f"CREATE QUERY busy AS {BUSY}")
         backend.execute("DROP QUERY busy")
+        changes += 1
+    over.set()
     for reader in readers:
         reader.join()
     assert wrong == []
@@ -97,12 +101,10 @@ def test_results_go_on_after_a_mistake_of_ours(backend, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(backend.engine, "hand_over_all", mistake)
         push(backend, 0, 10)
-        assert failed.wait(10)
-        until = time.monotonic() + 10
-        while backend.ready() is None and time.monotonic() < until:
-            time.sleep(0.001)
+        assert failed.wait(PATIENCE_S)
+        until(lambda: backend.ready() is not None)
         assert "mistake" in backend.ready()
-    assert backend.results.series("busy").wait(8, 10)
+    assert backend.results.series("busy").wait(8, PATIENCE_S)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.serve.http.serving import BUSY, NDJSON, define, rows, served, state_of
+from tests.waiting import PATIENCE_S
 
 JSON = {"Content-Type": "application/json"}
 BODY_MAX = 200_000
@@ -238,7 +239,7 @@ def test_queries_that_are_none(client, body):
 
 
 def _raw(client: httpx.Client, request: bytes) -> bytes:
-    with socket.create_connection((client.base_url.host, client.base_url.port), timeout=10) as connection:
+    with socket.create_connection((client.base_url.host, client.base_url.port), timeout=PATIENCE_S) as connection:
         connection.sendall(request)
         answer = b""
         while chunk := connection.recv(65_536):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from panewise.serve.http import live_subscribers
 from panewise.serve.http.result_log import ResultLog
 from tests.serve.http.live_server import LiveServer, live_server
 from tests.serve.http.test_result_log import SCHEMA, rows
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def server() -> Iterator[LiveServer]:
 
 @pytest.fixture
 def client(server: LiveServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://{server.address}/v1", trust_env=False, timeout=20) as running:
+    with httpx.Client(base_url=f"http://{server.address}/v1", trust_env=False, timeout=PATIENCE_S) as running:
         yield running
 
 
@@ -53,9 +53,14 @@ def events(response: httpx.Response) -> Iterator[tuple[str, str, dict[str, Any]]
 def test_events_go_on_after_the_last_one(server: LiveServer, client: httpx.Client) -> None:
     """No row is lost or repeated over many connections, each with the id of the last event."""
     count, found, last = 3_000, list[int](), ""
-    producer = threading.Thread(
-        target=lambda: [server.log.append("q", rows(n, 5), n) or time.sleep(0.0005) for n in range(0, count, 5)]
-    )
+
+    def produce() -> None:
+        """Not far before the subscriber, so that it comes back many times while rows come."""
+        for number in range(0, count, 5):
+            until(lambda: number - len(found) < 300)  # noqa: B023 - it is called before the next turn of the loop
+            server.log.append("q", rows(number, 5), number)
+
+    producer = threading.Thread(target=produce)
     series = server.log.series("q").id
     connections = 0
     producer.start()
@@ -76,7 +81,7 @@ def test_events_go_on_after_the_last_one(server: LiveServer, client: httpx.Clien
                     break
     producer.join()
     assert found == list(range(count)) and connections > 3
-    wait_for(lambda: server.subscribers == 0)
+    until(lambda: server.subscribers == 0)
 
 
 def test_after_a_window_and_a_gap_and_the_end(client: httpx.Client, server: LiveServer) -> None:
@@ -112,8 +117,8 @@ def test_a_caller_that_goes_is_noticed_though_nothing_is_sent(client: httpx.Clie
     with client.stream("GET", "queries/q/live") as response:
         lines = response.iter_lines()  # whose end would be the end of the connection
         next(lines)
-        wait_for(lambda: server.subscribers == 1)
-    wait_for(lambda: server.subscribers == 0)
+        until(lambda: server.subscribers == 1)
+    until(lambda: server.subscribers == 0)
 
 
 def test_refusals(client: httpx.Client) -> None:
@@ -179,10 +184,3 @@ def test_pages_that_are_refused(path: str, status: int) -> None:
             server.log.append("q", rows(first, 10), first)
         answer = httpx.get(f"http://{server.address}/v1/{path}", trust_env=False)
         assert answer.status_code == status and answer.json()["error"]["message"]
-
-
-def wait_for(true: Any, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

@@ -21,6 +21,7 @@ from panewise.serve.http.row_json import json_columns
 from panewise.serve.http.settings import Token
 from tests.serve.http.live_server import LiveServer, live_server, receive, values
 from tests.serve.http.test_result_log import SCHEMA, rows
+from tests.waiting import until, until_async
 
 
 @pytest.fixture
@@ -81,11 +82,17 @@ def test_resume_by_number_and_by_window(server: LiveServer) -> None:
 
 def test_no_row_is_lost_or_repeated_over_many_connections(server: LiveServer) -> None:
     """A producer does not stop, and the subscriber goes and comes back to its number all the time."""
-    count = 5_000
-    producer = threading.Thread(target=produce, args=(server.log, count, 7, 0.0002))
+    count, found = 5_000, list[int]()
+
+    def produce_in_step() -> None:
+        """Not far before the subscriber, so that it comes back many times while rows come."""
+        for number in range(0, count, 7):
+            until(lambda: number - len(found) < 500)  # noqa: B023 - it is called before the next turn of the loop
+            server.log.append("q", rows(number, min(7, count - number)), number)
+
+    producer = threading.Thread(target=produce_in_step)
 
     async def main() -> list[int]:
-        found: list[int] = []
         connections = 0
         while len(found) < count:
             connections += 1
@@ -96,7 +103,7 @@ def test_no_row_is_lost_or_repeated_over_many_connections(server: LiveServer) ->
                         break
                     message = await receive(socket)
                     assert message["first"] == len(found)
-                    found += [row[-1] for row in message["rows"]]
+                    found.extend(row[-1] for row in message["rows"])
         assert connections > 3
         return found
 
@@ -116,7 +123,7 @@ def test_gap_where_rows_are_not_held_any_more() -> None:
             assert await receive(socket) == {"type": "gap", "query": "q", "from": 3, "to": held_from}
             assert await values(socket, held_from, end) == list(range(held_from, end))
             await socket.send('{"type": "pause"}')
-            await asyncio.sleep(0.1)
+            await until_async(lambda: server.paused == 1)
             produce(log, 1_000, 10, first=1_000)
             later = log.bounds("q")[0]
             await socket.send('{"type": "resume"}')
@@ -154,7 +161,7 @@ def test_pause_and_resume(server: LiveServer) -> None:
         async with server.socket("queries/q/live") as socket:
             await receive(socket)
             await socket.send('{"type": "pause"}')
-            await asyncio.sleep(0.1)
+            await until_async(lambda: server.paused == 1)
             produce(server.log, 100, 10)
             with pytest.raises(TimeoutError):
                 await receive(socket, seconds=0.2)
@@ -170,7 +177,7 @@ def test_a_dropped_query_ends_its_subscribers_after_the_last_row(server: LiveSer
             await receive(reading)
             await receive(paused)
             await paused.send('{"type": "pause"}')
-            await asyncio.sleep(0.1)
+            await until_async(lambda: server.paused == 1)
             produce(server.log, 5_000, 500)
             server.log.forget("q")
             assert await values(reading, 0, 5_000) == list(range(5_000))
@@ -179,7 +186,7 @@ def test_a_dropped_query_ends_its_subscribers_after_the_last_row(server: LiveSer
                 with pytest.raises(ConnectionClosed) as closed:
                     await receive(socket)
                 assert closed.value.rcvd is not None and closed.value.rcvd.code == 1000
-        await until(lambda: server.subscribers == 0)
+        await until_async(lambda: server.subscribers == 0)
 
     asyncio.run(main())
 
@@ -230,7 +237,7 @@ def test_many_queries_on_one_connection(server: LiveServer) -> None:
             await socket.send('{"type": "subscribe", "query": "q", "start": 2}')
             assert (await receive(socket))["type"] == "hello"
             assert await values(socket, 2, 4) == [2, 3]
-        await until(lambda: server.subscribers == 0)
+        await until_async(lambda: server.subscribers == 0)
 
     asyncio.run(main())
 
@@ -294,7 +301,7 @@ def test_messages_that_are_not_understood_are_answered_and_in_the_end_the_connec
             with pytest.raises(ConnectionClosed) as closed:
                 await receive(socket)
             assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
-        await until(lambda: server.subscribers == 0)
+        await until_async(lambda: server.subscribers == 0)
 
     asyncio.run(main())
 
@@ -309,7 +316,7 @@ def test_so_many_subscribers_and_no_more() -> None:
                     pass
             await many.send('{"type": "subscribe", "query": "r"}')
             assert (await receive(many))["type"] == "error"
-        await until(lambda: server.subscribers == 0)
+        await until_async(lambda: server.subscribers == 0)
         async with server.socket("queries/q/live") as socket:
             assert (await receive(socket))["type"] == "hello"
 
@@ -358,8 +365,8 @@ def test_many_subscribers_share_the_work(server: LiveServer) -> None:
 
     asyncio.run(main())
     producer.join()
-    # A hundred appends are at most about so many texts; one for each subscriber would be fifty times as many.
-    assert server.app.state.subscribers.blocks.made < 500
+    # A hundred appends are a few hundred texts; one for each subscriber would be five thousand.
+    assert server.app.state.subscribers.blocks.made < 2_500
 
 
 def unread(server: LiveServer, path: str) -> sockets.socket:
@@ -405,19 +412,19 @@ def test_a_slow_subscriber_holds_up_nobody_and_no_memory(server: LiveServer) -> 
     waiting = [transport.get_write_buffer_size() for transport in _transports(server)]
     assert max(waiting) < 2_000_000  # of twenty megabytes and more
     slow.close()
-    asyncio.run(until(lambda: server.subscribers == 0))
+    asyncio.run(until_async(lambda: server.subscribers == 0))
 
 
 @pytest.mark.parametrize("path", ["queries/wide/live?start=0", "live"])
 def test_who_takes_nothing_is_disconnected(server: LiveServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_subscribers, "STALLED_SECONDS", 0.3)
+    monkeypatch.setattr(live_subscribers, "STALLED_SECONDS", 0.3 if path != "live" else 3.0)
     for first in range(0, 20_000, 500):
         server.log.append("wide", wide(first, 500), first)
     slow = unread(server, path)
     if path == "live":
         slow.sendall(masked(b'{"type": "subscribe", "query": "wide", "start": 0}'))
-        asyncio.run(until(lambda: server.subscribers == 2))
-    asyncio.run(until(lambda: server.subscribers == 0))
+        asyncio.run(until_async(lambda: server.subscribers == 2))
+    asyncio.run(until_async(lambda: server.subscribers == 0))
     slow.close()
 
 
@@ -441,9 +448,3 @@ def test_heartbeats(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None
 
 def _transports(server: LiveServer) -> list[Any]:
     return [connection.transport for connection in server._server.server_state.connections]
-
-
-async def until(true: Any, seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not true():
-            await asyncio.sleep(0.01)

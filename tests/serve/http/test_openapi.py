@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -24,7 +23,6 @@ from schemathesis.specs.openapi.checks import (
 from tests.serve.http.serving import BUSY, NDJSON, TOKENS, WRITE, define, ipc, rows, served
 
 CASES = 18  # of each operation: as many that the document allows, and as many that it does not
-SECONDS = 58.0
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 STATEMENTS = [
@@ -74,7 +72,6 @@ def test_everything_that_the_document_allows(client):
     schema = schemathesis.openapi.from_dict(document)
     schema.config.base_url = str(client.base_url)
     statuses: dict[str, Counter[int]] = {}
-    give_up = time.monotonic() + SECONDS
     for result in schema.get_all_operations():
         operation = result.ok()
         if operation.path.endswith("/live") or operation.path.startswith("/dashboard"):
@@ -83,10 +80,9 @@ def test_everything_that_the_document_allows(client):
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
             client.post("/v1/queries", json={"name": "busy", "select": BUSY})  # where a case before has dropped it
             try:
-                _send_cases(operation, mode, counted, give_up)
+                _send_cases(operation, mode, counted)
             except Unsatisfiable:  # nothing in it can be wrong
                 assert mode == GenerationMode.NEGATIVE
-    assert time.monotonic() < give_up, "not all operations were reached"
     assert sum(map(Counter.total, statuses.values())) > 500
     # The cases reach the handlers: each operation is answered otherwise than "no token".
     assert not [name for name, counted in statuses.items() if set(counted) <= {401, 403, 429}], statuses
@@ -94,7 +90,7 @@ def test_everything_that_the_document_allows(client):
     assert client.get("/readyz").status_code == 200
 
 
-def _send_cases(operation, mode: GenerationMode, counted: Counter[int], give_up: float) -> None:
+def _send_cases(operation, mode: GenerationMode, counted: Counter[int]) -> None:
     @settings(
         max_examples=CASES,
         derandomize=True,
@@ -106,8 +102,6 @@ def _send_cases(operation, mode: GenerationMode, counted: Counter[int], give_up:
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def send(case) -> None:
-        if time.monotonic() > give_up:
-            return
         for name in ("name", "producer"):
             # Half of the cases go to what exists.
             if name in (case.path_parameters or {}) and len(str(case.path_parameters[name])) % 2:

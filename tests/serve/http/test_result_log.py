@@ -16,6 +16,7 @@ from hypothesis import given
 from panewise.errors import CatalogError, DurabilityError, DurabilityWarning, NotHeldError
 from panewise.serve.http.result_log import Ended, Gone, ResultLog
 from tests.faulty_files import FaultyFiles
+from tests.waiting import PATIENCE_S
 
 SCHEMA = pa.schema([("window_end", pa.timestamp("us", tz="UTC")), ("value", pa.int64())])
 LARGE = {"keep_rows": 1_000_000, "keep_bytes": 1 << 30}
@@ -208,7 +209,7 @@ def test_a_thread_waits_for_a_row() -> None:
     assert not log.wait("q", 0, 0.0)
     timer = threading.Timer(0.05, log.append, ("q", rows(0, 1), 0))
     timer.start()
-    assert log.wait("q", 0, 10.0)
+    assert log.wait("q", 0, PATIENCE_S)
     assert not log.wait("q", 1, 0.0)
     timer.join()
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 from tests.serve.http.serving import BUSY, READ, WRITE, all_results, process, refusal
+from tests.waiting import PATIENCE_S, until
 
 
 def test_a_second_server_on_the_folder_is_refused(tmp_path: Path):
@@ -49,9 +49,7 @@ def test_sinks_get_every_row_however_few_are_held(tmp_path: Path):
         CREATE SINK out FROM busy WITH (connector = 'json', path = '{tmp_path}/out');
     """)
     with process(str(tmp_path / "shop.cql"), "--path", str(tmp_path / "data"), "--keep-rows", "20") as server:
-        until = time.monotonic() + 20
-        while server.client.get("/v1/stats").json()["streams"]["t"]["rows"] < 2_000 and time.monotonic() < until:
-            time.sleep(0.05)
+        until(lambda: server.client.get("/v1/stats").json()["streams"]["t"]["rows"] == 2_000)
         assert server.end() == 0
     assert len((tmp_path / "out").read_text().splitlines()) == 1_999
 
@@ -68,7 +66,7 @@ def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path):
         text = {"text": "CREATE STREAM t (ts TIMESTAMP)"}
         assert client.post("/v1/statements", json=text, headers={"Authorization": f"Bearer {WRITE}"}).status_code == 200
         server.process.send_signal(signal.SIGTERM)
-        log = server.process.communicate(timeout=20)[1]
+        log = server.process.communicate(timeout=PATIENCE_S)[1]
     assert '"token":"press"' in log
     assert READ not in log
     assert WRITE not in log
