@@ -32,13 +32,15 @@ from panewise.operators import join_aggregates, join_reports, join_slices
 from panewise.operators.aggregation import Aggregation
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.join_aggregates import JoinAggregates, supports
-from panewise.operators.lifetimes import NEVER
+from panewise.operators.lifetimes import FOREVER, NEVER
 from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.plan_builder import in_join
 from panewise.operators.result_columns import microseconds
 from panewise.operators.rows import Rows
+from panewise.operators.series_start import first_of_inputs
 from panewise.operators.windowed_source import WindowedSource
 from panewise.plan.build import build
+from panewise.plan.inputs import report_window
 from panewise.plan.nodes import Aggregate, Emit, Filter, Join, Project
 from panewise.schema import BIGINT, DOUBLE, STRING, Column, Schema
 from panewise.state.snapshot_format import dumped, loaded
@@ -124,10 +126,12 @@ def random_rows(chance: Random, count: int, end: int) -> Rows:
 class SharedJoin:
     """A join over the longest windows that anybody wants, and where its results go."""
 
-    def __init__(self, queries: list[Query], operator: JoinAggregates) -> None:
+    def __init__(self, by_name: dict[str, Query], operator: JoinAggregates) -> None:
         self.operator = operator
-        plan = queries[0].plan
-        node = plan
+        self.queries = by_name
+        self.starts = dict.fromkeys(by_name, FOREVER)
+        queries = list(by_name.values())
+        node = queries[0].plan
         while not isinstance(node, Join):
             node = node.input  # type: ignore[attr-defined, assignment]
         ranges = [max(query.ranges[i] for query in queries) for i in range(2)]
@@ -147,7 +151,10 @@ class SharedJoin:
         for source, part, names in zip(self.sources, rows, self.names, strict=True):
             delta = source.take(part, until)
             deltas.append(delta.with_batch(delta.batch.rename_columns(names.names)))
-        self.operator.starts_at = min(self.operator.starts_at, *(source.starts_at for source in self.sources))
+        for name, query in self.queries.items():
+            first = first_of_inputs(rows, query.ranges, report_window(query.plan))
+            self.starts[name] = min(self.starts[name], first)
+        self.operator.starts = self.starts
         delta = self.join.process(deltas, self.since, until)
         self.since = until
         times = [microseconds(delta.batch.column(f"{name}.ts")) for name in "ab"]
@@ -171,7 +178,7 @@ def play(seed: int, keys: str, end: int = 60, count: int = 45) -> int:
     late = [name for name in queries if chance.random() < 0.3] if len(queries) > 1 else []
     first = next(iter(queries.values()))
     operator = JoinAggregates(first.aggregation.keys, 2)
-    shared = SharedJoin(list(queries.values()), operator)
+    shared = SharedJoin(queries, operator)
     plans: dict[str, DeltaPlan] = {}
     added: list[tuple[str, int]] = []
 
@@ -212,13 +219,12 @@ def play(seed: int, keys: str, end: int = 60, count: int = 45) -> int:
             del plans[gone]
             added = [entry for entry in added if entry[0] != gone]
         if chance.random() < 0.3:
-            saved, starts_at = loaded(dumped(operator.snapshot())), operator.starts_at
+            saved = loaded(dumped(operator.snapshot()))
             operator = shared.operator = JoinAggregates(first.aggregation.keys, 2)
             for name, begins in added:
                 query = queries[name]
                 operator.add(name, query.aggregation, query.ranges, query.slide, query.align, begins)
             operator.restore(saved)
-            assert operator.starts_at == starts_at
     assert operator.bytes_held > 0 and not operator.failed
     return found
 
@@ -400,7 +406,7 @@ def test_one_row_from_the_first_row_of_an_input_on() -> None:
     batch = random_results(Random(1), 2, 1, 1, 1).batch.slice(0, 0)
     nothing = np.empty(0, np.int64)
     assert not operator.process(batch, nothing, [nothing, nothing], 6)
-    operator.starts_at = 7
+    operator.starts = {"q": 7}
     found = operator.process(batch, nothing, [nothing, nothing], 12)["q"]
     assert found.column("window_end").cast(pa.int64()).to_pylist() == [9, 11]
     assert found.column("a0").to_pylist() == [0, 0] and found.column("a1").to_pylist() == [None, None]

@@ -69,15 +69,17 @@ class DeltaPlan:
                 begins = max(begins, _known_from(table, inputs, held))
         self.begins = begins  # the first instant that it accounts for
         early = _meeting_versions(plan)
+        window = report_window(plan)
+        # RESTORE shows what came and went between two reports too.
+        report = None if plan.restore else window
         self._sources = [
-            WindowedSource(node.window, node.schema, held, begins, early=id(node) in early)
+            WindowedSource(node.window, node.schema, held, begins, id(node) in early, report)
             for node, held in zip(inputs, held_from, strict=True)
         ]
         self.tables = [TableSource(node.schema.to_arrow()) for node in tables]
         numbers = {id(node): number for number, node in enumerate([*inputs, *tables])}
         self._root = self.builder(numbers, begins, core).built(plan.input)
         self._operators = self._root.operators()
-        window = report_window(plan)
         schema = plan.input.schema
         append_only = plan.input.pattern is Pattern.MONOTONIC
         self._results = RelationResults(schema, plan.emission, window, begins, append_only)
@@ -119,7 +121,7 @@ class DeltaPlan:
         return self._step(deltas, starts_at, until)
 
     def run_core(self, delta: Delta, starts_at: int, until: int) -> pa.Table:
-        """The same where the core's changes are known, and when the first of its inputs had a row."""
+        """The same where the core's changes are known, and from when on there is an ungrouped answer."""
         return self._step([delta], starts_at, max(until, self._watermark))
 
     def _step(self, deltas: list[Delta], starts_at: int, until: int) -> pa.Table:

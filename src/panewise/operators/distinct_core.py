@@ -43,7 +43,9 @@ class DistinctCore:
         del self._members[name]
         self._distinct.remove(name)
 
-    def process(self, rows: Sequence[Rows], since: int, until: int, starts_at: int) -> dict[str, Delta | pa.Table]:
+    def process(
+        self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
+    ) -> dict[str, Delta | pa.Table]:
         batch, times = rows[0].batch, rows[0].times
         if self._where is not None:
             kept = np.flatnonzero(flags(self._where(batch)))

@@ -1,7 +1,7 @@
 """GROUP BY over deltas: the relation of a group's answers, each there until the group changes.
 
 The relation is STRICT: when a group's answer changes its row ends and another one is born at the same instant, so that
-nothing is ever there twice or not at all. Without GROUP BY there is one row from the first row of the inputs on, with
+nothing is ever there twice or not at all. Without GROUP BY there is one row from `series_start` on, with
 SQL's answer for an empty set where the relation below is empty. What leaves in order of birth, in any order, or never,
 is kept as `group_windows.py` says. Golab 2006, section 3.5.2.
 """
@@ -36,7 +36,7 @@ LEAVING = {
 
 
 class GroupedRelation:
-    """`pattern` is that of the input. Who runs it sets `starts_at`, the first instant at which an input had a row."""
+    """`pattern` is that of the input. Who runs it sets `starts_at`, from when on there is an ungrouped answer."""
 
     def __init__(self, aggregation: Aggregation, pattern: Pattern) -> None:
         self._aggregation = aggregation

@@ -7,7 +7,7 @@ over the same rows, groups and strings. The generalised synopses of rule SS3 put
 a shape costs a fold of the rows, and nothing is said about how much ranges may differ.
 
 A report at e shows results with `birth < e <= death`, as `relation_results.py` does: a row for each group that has
-results in its windows, or, without GROUP BY, one row at every e after the first row of an input. A query that comes in
+results in its windows, or, without GROUP BY, one row at every e from the first that shows a row of an input. A query that comes in
 mid-stream reports from when all its windows lie behind the instant from which on it is accounted for. Answers are those
 of the plan that runs for itself (`GroupedRelation`), up to the order in which doubles are added; how time is cut into
 steps changes nothing. Golab 2006, section 8.3.2.
@@ -75,7 +75,7 @@ class _Reader:
 
 
 class JoinAggregates:
-    """`until`: how far the join has come. Who runs it sets `starts_at`, when an input had its first row."""
+    """`until`: how far the join has come. Who runs it sets `starts`, by query when its series begins (`series_start`)."""
 
     def __init__(self, keys: tuple[Expression, ...], inputs: int, until: int = NEVER) -> None:
         self._keys = keys
@@ -93,7 +93,7 @@ class JoinAggregates:
         self._until = until
         self._groups_kept = 0  # when they were last looked at, and so of each pool of strings
         self._strings_kept: dict[Expression, int] = {}
-        self.starts_at = FOREVER
+        self.starts: dict[str, int] = {}
         self.failed: dict[str, QueryFailed] = {}  # queries that went wrong and were removed; who runs it tells them
 
     @property
@@ -172,10 +172,11 @@ class JoinAggregates:
             shape: Results(births, slices.points(times), groups, _read(arguments, slices))
             for shape, slices in self._shapes.items()
         }
+        starts = {shape: self._starts_of(shape) for shape in self._shapes}
         for begin, end, upto in self._pieces(births, max(until, self._until)):
             for shape, slices in self._shapes.items():
                 part = new[shape].slice(begin, end)
-                for answers in slices.step(part, len(self._groups), self._until, upto, self.starts_at):
+                for answers in slices.step(part, len(self._groups), self._until, upto, starts[shape]):
                     for name, table in self._tables(shape, answers):
                         found.setdefault(name, []).append(table)
             self._until = upto
@@ -185,6 +186,11 @@ class JoinAggregates:
         result = {name: pa.concat_tables(parts) for name, parts in found.items()}
         self._note_last(result)
         return result
+
+    def _starts_of(self, shape: Shape) -> Ints:
+        """By window of a shape; queries with the same one begin together, or in mid-stream."""
+        by_window = {r.window: self.starts.get(name, FOREVER) for name, r in self._readers.items() if r.shape == shape}
+        return np.array([by_window[window] for window in self._shapes[shape].windows], np.int64)
 
     def _pieces(self, births: Ints, until: int) -> Iterator[tuple[int, int, int]]:
         """The rows in parts that end between two instants, not too many at once."""
@@ -308,7 +314,6 @@ class JoinAggregates:
             "failed": {name: problem.message for name, problem in self.failed.items()},
             "any": self._any,
             "until": self._until,
-            "starts_at": self.starts_at,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -330,7 +335,6 @@ class JoinAggregates:
         for saved in snapshot["shapes"]:
             self._shapes[tuple(saved["shape"])].restore(saved["slices"])
         self._any, self._until = snapshot["any"], snapshot["until"]
-        self.starts_at = snapshot["starts_at"]
 
 
 def _read(arguments: Any, slices: JoinSlices) -> dict[StateKey, list[Encoded]]:

@@ -96,12 +96,14 @@ class JoinCore:
 
     # -- running -----------------------------------------------------------------------------------------------------
 
-    def process(self, rows: Sequence[Rows], since: int, until: int, starts_at: int) -> dict[str, Delta | pa.Table]:
+    def process(
+        self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
+    ) -> dict[str, Delta | pa.Table]:
         step = self.shared.process(rows, since, until)
         self._until = until
         found: dict[str, Delta | pa.Table] = dict(self._changes(step))
         for folded in self._aggregates.values():
-            folded.starts_at = starts_at
+            folded.starts = starts
             found.update(folded.process(step.results.batch, step.results.births, step.times, until))
         return found
 

@@ -63,9 +63,10 @@ class JoinSchedule:
         starts = self._next(np.full(len(self._ranges), until)) - self._ranges
         return min(until, int(starts.min()))
 
-    def started(self, since: int, starts_at: int) -> Ints:
-        """Without GROUP BY: every report after this is due; the first row of an input has come, or did long before."""
-        return np.where(self._firsts == LONG_AGO, max(since, starts_at), max(since, LONG_AGO))
+    def started(self, since: int, starts: Ints) -> Ints:
+        """Without GROUP BY: every report of a window after this is due, unless it began in mid-stream; `starts` are the
+        births of the first rows that they show."""
+        return np.where(self._firsts == LONG_AGO, np.maximum(since, starts), max(since, LONG_AGO))
 
     def due(
         self, births: Ints, slices: tuple[Ints, Ints], after: Ints, upto: int, only_with_slices: bool

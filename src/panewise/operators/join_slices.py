@@ -125,8 +125,8 @@ class JoinSlices:
 
     # -- a step ----------------------------------------------------------------------------------------------------
 
-    def step(self, new: Results, groups: int, since: int, until: int, starts_at: int) -> Iterator[Answers]:
-        """All reports in (since, until]; the results are those born in [since, until)."""
+    def step(self, new: Results, groups: int, since: int, until: int, starts: Ints) -> Iterator[Answers]:
+        """All reports in (since, until]; the results are those born in [since, until). `starts`: see `started`."""
         # What is too old for all reports goes into one slice, which is forgotten: that is cheaper than leaving it out.
         points = np.maximum(new.points, max(self._horizon - 1, NEVER))
         held = self._open.count > 0
@@ -140,7 +140,7 @@ class JoinSlices:
             upto = min(until, int(self._open.ends[-1]) + self._longest) if self._open.count else since
             after = np.full(len(self.windows), max(begins, LONG_AGO))
         else:
-            after, upto = self._schedule.started(since, starts_at), until
+            after, upto = self._schedule.started(since, starts), until
         slices = self._open.starts, self._open.ends
         due = self._schedule.due(new.births, slices, after, upto, only_with_slices=self._grouped)
         yield from self._reports(new, slots, due, groups)

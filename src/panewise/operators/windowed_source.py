@@ -18,24 +18,33 @@ from panewise.aggregates.columns import empty_batch, wrapped
 from panewise.operators.deltas import FOREVER, NONE, Delta
 from panewise.operators.lifetimes import NEVER, lifetimes_of
 from panewise.operators.rows import Rows
+from panewise.operators.series_start import first_shown
 from panewise.schema import Schema
-from panewise.temporal import RowsWindow, Window
+from panewise.temporal import RowsWindow, TimeWindow, Window
 
 Ints = NDArray[np.int64]
 
 
 class WindowedSource:
     """The rows of one input of a plan; `begins`: the first instant that the plan accounts for; `early`: rows are born
-    at their own instants all the same, for somebody who holds back what becomes of them."""
+    at their own instants all the same, for somebody who holds back what becomes of them; `report`: when a periodic plan
+    reports."""
 
     def __init__(
-        self, window: Window, schema: Schema, held_from: int | None, begins: int = NEVER, early: bool = False
+        self,
+        window: Window,
+        schema: Schema,
+        held_from: int | None,
+        begins: int = NEVER,
+        early: bool = False,
+        report: TimeWindow | None = None,
     ) -> None:
         self._lifetimes = lifetimes_of(window, schema, None if early else held_from)
         self._strict = isinstance(window, RowsWindow)
         assert not (early and self._strict), "windows of rows meet no tables"
-        if early and held_from is not None:
-            self._lifetimes.starts_at = begins
+        # Where rows came before, an ungrouped answer exists as soon as all windows are whole.
+        self._first_shown = FOREVER if held_from is None else NEVER
+        self._report = report
         self._early = early
         self._begins = begins
         self._schema = schema.to_arrow()
@@ -47,8 +56,9 @@ class WindowedSource:
 
     @property
     def starts_at(self) -> int:
-        """The first instant at which the window held a row; FOREVER before there is one."""
-        return max(self._lifetimes.starts_at, self._begins)
+        """The birth of the first row that the plan shows; FOREVER before there is one."""
+        # A window of rows that has held one is never empty again.
+        return max(self._lifetimes.starts_at if self._strict else self._first_shown, self._begins)
 
     @property
     def bytes_held(self) -> int:
@@ -61,6 +71,8 @@ class WindowedSource:
         ended, ended_at = self._earlier(assigned.earlier, assigned.earlier_births, assigned.earlier_deaths)
         fresh = np.arange(assigned.first, assigned.first + len(rows), dtype=np.int64)
         births = assigned.births if self._early else np.maximum(assigned.births, self._begins)
+        if self._first_shown == FOREVER and not self._strict:
+            self._first_shown = first_shown(births, assigned.deaths, self._report)
         if not len(self._sequences) and not len(ended) and (births < until).all():
             # The usual way: rows are shown as they come.
             return self._shown(rows.batch, fresh, births, assigned.deaths, ended, ended_at)
@@ -116,6 +128,7 @@ class WindowedSource:
         return {
             "lifetimes": self._lifetimes.snapshot(),
             "begins": self._begins,
+            "first_shown": self._first_shown,
             "waiting": self._waiting,
             "sequences": self._sequences,
             "births": self._births,
@@ -128,6 +141,7 @@ class WindowedSource:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._lifetimes.restore(snapshot["lifetimes"])
         self._begins, self._waiting = snapshot["begins"], snapshot["waiting"]
+        self._first_shown = snapshot["first_shown"]
         self._sequences = snapshot["sequences"]
         self._births, self._deaths = snapshot["births"].copy(), snapshot["deaths"].copy()
         self._next = snapshot["next"]

@@ -16,6 +16,7 @@ from panewise.language.expressions import AggregateCall, Expression, Literal, re
 from panewise.language.statements import WINDOWLESS, Input, Named, Query, Select, SelectItem, SetOperation
 from panewise.language.statements import Emit as Emission
 from panewise.plan.canonical import canonical
+from panewise.plan.inputs import of_block
 from panewise.plan.nodes import (
     Aggregate,
     Aggregated,
@@ -147,5 +148,5 @@ def _default_emission(node: Node, windows: list[Window], periodic: bool, interna
     if not periodic:
         return Emission.ISTREAM if internal else Emission.CHANGES
     # A report of an aggregate is a new result even where its values repeat; a selected row is one result only.
-    aggregated = any(isinstance(part, Aggregate) for part in node.walk())
+    aggregated = any(isinstance(part, Aggregate) for part in of_block(node))
     return Emission.ISTREAM if internal and not aggregated else Emission.RSTREAM

@@ -19,6 +19,7 @@ from panewise.language import statements as s
 from panewise.language.sql_text import name_to_sql
 from panewise.plan.blocks import block_of
 from panewise.plan.build import build
+from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
 from panewise.runtime.refresh_option import check_refresh, is_at_most
@@ -53,9 +54,25 @@ def definition_of(statement: Created, find_aggregate: FindAggregate) -> tuple[De
             check_refresh(plan)
         if name == "technique":
             check_technique(str(value), block_of(plan))
+        if name == "mode" and value == "lookup":
+            _check_lookup_mode(plan)
     inputs = tuple(dict.fromkeys(node.name for node in plan.walk() if isinstance(node, Scan)))
     definition = QueryDefinition(statement.name, plan.schema, plan.timestamp, statement.text, inputs, statement.options)
     return definition, plan
+
+
+def _check_lookup_mode(plan: Emit) -> None:
+    """A query in that mode reports nothing and holds its answer of the moment; reports are what SLIDE asks for."""
+    if plan.periodic:
+        raise PlanError(
+            "mode = 'lookup' is for a window without SLIDE, whose answer is held at every instant, and this query reports",
+            hint="leave out SLIDE, or leave out the mode: lookup finds the last report of any query",
+        )
+    if has_several_inputs(plan):
+        raise PlanError(
+            "mode = 'lookup' over several inputs or DISTINCT has no operator yet",
+            hint="leave the mode out: lookup finds the answer of any continuous query",
+        )
 
 
 def statement_of(definition: Definition) -> str:

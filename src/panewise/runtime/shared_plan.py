@@ -18,6 +18,8 @@ from panewise.operators.deltas import FOREVER, Delta
 from panewise.operators.distinct_core import DistinctCore
 from panewise.operators.join_core import JoinCore
 from panewise.operators.rows import Rows
+from panewise.operators.series_start import first_of_inputs
+from panewise.plan.inputs import report_window
 from panewise.plan.nodes import Emit, Join
 from panewise.plan.shared_core import SharedCore
 from panewise.runtime.archive_history import PlanHistory
@@ -40,8 +42,10 @@ class Core(Protocol):
 
     def remove(self, name: str) -> None: ...
 
-    def process(self, rows: Sequence[Rows], since: int, until: int, starts_at: int) -> dict[str, Delta | pa.Table]:
-        """The changes that each query sees, or, if there are any, its results; `starts_at` is the first row's time."""
+    def process(
+        self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
+    ) -> dict[str, Delta | pa.Table]:
+        """The changes that each query sees, or, if there are any, its results; `starts`: when its series begins."""
 
     def folds(self, name: str) -> bool:
         """Whether a query is given results, which `lookup` finds then."""
@@ -75,22 +79,22 @@ class SharedPlan:
         self.ports = [Port(self, channel) for channel in channels]
         self.members: dict[str, SharingConsumer] = {}
         self._watermark = INT64_MIN
-        self._starts_at = FOREVER
+        self._starts: dict[str, int] = {}  # by query, when the series of an ungrouped answer begins
 
     def add(self, member: SharingConsumer, history: PlanHistory | None) -> None:
         """`history`: what it begins with, if it is the first."""
         name = member.query.name
         self.core.add(name, member.query.plan, member.core, member.plan.begins, member.held_from)
-        self.members[name] = member
+        self.members[name], self._starts[name] = member, FOREVER
         if len(self.members) == 1:
             attach_ports(self.ports, history)
         elif self._watermark != INT64_MIN:
             nothing = None if self.core.folds(name) else self.core.nothing(name)
-            member.step(nothing, self._starts_at, self._watermark)
+            member.step(nothing, FOREVER, self._watermark)
 
     def remove(self, member: SharingConsumer) -> None:
         name = member.query.name
-        del self.members[name]
+        del self.members[name], self._starts[name]
         self.core.remove(name)
         if not self.members:
             for port in self.ports:
@@ -103,10 +107,21 @@ class SharedPlan:
             return
         since, self._watermark = self._watermark, until
         rows = [port.released(until) for port in self.ports]
-        self._starts_at = min([self._starts_at, *(int(part.times[0]) for part in rows if len(part))])
-        found = self.core.process(rows, since + 1 if since == INT64_MIN else since, until, self._starts_at)
+        self._note_starts(rows)
+        found = self.core.process(rows, since + 1 if since == INT64_MIN else since, until, self._starts)
         for name, member in list(self.members.items()):
-            member.step(found.get(name), self._starts_at, until)
+            member.step(found.get(name), self._starts[name], until)
+
+    def _note_starts(self, rows: list[Rows]) -> None:
+        """Looks for the first rows that reports of the queries show, once for those that report alike."""
+        found: dict[object, int] = {}
+        for name, start in self._starts.items():
+            if start == FOREVER:
+                member = self.members[name]
+                alike = member.core.ranges, member.report
+                if alike not in found:
+                    found[alike] = first_of_inputs(rows, *alike)
+                self._starts[name] = found[alike]
 
     @property
     def bytes_held(self) -> int:
@@ -117,14 +132,15 @@ class SharedPlan:
             "core": self.core.snapshot(),
             "ports": [port.snapshot() for port in self.ports],
             "watermark": self._watermark,
-            "starts_at": self._starts_at,
+            "starts": self._starts,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.core.restore(snapshot["core"])
         for port, saved in zip(self.ports, snapshot["ports"], strict=True):
             port.restore(saved)
-        self._watermark, self._starts_at = snapshot["watermark"], snapshot["starts_at"]
+        self._watermark = snapshot["watermark"]
+        self._starts.update((name, start) for name, start in snapshot["starts"].items() if name in self._starts)
 
 
 class SharingConsumer(PlanConsumer):
@@ -142,6 +158,7 @@ class SharingConsumer(PlanConsumer):
         self.core = core
         self.held_from = missed_before(channels, history)
         self.plan = DeltaPlan(query.plan, self.held_from, core.node)
+        self.report = None if query.plan.restore else report_window(query.plan)
         self.shared = shared
         self.ports = self.shared.ports
         self._begun = any(instant is not None for instant in self.held_from)  # rows came before it did
