@@ -216,7 +216,7 @@ def test_without_a_lock_files_of_a_writer_at_work_stay() -> None:
     where = {"where": "bucket/a", "filesystem": memory}
     archive = Archive.create(**where, schema=SCHEMA, key="key", layout=LAYOUTS[0], grace_s=0)
     archive.update(10, table_of([(1, "a", 1, 500)]))
-    for name in ("data/00000003-I00-abc.parquet", "data/00000002-I00-abc.parquet"):
+    for name in ("data/00000003-I00-abc01234.parquet", "data/00000002-I00-abc01234.parquet"):
         with memory.open_output_stream(f"bucket/a/{name}") as file:
             file.write(b"not named by any version")
 
@@ -225,7 +225,7 @@ def test_without_a_lock_files_of_a_writer_at_work_stay() -> None:
         return sorted(info.base_name for info in found if "abc" in info.base_name)
 
     assert Archive.open(**where, grace_s=0).update(11, number=1).repeated
-    assert left() == ["00000003-I00-abc.parquet"]
+    assert left() == ["00000003-I00-abc01234.parquet"]
     Archive.open(**where, grace_s=0).update(12)
     Archive.open(**where, grace_s=0).update(13)
     assert left() == []

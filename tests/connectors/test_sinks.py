@@ -112,3 +112,41 @@ def test_sinks_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConnectorError, match="cannot be made"):
         sink(connector="parquet", path=str(tmp_path / "file" / "out"))
+
+
+def test_replace_touches_parts_of_sinks_only(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    out = sink(connector="parquet", path=str(folder))
+    out.write(TABLE)
+    out.close()
+    (folder / "README.txt").write_text("mine")
+    sink(connector="parquet", path=str(folder), existing="replace").write(TABLE)
+    assert sorted(p.name for p in folder.iterdir()) == ["README.txt", "part-00000.parquet"]
+    spark_own = "part-00000-0f6e8a5c-91a8-4a1a-8a59-1b1f0f5c9d33-c000.snappy.parquet"
+    for name in ("part-of-mine.parquet", "sales.parquet", spark_own):
+        (folder / name).write_bytes(b"mine")
+        with pytest.raises(ConnectorError, match=f"'{name}' was not written by a sink of panewise"):
+            sink(connector="parquet", path=str(folder), existing="replace")
+        assert (folder / "part-00000.parquet").exists()
+        assert (folder / name).read_bytes() == b"mine"
+        (folder / name).unlink()
+
+
+def test_one_parquet_file_keeps_the_rows_that_it_had(tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    for expected in ([1, 2], [1, 2, 1, 2]):
+        out = sink(connector="parquet", path=str(path))
+        out.write(TABLE)
+        out.close()
+        assert pq.read_table(path)["n"].to_pylist() == expected
+    other = sink(connector="parquet", path=str(path))
+    with pytest.raises(ConnectorError, match="has other columns than the results"):
+        other.write(pa.table({"m": [1]}))
+    replaced = sink(connector="parquet", path=str(path), existing="replace")
+    replaced.write(TABLE)
+    replaced.close()
+    assert pq.read_table(path)["n"].to_pylist() == [1, 2]
+    path.write_text("a letter")
+    with pytest.raises(ConnectorError, match="no Parquet file to add rows to"):
+        sink(connector="parquet", path=str(path))
+    assert path.read_text() == "a letter"

@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 from panewise.archive.description import described
 from panewise.archive.layout import Layout
 from panewise.archive.manifest import DATA, MANIFESTS, Manifest, Manifests
+from panewise.archive.place import check_new_place
 from panewise.archive.retention import Retention
 from panewise.archive.rows import checked_rows, checked_schema
 from panewise.archive.snapshot import Snapshot, pins_of
@@ -101,12 +102,13 @@ class Archive:
         filesystem: Any = None,
         grace_s: float = GRACE_S,
     ) -> Archive:
-        """A new, empty archive in a folder that has none."""
+        """A new, empty archive in a folder that is empty or not there, outside all other archives."""
         storage = storage_at(where, filesystem)
         own_schema, own_key = checked_schema(schema, key if isinstance(key, str) else tuple(key))
         manifests = Manifests(storage)
         if manifests.versions():
             raise ArchiveError(f"there is an archive in '{storage.where}'", hint="`Archive.open` opens it")
+        check_new_place(storage)
         with explained("make the folders", storage.where):
             storage.make_folder(MANIFESTS)
             storage.make_folder(DATA)

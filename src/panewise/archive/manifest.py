@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -36,7 +37,9 @@ FORMAT_VERSION = 1
 MANIFESTS = "manifests"
 DATA = "data"
 _NAME = re.compile(rf"{MANIFESTS}/(\d{{8,}})\.json")
-_VERSION = re.compile(r"/(\d{8,})[-.]")
+# What an update writes before its manifest is published. Nothing else is ever removed as a leftover.
+_DATA_FILE = re.compile(rf"{DATA}/(\d{{8,}})-I\d{{2,}}-[0-9a-f]{{8}}\.parquet")
+_UNPUBLISHED = re.compile(rf"{MANIFESTS}/(\d{{8,}})\.json{re.escape(UNFINISHED)}")
 _TYPE = re.compile(r"(\w+)(?:\((\d+), (\d+)\))?")
 
 
@@ -98,10 +101,15 @@ def manifest_name(version: int) -> str:
     return f"{MANIFESTS}/{version:08d}.json"
 
 
-def _version_of(name: str) -> int:
-    """Of the version that a file was written for; 0 where it is not one of ours."""
-    match = _VERSION.search(name)
-    return int(match[1]) if match else 0
+def new_data_name(version: int, sub_index: int) -> str:
+    """A name that no file has, for rows of a sub-index."""
+    return f"{DATA}/{version:08d}-I{sub_index:02d}-{secrets.token_hex(4)}.parquet"
+
+
+def _version_of(name: str) -> int | None:
+    """The version that a file was written for; None where the name is not one that an archive gives."""
+    match = _DATA_FILE.fullmatch(name) or _UNPUBLISHED.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def _checksum(fields: Mapping[str, Any]) -> int:
@@ -190,17 +198,19 @@ class Manifests:
             )
 
     def leftovers(self, kept: Iterable[Manifest]) -> list[str]:
-        """Files that no version names: what an update that did not end has left.
+        """Files with names of our own making that no version names: what an update that did not end has left.
 
-        Without a lock, files for the next version may be those of a writer at work, and are not among them.
+        Such an update wrote for the version after the newest. Without a lock, files for that one may be those of a
+        writer at work, and are not among them.
         """
         kept = list(kept)
         named = {file.name for manifest in kept for file in manifest.files}
         newest = max((manifest.version for manifest in kept), default=0)
         with explained("list the files", self.storage.where):
             data, manifests = self.storage.names(DATA), self.storage.names(MANIFESTS)
-        unnamed = [name for name in data if name not in named] + [n for n in manifests if n.endswith(UNFINISHED)]
-        return [name for name in unnamed if self.storage.exclusive or _version_of(name) <= newest]
+        versions = {name: _version_of(name) for name in (*data, *manifests) if name not in named}
+        last = newest + 1 if self.storage.exclusive else newest
+        return [name for name, version in versions.items() if version is not None and version <= last]
 
     def load_all(self) -> dict[int, Manifest]:
         """Every version that is there; one that goes while they are read is left out."""

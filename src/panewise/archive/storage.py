@@ -29,6 +29,7 @@ from panewise.state.durable_files import FileSystem, write_all
 
 WHOLE_OBJECTS = ("s3", "gcs", "abfs", "mock")  # a write that does not end leaves nothing that can be read
 UNFINISHED = ".unfinished"
+LOCK = "LOCK"
 
 
 class VanishedFile(ArchiveError):
@@ -54,9 +55,25 @@ class Storage:
 
     def names(self, folder: str) -> dict[str, int]:
         """The files of a folder, each with its size; empty where there is no such folder."""
-        selector = pafs.FileSelector(self.path(folder), allow_not_found=True)
-        found = self.filesystem.get_file_info(selector)
-        return {f"{folder}/{info.base_name}": info.size for info in found if info.type == pafs.FileType.File}
+        found = self.entries(folder).items()
+        return {name: info.size for name, info in found if info.type == pafs.FileType.File}
+
+    def entries(self, folder: str) -> dict[str, Any]:
+        """What lies directly in a folder, of any kind; "" is the archive's own. Empty where there is no such folder."""
+        selector = pafs.FileSelector(self.path(folder).rstrip("/"), allow_not_found=True)
+        before = f"{folder}/" if folder else ""
+        return {f"{before}{info.base_name}": info for info in self.filesystem.get_file_info(selector)}
+
+    def is_link(self, name: str) -> bool:
+        """Whether a name stands for a place elsewhere."""
+        return False
+
+    def above(self) -> Iterator[Storage]:
+        """The folders that this one lies in, the nearest first."""
+        folder = self.root.rpartition("/")[0]
+        while folder:
+            yield Storage(self.filesystem, folder)
+            folder = folder.rpartition("/")[0]
 
     def read(self, name: str) -> bytes:
         with self.filesystem.open_input_file(self.path(name)) as file:
@@ -111,6 +128,13 @@ class LocalStorage(Storage):
     def where(self) -> str:
         return self.root
 
+    def is_link(self, name: str) -> bool:
+        return Path(self.path(name)).is_symlink()
+
+    def above(self) -> Iterator[Storage]:
+        for folder in Path(self.root).parents:
+            yield LocalStorage(folder, self._files)
+
     def make_folder(self, folder: str) -> None:
         self._files.make_folder(Path(self.path(folder)))
 
@@ -134,7 +158,7 @@ class LocalStorage(Storage):
         self._files.remove(Path(self.path(name)))
 
     def lock(self) -> Callable[[], None] | None:
-        descriptor = self._files.lock(Path(self.path("LOCK")))
+        descriptor = self._files.lock(Path(self.path(LOCK)))
         return None if descriptor is None else lambda: os.close(descriptor)
 
 

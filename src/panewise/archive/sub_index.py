@@ -16,7 +16,6 @@ Source: Golab 2006, section 4.3.1 (Rebuild, NoRebuild) and figure 4.3.
 from __future__ import annotations
 
 import inspect
-import secrets
 import threading
 import zlib
 from collections.abc import Iterable, Sequence
@@ -28,7 +27,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from panewise.archive.key_directory import KeyDirectory, KeySpan, row_group_ends
-from panewise.archive.manifest import DATA, FileEntry
+from panewise.archive.manifest import FileEntry, new_data_name
 from panewise.archive.sought import EXPIRES, INSERTED, TIME, moment
 from panewise.archive.storage import Storage, explained
 from panewise.errors import ArchiveError
@@ -117,7 +116,7 @@ class SubIndexFiles:
         """A new file of rows that are sorted."""
         assert rows.num_rows, "an empty file is no file"
         data = encoded(rows, self.key)
-        name = f"{DATA}/{version:08d}-I{sub_index:02d}-{secrets.token_hex(4)}.parquet"
+        name = new_data_name(version, sub_index)
         with explained(f"write '{name}'", self._storage.where):
             self._storage.write(name, data)
         # A Parquet file ends in its footer, the footer's length and a mark of four bytes.

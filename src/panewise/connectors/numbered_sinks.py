@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from panewise.catalog import SinkDefinition
 from panewise.connectors.options import read_options
-from panewise.connectors.sinks import JsonSink, ParquetSink, Sink, json_lines
+from panewise.connectors.part_files import parts_in, remove_parts
+from panewise.connectors.sinks import JsonSink, ParquetSink, Sink, check_parquet, json_lines
 from panewise.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -174,13 +176,17 @@ class NumberedParquet:
         self._prefix = f"part-{self._points.content['generation']:05d}-"
 
     def _begin_anew(self, path: Path, existing: str) -> None:
-        parts = sorted(self._folder.glob("part-*.parquet"))
+        parts = parts_in(self._folder, ".parquet")
         if existing == "fail" and (parts or (self._single is not None and path.exists())):
             raise _exists(path, self._sink)
         if existing == "replace":
-            for part in parts:
-                part.unlink()
+            remove_parts(self._folder, ".parquet", parts, f"sink '{self._sink.name}'")
             parts = []
+        elif self._single is not None and path.exists():
+            check_parquet(path, self._sink)
+            # What the file holds stays, as the first of the parts that it is put together from.
+            parts = [self._folder / "part-00000.parquet"]
+            _copy(path, parts[0])
         # Parts of other runs keep their names, and ours sort behind them.
         numbers = [part.stem.removeprefix("part-").split("-")[0] for part in parts]
         self._points.content["generation"] = 1 + max((int(n) for n in numbers if n.isdigit()), default=-1)
@@ -207,8 +213,8 @@ class NumberedParquet:
                 file.flush()
                 _to_disk(file.fileno())
             _appears(unfinished, part)
-            for later in self._folder.glob(f"{self._prefix}*.parquet") if again else ():
-                if later.name > part.name:
+            for later in parts_in(self._folder, ".parquet") if again else ():
+                if later.name.startswith(self._prefix) and later.name > part.name:
                     later.unlink()  # its rows were handed over before, and come again
         except OSError as error:
             raise _unwritable(part, self._sink, error) from error
@@ -219,7 +225,7 @@ class NumberedParquet:
             return
         import pyarrow.parquet as pq
 
-        parts = sorted(self._folder.glob("part-*.parquet"))
+        parts = parts_in(self._folder, ".parquet")
         if not parts:
             return
         unfinished = self._single.with_name(f".{self._single.name}.unfinished")
@@ -255,6 +261,13 @@ def file_name(sink: SinkDefinition) -> str:
 
 def _to_disk(descriptor: int) -> None:
     os.fsync(descriptor)
+
+
+def _copy(path: Path, copy: Path) -> None:
+    with path.open("rb") as file, copy.open("wb") as to:
+        shutil.copyfileobj(file, to)
+        to.flush()
+        _to_disk(to.fileno())
 
 
 def _appears(unfinished: Path, file: Path) -> None:

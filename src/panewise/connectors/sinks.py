@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from panewise.catalog import SinkDefinition
 from panewise.connectors.options import CONNECTOR, Option, one_of, read_options, text, whole_number
+from panewise.connectors.part_files import parts_in, remove_parts
 from panewise.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -48,18 +49,22 @@ class ParquetSink:
         self._path = Path(str(values["path"]))
         self._single = self._path.suffix == ".parquet"
         self._writer: pq.ParquetWriter | None = None
+        self._before: Path | None = None  # a file whose rows come before those that are written
+        self._name = sink.name
         if self._single:
             if values["existing"] == "fail" and self._path.exists():
                 raise _exists(self._path, sink)
             _make_folder(self._path.parent, sink)
+            if values["existing"] == "append" and self._path.exists():
+                check_parquet(self._path, sink)
+                self._before = self._path
             return
         _make_folder(self._path, sink)
-        parts = sorted(self._path.glob("part-*.parquet"))
+        parts = parts_in(self._path, ".parquet")
         if parts and values["existing"] == "fail":
             raise _exists(self._path, sink)
         if values["existing"] == "replace":
-            for part in parts:
-                part.unlink()
+            remove_parts(self._path, ".parquet", parts, f"sink '{sink.name}'")
             parts = []
         self._next = 1 + max((_part_number(part) for part in parts), default=-1)
 
@@ -68,7 +73,7 @@ class ParquetSink:
 
         if self._single:
             if self._writer is None:
-                self._writer = pq.ParquetWriter(_unfinished(self._path), table.schema)
+                self._writer = self._begin(table.schema)
             self._writer.write_table(table)
             return
         if table.num_rows == 0:
@@ -77,6 +82,23 @@ class ParquetSink:
         pq.write_table(table, _unfinished(part))
         _unfinished(part).replace(part)
         self._next += 1
+
+    def _begin(self, schema: pa.Schema) -> pq.ParquetWriter:
+        """The one file, with the rows that it had before where they stay."""
+        import pyarrow.parquet as pq
+
+        before = None if self._before is None else pq.ParquetFile(self._before)
+        if before is not None and not before.schema_arrow.equals(schema):
+            has = ", ".join(before.schema_arrow.names)
+            raise ConnectorError(
+                f"'{self._path}' of sink '{self._name}' has other columns than the results: {has}",
+                hint="name another file, or write existing = 'replace'",
+            )
+        writer = pq.ParquetWriter(_unfinished(self._path), schema)
+        if before is not None:
+            for group in range(before.num_row_groups):
+                writer.write_table(before.read_row_group(group))
+        return writer
 
     def close(self) -> None:
         if self._writer is not None:
@@ -169,6 +191,20 @@ def _unfinished(path: Path) -> Path:
 def _part_number(part: Path) -> int:
     digits = part.stem.removeprefix("part-")
     return int(digits) if digits.isdigit() else -1
+
+
+def check_parquet(path: Path, sink: SinkDefinition) -> None:
+    """ConnectorError where rows cannot be added to a file, because it is none of Parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise ConnectorError(
+            f"'{path}' of sink '{sink.name}' is there, and no Parquet file to add rows to: {error}",
+            hint="name another file, or write existing = 'replace'",
+        ) from error
 
 
 def _exists(path: Path, sink: SinkDefinition) -> ConnectorError:

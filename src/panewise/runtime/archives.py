@@ -149,11 +149,19 @@ class Archives:
         return cheapest(workload_of(archive), before.every_us, before.lifetime_us, styles=styles)
 
     def _check_place(self, definition: ArchiveDefinition) -> None:
+        own = _place(definition.path)
         for other in self.keepers.values():
-            if _place(other.definition.path) == _place(definition.path):
+            place = _place(other.definition.path)
+            if place == own:
                 raise CatalogError(
                     f"the archive '{other.definition.name}' is in '{definition.path}' already",
                     hint="each archive needs a folder of its own",
+                )
+            if f"{own}/".startswith(f"{place}/") or f"{place}/".startswith(f"{own}/"):
+                raise CatalogError(
+                    f"the archive '{other.definition.name}' is in '{other.definition.path}', and one of '{own}' and "
+                    f"'{place}' lies in the other",
+                    hint="each archive needs a folder of its own, outside all others",
                 )
 
     def _open(self, keeper: Keeper) -> None:
@@ -266,5 +274,17 @@ def opened(definition: ArchiveDefinition, layout: Layout) -> Archive:
     return archive
 
 
+def check_place(definition: ArchiveDefinition) -> None:
+    """ArchiveError where the folder has no archive and may not become one; nothing is written."""
+    from panewise.archive.manifest import Manifests
+    from panewise.archive.place import check_new_place
+    from panewise.archive.storage import storage_at
+
+    storage = storage_at(definition.path)
+    if not Manifests(storage).versions():
+        check_new_place(storage)
+
+
 def _place(path: str) -> str:
-    return path if "://" in path else str(Path(path).resolve())
+    local = path.removeprefix("file://")
+    return path.rstrip("/") if "://" in local else str(Path(local).resolve())

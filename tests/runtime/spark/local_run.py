@@ -17,8 +17,7 @@ from panewise.runtime.spark import worker
 from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import BatchWriter
 from panewise.runtime.spark.bucket_work import bucket_outputs
-from panewise.runtime.spark.folder import Folder
-from panewise.runtime.spark.handle import FOLDERS
+from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.inbox import Inbox, read_letter
 from panewise.runtime.spark.packing import OUTPUT
 from panewise.runtime.spark.program import Change, Program, write_change

@@ -19,6 +19,8 @@ from panewise.archive.archive import Archive
 from panewise.errors import ArchiveError, CatalogError, PlanError
 from panewise.runtime.spark import archive_writer, batch_writer
 from panewise.runtime.spark.batch_writer import BatchWriter
+from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.identity import identity_of
 from panewise.runtime.spark.marks import last_marks
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.state.durable_files import FileSystem
@@ -381,3 +383,24 @@ def test_an_archive_comes_and_goes_while_the_pipeline_runs(spark: SparkSession, 
     read = pw.read_archive(spark, tmp_path / "summed")
     assert chosen is not None and chosen["n"].to_pylist() == [read.where("k = 'a'").count()]
     assert counted(read.toArrow().to_pylist()) == delivered
+
+
+def test_folders_of_others_are_refused_and_untouched(tmp_path: Path) -> None:
+    (tmp_path / "mine" / "data").mkdir(parents=True)
+    (tmp_path / "mine" / "data" / "sales.parquet").write_bytes(b"mine")
+    pipeline = pipeline_of(STREAM)
+    options = "key = 'k', lifetime = '1 hour'"
+    with pytest.raises(ArchiveError, match=r"cannot become an archive: it holds 'data/sales.parquet'"):
+        pipeline.execute(f"CREATE ARCHIVE a FROM t WITH (path = '{tmp_path}/mine', {options})")
+    assert pipeline.execute("SHOW ARCHIVES").num_rows == 0  # type: ignore[union-attr]
+    pipeline.execute(f"CREATE ARCHIVE a FROM t WITH (path = '{tmp_path}/archive', {options})")
+    with pytest.raises(CatalogError, match="lies in the other"):
+        pipeline.execute(f"CREATE ARCHIVE b FROM t WITH (path = '{tmp_path}/archive/data/b', {options})")
+    results = tmp_path / "checkpoint" / "results"
+    results.mkdir(parents=True)
+    (results / "thesis.txt").write_text("mine")
+    folder = Folder(str(tmp_path / "checkpoint"))
+    with pytest.raises(CatalogError, match=r"cannot become a checkpoint: .* there is something in 'results'"):
+        identity_of(pipeline, folder)
+    assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["results"]
+    assert folder.older("results", than=1e12) == []

@@ -159,7 +159,7 @@ class StagedRows:
     def _surplus(self, batch: int) -> Iterator[str]:
         for name in self.folder.names(_FOLDER):
             number, dash, _ = name.partition("-")
-            if dash and int(number) <= batch:
+            if dash and number.isdigit() and int(number) <= batch:
                 yield f"{_FOLDER}/{name}"
 
 

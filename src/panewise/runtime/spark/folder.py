@@ -2,8 +2,7 @@
 
     spark/      Spark's checkpoint: offsets, commits, state
     catalog/    one file per change of definitions, with the first micro-batch that it governs
-    control/    punctuations and wake-ups, read as a stream
-    memory/     rows of streams without a connector, read as a stream
+    inbox/      rows of streams without a connector, punctuations and wake-ups, read as a stream
     marks/      after each micro-batch: how far the streams have come
     stats/      after each micro-batch: counts for people
     results/    the result log: one file per micro-batch
@@ -27,6 +26,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from panewise.errors import ConnectorError
+
+FOLDERS = ("catalog", "inbox", "marks", "stats", "results", "staged", "tables", "pins", "producers")
 
 
 class Folder:
@@ -119,11 +120,17 @@ class Folder:
         except FileNotFoundError:
             return
 
+    def is_empty(self, folder: str) -> bool:
+        """Whether there is nothing in a folder inside, hidden or not, or no such folder."""
+        system, path = self._at(folder)
+        return not system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+
     def older(self, folder: str, than: float) -> list[str]:
-        """The files of a folder that were last written before an instant (seconds since 1970)."""
+        """The files of a folder, named by a number, that were last written before an instant (seconds since 1970)."""
         system, path = self._at(folder)
         found = system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
-        written = [info for info in found if info.is_file and info.mtime_ns is not None]
+        numbered = [info for info in found if info.is_file and info.base_name.split(".")[0].isdigit()]
+        written = [info for info in numbered if info.mtime_ns is not None]
         return [f"{folder}/{info.base_name}" for info in written if info.mtime_ns / 1e9 < than]
 
     def numbers(self, folder: str) -> list[int]:

@@ -25,7 +25,7 @@ from panewise.runtime.spark.archive_target import read_begun
 from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, Notice, VersionSinks
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
-from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.identity import identity_of
 from panewise.runtime.spark.inbox import Inbox
 from panewise.runtime.spark.packing import ANSWER
@@ -49,15 +49,14 @@ if TYPE_CHECKING:
     from panewise.runtime.spark.pipeline import SparkPipeline
 
 TELL_SECONDS = 0.1
-FOLDERS = ("catalog", "inbox", "marks", "stats", "results", "staged", "tables", "pins", "producers")
 
 
 class Handle(Reader):
     """One run of a pipeline, over any number of restarts of its Spark query."""
 
     def __init__(self, pipeline: SparkPipeline, folder: Folder, trigger: str | None, available_now: bool) -> None:
-        folder.make(*FOLDERS)
         self._identity = identity_of(pipeline, folder)
+        folder.make(*FOLDERS)
         pipeline.partitions = self._identity["partitions"]
         pipeline.books.hosting.sharing = self._identity["sharing"]
         program = read_program(

@@ -9,7 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from panewise.errors import CatalogError
-from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.session import default_partitions
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def identity_of(pipeline: SparkPipeline, folder: Folder) -> dict[str, Any]:
     """What was fixed with the first start from this checkpoint, which this may be."""
     identity: dict[str, Any] | None = folder.read_json("pipeline.json")
     if identity is None:
+        _check_new(folder)
         identity = {
             "format": FORMAT,
             "id": uuid.uuid4().hex,
@@ -29,6 +30,7 @@ def identity_of(pipeline: SparkPipeline, folder: Folder) -> dict[str, Any]:
             "named": not pipeline.frames,
             "sharing": pipeline.books.hosting.sharing,
         }
+        folder.make("")
         folder.write_json("pipeline.json", identity)
     written = identity.get("format", 1)  # the first had no number
     if written != FORMAT:
@@ -38,3 +40,14 @@ def identity_of(pipeline: SparkPipeline, folder: Folder) -> dict[str, Any]:
             hint="go on with the version that wrote it, or start from another checkpoint",
         )
     return identity
+
+
+def _check_new(folder: Folder) -> None:
+    """A new checkpoint writes to folders of these names, and removes from them what it does not need any more."""
+    found = [name for name in (*FOLDERS, "spark") if not folder.is_empty(name)]
+    if found:
+        raise CatalogError(
+            f"'{folder.place}' cannot become a checkpoint: it has no pipeline.json, and there is something in "
+            f"{', '.join(repr(name) for name in found)}",
+            hint="name a folder of its own; if pipeline.json of a checkpoint was lost, bring it back from a copy",
+        )

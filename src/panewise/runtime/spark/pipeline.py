@@ -22,7 +22,7 @@ from panewise.language import statements as s
 from panewise.language.archive_layout import BY_COST, OWN
 from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.language.sql_text import name_to_sql
-from panewise.runtime.archives import layout_of, opened
+from panewise.runtime.archives import check_place, layout_of, opened
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.refresh_option import refuse_at_most
@@ -183,12 +183,15 @@ class SparkPipeline:
 
     def _make_archive(self, name: str) -> None:
         """What an archive finds at its place is looked at before everything is stopped for it."""
-        if self._handle is None or not self._handle.active or is_connect(self.spark):
-            return  # nothing is stopped, or the files are the server's
+        if is_connect(self.spark):
+            return  # the files are the server's
         definition = self.books.catalog.get(name, "archive")
         assert isinstance(definition, ArchiveDefinition)
         try:
-            opened(definition, layout_of(definition.options)).close()
+            if self._handle is None or not self._handle.active:
+                check_place(definition)  # it is made when the pipeline starts
+            else:
+                opened(definition, layout_of(definition.options)).close()
         except ArchiveError:
             self.books.execute(f"DROP ARCHIVE {name_to_sql(name)}")
             raise

@@ -9,10 +9,11 @@ Part names sort by batch, and those of another checkpoint or of the embedded eng
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
+from panewise.connectors.part_files import parts_in, remove_parts
 from panewise.errors import ConnectorError
 from panewise.runtime.spark.sinks.contract import SinkTarget
 
@@ -29,12 +30,12 @@ class PartFolder:
     def prepare(self, existing: str, first_batch: int) -> None:
         """Makes the folder and judges or removes the parts of earlier runs, as `existing` says."""
         self._make()
-        earlier = [part for part in self._parts() if not self._comes_again(part, first_batch)]
+        parts = parts_in(self._path, self._ending)
+        earlier = [part for part in parts if not self._comes_again(part, first_batch)]
         if earlier and existing == "fail":
             raise exists_already(self._path, self._target)
         if existing == "replace":
-            for part in earlier:
-                part.unlink()
+            remove_parts(self._path, self._ending, earlier, self._target.owner)
 
     def write(self, batch_id: int, write_file: Callable[[Path], None]) -> None:
         """`write_file` makes the file at the path that it is given."""
@@ -51,9 +52,6 @@ class PartFolder:
         # The sink's name too: several sinks may share a folder.
         sink = quote(self._target.name, safe="")
         return self._path / f"part-{batch_id:010d}-{self._checkpoint_id}-{sink}{self._ending}"
-
-    def _parts(self) -> Iterator[Path]:
-        return self._path.glob(f"part-*{self._ending}")
 
     def _comes_again(self, part: Path, first_batch: int) -> bool:
         number, _, owner = part.name.removeprefix("part-").partition("-")

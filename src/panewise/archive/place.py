@@ -1,0 +1,61 @@
+"""Where a new archive may be made: in a folder that is empty, or not there, and lies in no other archive.
+
+A folder with anything in it is refused, because an archive removes files of old versions and must not meet files of
+others, nor an archive that somebody keeps further down. What a creation that did not end has left is no obstacle: the
+lock, the two folders without data, a first manifest that did not get its name. A folder without manifests that holds
+data files is refused too: the manifests were lost, and those files are all that is left of an archive.
+
+Nothing is written or removed here. Cost: one listing of the folder, and of `manifests` in every folder above it.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from panewise.archive.manifest import DATA, FORMAT, MANIFESTS, Manifests, manifest_name
+from panewise.archive.storage import LOCK, UNFINISHED, Storage, explained
+from panewise.errors import ArchiveError
+
+_SHOWN = 3  # names in a message
+
+
+def check_new_place(storage: Storage) -> None:
+    """ArchiveError where no archive may be made in this folder."""
+    for folder in storage.above():
+        if is_archive(folder):
+            raise ArchiveError(
+                f"'{storage.where}' lies in the folder of another archive, '{folder.where}'",
+                hint="an archive needs a folder of its own: name one that lies outside of it",
+            )
+    with explained("list the folder", storage.where):
+        found = sorted(_foreign(storage))
+    if found:
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        listed = ", ".join(f"'{name}'" for name in found[:_SHOWN])
+        raise ArchiveError(
+            f"'{storage.where}' cannot become an archive: it holds {listed}{more}",
+            hint="an archive needs a folder of its own: name one that is empty or does not exist",
+        )
+
+
+def is_archive(storage: Storage) -> bool:
+    """Whether a folder holds a manifest; a folder that cannot be read is taken for none."""
+    try:
+        versions = Manifests(storage).versions()
+        # Any program may call a file `20261116.json`; its text says whose it is.
+        return bool(versions) and FORMAT.encode() in storage.read(manifest_name(versions[-1]))[:200]
+    except (OSError, ArchiveError, pa.ArrowException):
+        return False
+
+
+def _foreign(storage: Storage) -> list[str]:
+    """What an unfinished creation cannot have left."""
+    own_folders = {MANIFESTS: [manifest_name(1) + UNFINISHED], DATA: []}
+    found = []
+    for name, info in storage.entries("").items():
+        if name in own_folders and info.type == pafs.FileType.Directory and not storage.is_link(name):
+            found += [inner for inner in storage.entries(name) if inner not in own_folders[name]]
+        elif not (name == LOCK and info.type == pafs.FileType.File and not info.size):
+            found.append(name)
+    return found
