@@ -117,11 +117,11 @@ class Bucket:
     def prune(self) -> None:
         """Pages and rows of pages that the tree says nobody needs."""
         needed = self.tree.needed_from
-        ends = [np.asarray(page.column("slice_end")) for page, _ in self.pages]
+        starts = [np.asarray(page.column("slice_start")) for page, _ in self.pages]
         self.pages = [
-            (page.take(np.flatnonzero(end > needed)), base)
-            for (page, base), end in zip(self.pages, ends, strict=True)
-            if (end > needed).any()
+            (page.take(np.flatnonzero(start >= needed)), base)
+            for (page, base), start in zip(self.pages, starts, strict=True)
+            if (start >= needed).any()
         ]
 
 
@@ -148,13 +148,8 @@ class Spread:
     # -- members -----------------------------------------------------------------------------------------------------
 
     def cut(self, ahead: int) -> int:
-        """A point that no row has reached; a negative `ahead` is the end of the slice that holds the last row."""
-        if self.reached is None:
-            return INT64_MIN
-        end = self.one.slice_end(self.reached)
-        if ahead < 0 and self.one.members and end < 2**62:
-            return end
-        return max(self.reached + 1, self.watermark) + max(ahead, 0)
+        """A point that no row has reached."""
+        return INT64_MIN if self.reached is None else max(self.reached + 1, self.watermark) + ahead
 
     def add(self, name: str, text: str, cadence: Cadence, ahead: int) -> None:
         cut = self.cut(ahead)

@@ -71,8 +71,11 @@ class Slices(RuleBasedStateMachine):
 
     @rule(cadences=windows)
     def cut(self, cadences: list[Cadence]) -> None:
-        point = max([self.reached, self.watermark, *(end for _, end in self.held)])
+        """At the first point that no row has reached; the slice around it ends there."""
+        point = max(self.reached, self.watermark)
         self.open.cut_from(point, WindowSet(cadences))
+        self.held = {(start, min(end, point)): groups for (start, end), groups in self.held.items()}
+        assert self.open.has_edges_of(WindowSet(cadences))
         self.epochs = [(start, held) for start, held in self.epochs if start < point] + [(point, cadences)]
 
     @rule(ahead=st.integers(0, 150))
@@ -89,7 +92,7 @@ class Slices(RuleBasedStateMachine):
         self.open.close(count)
         if count:
             self.open.forget_epochs(self.watermark)
-            gone = sum(start <= self.watermark for start, _ in self.epochs[1:])
+            gone = max(sum(start <= self.watermark for start, _ in self.epochs[1:]) - 1, 0)
             self.epochs = [(-(2**63), self.epochs[gone][1]), *self.epochs[gone + 1 :]]
 
     @precondition(lambda self: self.held)

@@ -131,11 +131,12 @@ class DenseSlices:
         self.trees[tree].take_in(watermark)
         return self.trees[tree]
 
-    def cut_from(self, point: int, windows: WindowSet) -> None:
-        self.open.cut_from(point, windows)
+    def follow(self, windows: WindowSet) -> None:
+        """Keeps what windows without a beginning need, as long as there are some."""
         if not windows.endless:
             self.base = None
         elif self.base is None and self.answering:
+            assert not self.first, "slices have gone that a window without a beginning needs"
             self.base = {key: matrix_of(key.kind, self.width) for key in self.matrices}
 
     def add_state(self, key: StateKey) -> None:

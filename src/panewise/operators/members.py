@@ -122,9 +122,10 @@ def note_rows(member: Member, points: Ints, least: int) -> None:
     reports = points + cadence.offset
     reports = reports - (reports - cadence.align) % cadence.slide + cadence.slide
     assert cadence.range is not None
-    starts = reports - (cadence.range + cadence.offset)
-    # A row may lie between two windows, or in one that is not whole: that is the next one's business.
-    reports = reports[(starts <= points) & (starts >= (INT64_MIN if member.held_from is None else member.held_from))]
+    reach = cadence.range + cadence.offset
+    if member.held_from is not None:
+        reports = np.maximum(reports, cadence.next_report(member.held_from + reach - 1))  # the first whole one
+    reports = reports[reports - reach <= points]  # else the row lies between two windows, or before all whole ones
     if len(reports):
         first = int(reports.min())
         member.first_report = first if member.first_report is None else min(first, member.first_report)

@@ -144,15 +144,12 @@ class PeriodicTree:
         member.shape = self.shapes.number(aggregation)
         self.schedule.add(member)
         self.names[member.window] = name
-        fresh_edges = self.windows.add(cadence)
+        self.windows.add(cadence)
         self.changes += 1
         if not self.keys:
             self._waiting[name] = member
-        # Where a host gives the cuts, all trees cut alike.
-        if cut is not None or fresh_edges:
-            self._recut(cut)
+        self._follow_windows(cut)
         if isinstance(self.store, SparseSlices):
-            self.store.add_span(cadence)  # it may have no new edges and yet a new range
             member.touched = self.store.touched(cadence)
         if self.watermark != INT64_MIN:
             member.reported = first_answerable(self, member) - cadence.slide
@@ -162,16 +159,25 @@ class PeriodicTree:
             # Slices before the cut may straddle its windows, and nothing says yet which are due.
             member.reported = cadence.next_report(self.cut + cadence.range + cadence.offset - 1) - cadence.slide
 
-    def _recut(self, cut: int | None) -> None:
-        """Edges of the members from the cut on, or from the first point that no row has reached."""
-        if cut is None:
-            open_ends = self.store.open.ends
-            cut = INT64_MIN if self.greatest == INT64_MIN else self.greatest + 1
-            if len(open_ends):
-                cut = max(cut, int(open_ends.max()))
-            cut = max(cut, self.watermark)
-        self.cut = cut
-        self.store.cut_from(cut, self.windows)
+    def _follow_windows(self, cut: int | None) -> None:
+        """Members have come or gone: the one place where the store learns of it.
+
+        Where a host gives the cuts, edges change there and nowhere else, in all its trees alike. Otherwise they change
+        where the windows have other edges than the slices to come.
+        """
+        self.store.follow(self.windows)
+        if cut is not None:
+            self.cut_from(cut, self.windows)
+        elif self.members and not self.by_cuts and not self.store.open.has_edges_of(self.windows):
+            reached = INT64_MIN if self.greatest == INT64_MIN else self.greatest + 1
+            self.cut_from(max(reached, self.watermark), self.windows)
+
+    def cut_from(self, point: int, windows: WindowSet) -> None:
+        """These windows' edges hold from the point on, which no row has reached; it divides the slice around it."""
+        self.cut = point
+        self.store.open.cut_from(point, windows)
+        if not self.folds_only:
+            self.store.close(self.watermark)  # the first part of that slice may be complete
 
     def rename(self, name: str, to: str) -> None:
         """A member goes on under another name."""
@@ -193,7 +199,7 @@ class PeriodicTree:
         self.schedule.remove(member)
         del self.names[member.window]
         self._free_windows.append(member.window)
-        last = self.windows.remove(member.cadence)
+        self.windows.remove(member.cadence)
         self.changes += 1
         shapes = {other.aggregation for other in self.members.values()}
         wanted = {key for aggregation in shapes for key in aggregation.states}
@@ -201,10 +207,7 @@ class PeriodicTree:
             del self.state_held_from[key]
             self.argument_plan = None
             self.store.drop_state(key)
-        if self.members and (cut is not None or (not self.by_cuts and last)):
-            self._recut(cut)
-        elif isinstance(self.store, SparseSlices):
-            self.store.set_spans(self.windows)
+        self._follow_windows(cut if self.members else None)
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
@@ -321,10 +324,6 @@ class PeriodicTree:
             tree.add(name, member.aggregation, member.cadence, INT64_MIN)
         tree.store.open.set_edges(self.store.open.edges())
         return tree
-
-    def slice_end(self, point: int) -> int:
-        """Where the slice around a point ends: a cut there shortens none. INT64_MAX where there are no edges."""
-        return self.store.open.slice_end(point)
 
     def forward(self, watermark: int) -> None:
         """Like `advance`, but the reports that come due are passed over: another process has answered them."""

@@ -31,7 +31,6 @@ from panewise.operators.held_values import HeldValues
 from panewise.operators.rows import Rows
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
-from panewise.slicing.window_set import WindowSet
 from panewise.synopses.sparse_two_stacks import SparseTwoStacks
 
 Ints = NDArray[np.int64]
@@ -117,8 +116,8 @@ class SparseSlices:
         store.open.set_edges(dense.open.edges())
         store.held = dense.held
         store._take_open(dense)
-        for cadence in cadences:
-            store.add_span(cadence)
+        for span in {(cadence.range, cadence.offset) for cadence in cadences} if store.answering else ():
+            store.cursors[span] = store._cursor(span)
         if dense.base is not None:
             store._take_base(dense)
         return store
@@ -152,22 +151,19 @@ class SparseSlices:
     def make_trees_anew(self) -> None:
         """There are none over sparse slices."""
 
-    def cut_from(self, point: int, windows: WindowSet) -> None:
-        self.open.cut_from(point, windows)
-        self.set_spans(windows)
-
-    def set_spans(self, cadences: Iterable[Cadence]) -> None:
-        """Cursors for these windows and no others: one that nobody moves would hold slices for ever."""
-        wanted = {(c.range, c.offset) for c in cadences}
-        for span in [span for span in self.cursors if span not in wanted]:
+    def follow(self, windows: Iterable[Cadence]) -> None:
+        """Keeps cursors for these windows and no others: one that nobody moves would hold slices for ever."""
+        if not self.answering:
+            return
+        wanted = {(window.range, window.offset) for window in windows}
+        for span in self.cursors.keys() - wanted:
             del self.cursors[span]
-        for cadence in cadences:
-            self.add_span(cadence)
+        for span in wanted - self.cursors.keys():
+            assert span[0] is not None or not self.first, "slices have gone that a window without a beginning needs"
+            self.cursors[span] = self._cursor(span)
 
-    def add_span(self, cadence: Cadence) -> None:
-        span = cadence.range, cadence.offset
-        if span not in self.cursors and self.answering:
-            self.cursors[span] = Cursor(list(self.matrices), self.groups, self.first, cadence.range is None)
+    def _cursor(self, span: Span) -> Cursor:
+        return Cursor(list(self.matrices), self.groups, self.first, span[0] is None)
 
     def touched(self, cadence: Cadence) -> list[Ints]:
         """The groups that a new reader of the cadence's cursor finds in it, or will when it moves on."""
@@ -186,8 +182,8 @@ class SparseSlices:
     def turn_back(self, cadence: Cadence, report: int) -> None:
         """A cursor that has gone past a report begins anew with the slices held, if they are all that it needs."""
         if self.passed(cadence, report):
-            del self.cursors[cadence.range, cadence.offset]
-            self.add_span(cadence)
+            span = cadence.range, cadence.offset
+            self.cursors[span] = self._cursor(span)
 
     def add_state(self, key: StateKey) -> None:
         """A state that slices hold from now on; those that exist have its identity."""

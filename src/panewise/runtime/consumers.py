@@ -26,6 +26,7 @@ from panewise.operators.shared_fold import SharedFold
 from panewise.operators.tree_asking import past_report
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.leading_trees import Leads
 from panewise.runtime.ledger import Entry, Ledger, Place
 from panewise.runtime.weaver import Weaver
 from panewise.slicing.pairs import Cadence
@@ -53,6 +54,7 @@ class TreeConsumer:
         self.channel = channel
         self.weaver = Weaver(sharing)
         self.tree = tree
+        self._leads = Leads(channel, tree)
         self.counts_rows = counts_rows
         self.ordered = counts_rows
         self.queries: dict[str, HostedQuery] = {}
@@ -93,6 +95,7 @@ class TreeConsumer:
         if member is None:
             member = self._alike[aggregation, cadence] = name
             self.tree.add(name, aggregation, cadence, self.channel.cut)
+            self._leads.cover(name)
         self.queries[name] = query
         self.member_of[name] = member
         self._followers.setdefault(member, set()).add(name)
@@ -157,11 +160,13 @@ class TreeConsumer:
             gone = self.tree.members[member]
             if gone.shape in self._ledgers:
                 self._ledgers[gone.shape].forget(gone.window)
+            self._leads.drop(member)
             self.tree.remove(member, cut)
 
     def _hand_over(self, member: str, heir: str) -> None:
         """The query that a member is named after leaves, and others stay."""
         self.tree.rename(member, heir)
+        self._leads.rename(member, heir)
         followers = self._followers[heir] = self._followers.pop(member)
         self.member_of.update(dict.fromkeys(followers, heir))
         self._alike = {key: heir if other == member else other for key, other in self._alike.items()}
@@ -181,7 +186,7 @@ class TreeConsumer:
         self.tree.process(rows, np.maximum(rows.times, before - 1), INT64_MIN)
 
     def next_due(self) -> int:
-        return INT64_MIN if self.counts_rows else self.tree.next_due()
+        return INT64_MIN if self.counts_rows else self._leads.next_due(self.tree.next_due())
 
     def take(self, rows: Rows, watermark: int) -> None:
         if not self.counts_rows:
@@ -205,22 +210,34 @@ class TreeConsumer:
 
     def follow(self, rows: Rows, watermark: int) -> None:
         """The tree has folded these rows; it follows the watermark, at once or when it has its turn."""
-        self.count(rows.times)
+        self.see(rows)
         if self.channel.may_wait is not None and self.channel.may_wait(self):
             self.channel.postponed[self] = None
         elif self in self.channel.postponed:
             self.catch_up()
         else:
-            self._hand_on(self.tree.advance(watermark))
+            self._advance(watermark)
 
     def catch_up(self) -> None:
         """What was postponed is answered in one pass, each report as it would have been."""
         del self.channel.postponed[self]
         before, begun = self.tree.watermark, self.channel.clock()
-        self._hand_on(self.tree.advance(self.channel.watermark))
+        self._advance(self.channel.watermark)
         now = self.channel.clock()
         self.answer_seconds += (now - begun - self.answer_seconds) * (COST_WEIGHT if self.answer_seconds else 1.0)
         self.answered_late = before, self.channel.watermark, now
+
+    def _advance(self, watermark: int) -> None:
+        leading = self._leads.advance(watermark)
+        reports = self.tree.advance(watermark)
+        for name, pieces in leading.items():
+            reports.apart[name] = [*pieces, *reports.apart.get(name, [])]
+        self._hand_on(reports)
+
+    def see(self, rows: Rows) -> None:
+        """Rows that the tree has folded, or will before it is asked."""
+        self._leads.fold(rows)
+        self.count(rows.times)
 
     def count(self, points: Ints) -> None:
         if len(points):
@@ -348,16 +365,21 @@ class TreeConsumer:
             if held is not None and held.column(1)[0].value != report:
                 held = None
             return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
-        batch = self._final(query, past_report(self.tree, member, report, name))
+        leading = self._leads.holding(member.name, report)
+        if leading is not None:
+            batch = past_report(leading, leading.members[member.name], report, name)
+        else:
+            batch = self._final(query, past_report(self.tree, member, report, name))
         return pa.Table.from_batches([batch] if batch is not None else [], schema=query.arrow)
 
     @property
     def bytes_held(self) -> int:
-        return self.tree.bytes_held + self._times.nbytes
+        return self.tree.bytes_held + self._leads.bytes_held + self._times.nbytes
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "tree": self.tree.snapshot(),
+            "leads": self._leads.snapshot(),
             "finishes": {name: finish.snapshot() for name, finish in self.finishes.items()},
             "last_reports": {name: self.last_report(name) for name in self.queries},
             "member_of": dict(self.member_of),
@@ -371,6 +393,7 @@ class TreeConsumer:
             self.remove(name)  # it had failed
         self._regroup(snapshot["member_of"])
         self.tree.restore(snapshot["tree"])
+        self._leads.restore(snapshot.get("leads", []))
         for name, saved in snapshot["finishes"].items():
             self.finishes[name].restore(saved)
         self._last_pieces = dict(snapshot["last_reports"])
@@ -409,7 +432,7 @@ class TreesTogether:
             self.shared_fold.settle()
         for consumer in consumers:
             if more:
-                consumer.count(rows.times)
+                consumer.see(rows)
             else:
                 consumer.follow(rows, watermark)
 

@@ -96,9 +96,12 @@ class OpenSlices:
         self._ends[position] = self._room_spans[1, self._rooms[position]] = point
 
     def forget_epochs(self, before: int) -> None:
-        """Drops epochs that ended before a point: no row can fall into them any more."""
-        gone = int((self._epochs[1:] <= before).sum())
-        if gone:
+        """Drops epochs that no row can fall into any more, because they ended before a point.
+
+        The last of them stays: it says where the slices of the epoch after it begin.
+        """
+        gone = int((self._epochs[1:] <= before).sum()) - 1
+        if gone > 0:
             first = int(self._firsts[gone])
             self._epochs = self._epochs[gone:].copy()
             self._epochs[0] = INT64_MIN
@@ -125,9 +128,11 @@ class OpenSlices:
         result: Ints = np.minimum(ends, cuts[np.searchsorted(cuts[:-1], starts, side="right")])
         return result
 
-    def slice_end(self, point: int) -> int:
-        """Where the slice around a point ends, or would; INT64_MAX where there are no edges."""
-        return int(bounds(point, self._epochs, self._firsts, self._slides, self._phases)[1])
+    def has_edges_of(self, windows: WindowSet) -> bool:
+        """Whether slices to come are cut at these windows' edges and nowhere else."""
+        newest = slice(int(self._firsts[-2]), int(self._firsts[-1]))
+        slides, phases = windows.edges
+        return np.array_equal(self._slides[newest], slides) and np.array_equal(self._phases[newest], phases)
 
     def is_edge(self, point: int) -> bool:
         """Whether slices to come are cut at the point."""

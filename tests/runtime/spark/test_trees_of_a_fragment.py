@@ -295,8 +295,8 @@ def test_a_query_that_joins_one_that_has_failed(forgetful: bool, tmp_path: Path)
         found += push(run, rows).get("new", [])
     assert list(last_marks(run.folder).failed) == ["failing@0"]
     assert [row["n"] for row in found] == [6] * len(found)
-    # The slice that held the last row, at 16 seconds, ended at 20; the watermark has come to 37.5.
-    assert [int(row["window_end"].timestamp()) for row in found] == list(range(23, 38))
+    # The last row was at 16 seconds, so that [17, 20) is the first whole window; the watermark has come to 37.5.
+    assert [int(row["window_end"].timestamp()) for row in found] == list(range(20, 38))
 
 
 # -- state -----------------------------------------------------------------------------------------------------------

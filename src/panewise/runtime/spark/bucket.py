@@ -36,21 +36,6 @@ from panewise.temporal import Window
 
 
 @dataclass(frozen=True)
-class Course:
-    """From which point on a tree's slices have which edges: a matter of versions alone, not of what a bucket holds."""
-
-    cut: int
-    windows: WindowSet
-
-    def slice_end(self, point: int) -> int:
-        """Where the slice around a point ends. A point before the cut is in the slice that ends there."""
-        if point < self.cut:
-            return self.cut
-        slides, phases = self.windows.edges
-        return int((point - (point - phases) % slides + slides).min())
-
-
-@dataclass(frozen=True)
 class TreePart:
     """Partials of one tree; `base`: how many rows had arrived before those that they count."""
 
@@ -117,7 +102,6 @@ class Bucket:
         self.merged: list[TreePart] = []  # the partials of this micro-batch
         self.table_changes: dict[str, TableChange] = {}  # those of this micro-batch
         self._plans: dict[str, Emit] = {}  # by query that is hosted, as it was written: hosting may run another
-        self._courses: dict[int, Course] = {}  # by tree
         self._consumers: dict[int, TreeConsumer] = {}  # by tree
         self._tree_of: dict[str, int] = {}  # by query that is hosted in a tree
 
@@ -184,17 +168,15 @@ class Bucket:
     def _change_trees(
         self, leaving: list[str], coming: list[PlannedQuery], wanted: dict[str, PlannedQuery], reached: int | None
     ) -> None:
-        """The trees of these queries are cut, each behind its own slice that holds the last row; no others."""
-        touched = {self._tree_of[name] for name in leaving} | {query.tree for query in coming}
-        cuts = {number: self._cut_of(number, reached) for number in touched}
+        """The trees of these queries are cut behind the last row that any task has seen; no others."""
+        touched = {self._tree_of.pop(name) for name in leaving} | {query.tree for query in coming}
         channel = self.main.channel
-        for name in leaving:
-            channel.cut = cuts[self._tree_of.pop(name)]
-            self.hosting.drop(name)
         # A tree begins with its first query; one that is there goes by what it knows.
         channel.begun_at = None if reached is None else reached + 1
+        channel.cut = cut = INT64_MIN if reached is None else reached + 1
+        for name in leaving:
+            self.hosting.drop(name)
         for query in coming:
-            channel.cut = cuts[query.tree]
             self._host(query)
             self._tree_of[query.name] = query.tree
             consumer = self.hosting.consumers[query.name]
@@ -206,18 +188,10 @@ class Bucket:
                 windows[query.tree].append(query.block.window)
         for number, found in windows.items():
             if not found:
-                del self._courses[number], self._consumers[number]
+                del self._consumers[number]
                 continue
             # Edges follow from the version alone, not from which queries have failed here meanwhile.
-            course = self._courses[number] = Course(cuts[number], WindowSet(map(cadence_of, found)))
-            self._consumers[number].tree.store.cut_from(course.cut, course.windows)
-
-    def _cut_of(self, number: int, reached: int | None) -> int:
-        """Where the edges of this change begin to hold in a tree: behind the slice that holds the last row."""
-        if reached is None:
-            return INT64_MIN
-        course = self._courses.get(number)
-        return reached + 1 if course is None else course.slice_end(reached)
+            self._consumers[number].tree.cut_from(cut, WindowSet(map(cadence_of, found)))
 
     def _host(self, query: PlannedQuery) -> None:
         self._plans[query.name] = query.plan

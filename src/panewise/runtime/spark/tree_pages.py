@@ -111,14 +111,17 @@ def _read(store: Store, pages: Iterable[Page]) -> Iterator[TreePart]:
 
 
 def _still_needed(parts: Iterable[TreePart], needed: Mapping[int, int]) -> list[TreePart]:
-    """What trees need: of each part the slices that end after its tree's `needed_from`."""
+    """What trees need: of each part the slices that begin at its tree's `needed_from` or later.
+
+    Older ones may reach over a cut that is forgotten by now, and would not fit beside those after it.
+    """
     found = []
     for part in parts:
         if part.tree not in needed:
             continue
         if needed[part.tree] != INT64_MIN:
-            ends = part.partials.column("slice_end")
-            part = replace(part, partials=part.partials.filter(pc.greater(ends, needed[part.tree])))
+            starts = part.partials.column("slice_start")
+            part = replace(part, partials=part.partials.filter(pc.greater_equal(starts, needed[part.tree])))
         if part.partials.num_rows:
             found.append(part)
     return found
