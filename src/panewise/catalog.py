@@ -119,8 +119,10 @@ class Catalog:
 
     def get(self, name: str, *kinds: str) -> Definition:
         """The definition of that name, of one of the kinds where any are given."""
-        found = self.find(name)
         expected = " or ".join(kinds) if kinds else "definition"
+        if not isinstance(name, str):
+            raise CatalogError(f"the name of a {expected} is a text, not a {type(name).__name__}", missing=True)
+        found = self.find(name)
         if found is None:
             known = [d.name for d in self if not kinds or d.kind in kinds]
             raise CatalogError(f"there is no {expected} '{name}'", hint=did_you_mean(name, known), missing=True)

@@ -36,6 +36,8 @@ class CqlTokenizer(Tokenizer):
 
 def tokens_of(text: str) -> list[Token]:
     """The tokens of a text; what cannot be read as one is a ParseError that says where."""
+    if not isinstance(text, str):
+        raise ParseError(f"a statement is a text, not a {type(text).__name__}")
     if len(text) > STATEMENT_CHARACTERS_MAX:
         raise ParseError(f"the text has {len(text):,} characters, more than the {STATEMENT_CHARACTERS_MAX:,} allowed")
     if (place := text.find("\0")) >= 0:

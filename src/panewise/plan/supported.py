@@ -34,6 +34,13 @@ def check_supported(plan: Emit, once: bool = False) -> None:
                     "RESTORE brings back what reports have left out, and a window without SLIDE reports nothing",
                     hint="give the window a SLIDE, or leave out RESTORE",
                 )
+            if node.restore and any(
+                isinstance(window, RowsWindow) and window.periodic for window in node.input.windows()
+            ):
+                raise PlanError(
+                    "RESTORE brings back results by their time, and a window with ROWS and SLIDE reports by rows",
+                    hint="use a window of time, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], or leave out RESTORE",
+                )
             check_tables(node, once and node is plan)
             if has_several_inputs(node):
                 check_inputs(node, once and node is plan)
@@ -54,7 +61,7 @@ def _missing(node: Node) -> str | None:
 
 
 def _check_windowed(node: Node) -> None:
-    """A stream is read through a window, and a change log through none."""
+    """A stream, or a query in parentheses, is read through a window, and a change log through none."""
     if isinstance(node, WindowOf) and _change_log(node.input):
         name = f"query '{node.input.name}'" if isinstance(node.input, Scan) else "the inner query"
         raise PlanError(
@@ -67,6 +74,11 @@ def _check_windowed(node: Node) -> None:
                 raise PlanError(
                     f"{source.kind} '{source.name}' is read without a window",
                     hint="put a window behind it, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], [NOW] or [UNBOUNDED]",
+                )
+            if isinstance(source, Emit):
+                raise PlanError(
+                    "a query in parentheses is read without a window, which has no operator yet",
+                    hint="put a window behind the parentheses, such as [RANGE 1 MINUTE SLIDE 10 SECONDS] or [NOW]",
                 )
 
 

@@ -17,6 +17,11 @@ def check_inputs(plan: Emit, once: bool) -> None:
         for node in of_block(plan.input):
             if isinstance(node, Negate) and node.kind.endswith("EXISTS"):
                 _check_exists(node.right)
+            if isinstance(node, Aggregate) and any(call.bound.name == "FREQUENT" for call in node.aggregates):
+                raise PlanError(
+                    "FREQUENT counts within the slides of one window, and here are several inputs",
+                    hint="use TOP, which is exact",
+                )
         return
     for node in of_block(plan.input):
         match node:

@@ -24,7 +24,7 @@ from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
 from panewise.runtime.archive_history import minds_order
-from panewise.runtime.ask_inputs import Sources, WindowRows, ask_inputs
+from panewise.runtime.ask_inputs import Sources, WindowRows, ask_inputs, check_answer_columns
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting
@@ -53,6 +53,7 @@ def ask_once(
     block = block_of(plan)
     if answered is not None:
         table = hosting.consumers[answered.lower()].lookup(answered.lower(), None)
+        check_answer_columns(block, table.schema.names)
         return relation(block, rows_of_answer(table))
     if not isinstance(block.source, Scan):
         raise PlanError("a one-time query over a subquery has no operator yet", hint="create the inner query first")

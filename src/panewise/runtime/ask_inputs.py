@@ -11,7 +11,7 @@ older than the last change, and what they met is not held: that is said, and not
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from panewise.language.statements import Emit as Emission
 from panewise.language.statements import SelectItem
 from panewise.operators.one_time_plan import relation_at_end
 from panewise.operators.rows import Rows
+from panewise.plan.blocks import Block
 from panewise.plan.inputs import is_table, reads_answer, report_window, table_inputs, windowed_inputs
 from panewise.plan.nodes import Aggregated, Emit, Node, Scan, WindowOf
 from panewise.runtime.channel import INT64_MIN, Channel
@@ -130,11 +131,25 @@ def _check_columns(plan: Node) -> None:
     present = {node.source: node.schema.names for node in plan.walk() if isinstance(node, WindowOf)}
     for node in plan.walk():
         for column in (column for expression in _expressions(node) for column in expression.columns()):
-            if column.source in present and column.name not in present[column.source]:
-                raise PlanError(
-                    f"the answer of a query has no column '{column.name}', which its results have",
-                    hint="give it a window to read its results",
-                )
+            names = node.children()[0].schema.names if column.source is None else present.get(column.source)
+            if names is not None and column.name not in names:
+                raise _not_in_answer(column.name)
+
+
+def check_answer_columns(block: Block, names: Sequence[str]) -> None:
+    """The same for one answer, which has columns of these names."""
+    read: list[object] = [block.where]
+    read += block.items if block.aggregate is None else [block.aggregate.keys, block.aggregate.aggregates]
+    for column in (column for part in read for expression in _expressions(part) for column in expression.columns()):
+        if column.name not in names:
+            raise _not_in_answer(column.name)
+
+
+def _not_in_answer(name: str) -> PlanError:
+    return PlanError(
+        f"the answer of a query has no column '{name}', which its results have",
+        hint="give it a window to read its results",
+    )
 
 
 def _expressions(value: Any) -> list[Expression]:

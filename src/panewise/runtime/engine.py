@@ -24,6 +24,7 @@ from panewise.catalog import (
 from panewise.connectors.tables import read_table
 from panewise.errors import (
     CatalogError,
+    DataError,
     NotHeldError,
     PlanError,
     QueryError,
@@ -59,7 +60,7 @@ from panewise.runtime.weaver import MODES
 from panewise.runtime.window_reads import WindowReads
 from panewise.schema import DOUBLE, DataType
 from panewise.state.snapshot_format import loaded
-from panewise.temporal import INSTANT_MAX, instant_us
+from panewise.temporal import INSTANT_MAX, INSTANT_MIN, instant_us
 
 if TYPE_CHECKING:
     from panewise.runtime.durability import Durability
@@ -97,7 +98,7 @@ class Engine:
         'serial' (docs/isolation.md).
         `schedule`: which reports are computed first while a stream's queue is filling up (docs/scheduling.md).
         """
-        if sharing not in MODES:
+        if not isinstance(sharing, str) or sharing not in MODES:
             raise PlanError(f"there is no sharing '{sharing}'", hint=f"it is {', '.join(MODES[:-1])} or {MODES[-1]}")
         self.catalog = Catalog()
         self.streams: dict[str, Stream] = {}  # by lower-case name, as in `hosting`
@@ -165,7 +166,7 @@ class Engine:
         begun = self.durability is not None and self.durability.begin_statement(statement)
         try:
             table = self.statements.run(scale_sampled(statement, self.catalog))
-        except Exception as problem:
+        except BaseException as problem:
             self.catalog.restore(before)
             if begun and self.durability is not None:
                 self.durability.undo_statement()
@@ -209,14 +210,14 @@ class Engine:
         `timeout`: how many seconds to wait for room in the stream's queue, where it has one (docs/overload.md).
         `producer` and `sequence` (1, 2, 3, ...) make it safe to push again: a number that was taken is ignored.
         """
-        queue = (self.streams.get(stream) or self.stream(stream)).queue
+        queue = self._named(stream).queue
         if queue is not None and self.durability is None and producer is None:
             queue.put(data, timeout)  # without the lock: it may have to wait for those who hold it
             self._answers.queued()
             return
         with self._lock:
             self._answers.change()
-            target = self.streams.get(stream) or self.stream(stream)
+            target = self._named(stream)
             stamp = None
             if producer is not None or sequence is not None:
                 if is_repeated(target.name, target.producers, producer, sequence):
@@ -234,7 +235,7 @@ class Engine:
     def last_sequence(self, stream: str, producer: str) -> int:
         """The number of the last push of a producer that was taken; 0 where there was none."""
         with self._lock:
-            return self.stream(stream).producers.get(producer, 0)
+            return self.stream(stream).producers.get(producer, 0) if isinstance(producer, str) else 0
 
     def retake(self, stream: str, taken: Taken) -> None:
         """A push that was logged happens again."""
@@ -274,10 +275,12 @@ class Engine:
 
     def flush(self, streams: Sequence[str] | None = None) -> None:
         """Advances streams, or all, so far past their last row that every window that holds rows has closed."""
+        if streams is not None and not isinstance(streams, list | tuple):
+            raise DataError(f"streams are named in a list, not in a {type(streams).__name__}")
         with self._lock:
             self._answers.change()
             self._flush_all()
-            for stream in self.streams.values() if streams is None else map(self.stream, streams):
+            for stream in self.streams.values() if streams is None else list(map(self.stream, streams)):
                 if stream.newest is not None:
                     stream.advance(min(self.hosting.last_end(stream, stream.newest), INSTANT_MAX + 1))
             self._deliver()
@@ -336,6 +339,8 @@ class Engine:
 
     def subscribe(self, query: str, callback: Subscriber) -> Callable[[], None]:
         """Calls back with a batch whenever results appear; returns a function that ends the subscription."""
+        if not callable(callback):
+            raise DataError(f"a subscriber is called with batches, and a {type(callback).__name__} cannot be called")
         with self._lock:
             self._flush_all()
             hosted = self._query(query)
@@ -356,16 +361,19 @@ class Engine:
 
         The metadata of its schema say how far the query had come, as `panewise.watermark_us` (docs/isolation.md).
         """
-        answer = (self._answers.found(query) or self._answers.awaited(query)) if at is None else None
+        if not isinstance(query, str):
+            raise CatalogError(f"the name of a query is a text, not a {type(query).__name__}", missing=True)
+        instant = None if at is None else _lookup_instant(at)
+        answer = (self._answers.found(query) or self._answers.awaited(query)) if instant is None else None
         if answer is None:
             with self._lock:
                 self._answers.settle(self._flush_all)
-                answer = self._answers.answer(query) if at is None else self._answer(query, instant_us(at))
+                answer = self._answers.answer(query) if instant is None else self._answer(query, instant)
         return answer.table if key is None else of_key(answer.name, answer.block, answer.table, key)
 
     def lookup_now(self, query: str) -> pa.Table | None:
         """The answer now where it is published already; None where it takes a turn: ask `lookup` then. Never waits."""
-        answer = self._answers.found(query)
+        answer = self._answers.found(query) if isinstance(query, str) else None
         return None if answer is None else answer.table
 
     def _answer(self, query: str, at: int | None = None) -> Answer:
@@ -438,6 +446,8 @@ class Engine:
         from panewise.aggregates.user import user_aggregate
 
         with self._lock:
+            if not isinstance(name, str):
+                raise CatalogError(f"the name of an aggregate is a text, not a {type(name).__name__}")
             if aggregates.find(name) is not None or name.upper() in self.user_aggregates:
                 raise CatalogError(f"there is already an aggregate '{name.upper()}'")
             self.user_aggregates[name.upper()] = user_aggregate(
@@ -549,6 +559,11 @@ class Engine:
 
     # -- what statements work on --------------------------------------------------------------------------------
 
+    def _named(self, name: str) -> Stream:
+        """The stream of a name, in the least time where it is spelled in lower case."""
+        found = self.streams.get(name) if type(name) is str else None
+        return found or self.stream(name)
+
     def stream(self, name: str) -> Stream:
         definition = self.catalog.get(name, "stream")
         return self.streams[definition.name.lower()]
@@ -574,6 +589,14 @@ def _locate(problem: QueryError, parsed: ParsedStatement) -> None:
     if problem.span is None:
         problem.span = parsed.span
     problem.located(parsed.text)
+
+
+def _lookup_instant(at: Any) -> int:
+    """An instant that may be asked for."""
+    instant = instant_us(at)
+    if not INSTANT_MIN <= instant <= INSTANT_MAX + 1:
+        raise NotHeldError(f"{instant} is not an instant of the years 1 to 9999, in microseconds since 1970")
+    return instant
 
 
 def _holding(consumer: TreeConsumer | OperatorConsumer | PlanConsumer, name: str) -> Callable[[], bool] | None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from panewise.aggregates.user import matrix_of
 from panewise.catalog import Options
-from panewise.errors import NotHeldError, PlanError
+from panewise.errors import SnapshotError
 from panewise.language.statements import Emit as Emission
 from panewise.operators.aggregation import Aggregation, aggregation_of
 from panewise.operators.collective import CollectiveLookup
@@ -81,21 +81,27 @@ class Hosting:
         return list(self._trees.values())
 
     def host(self, name: str, plan: Emit, options: Options = ()) -> HostedQuery:
-        """Starts a query whose plan has operators; PlanError, and nothing started, where it comes too late for them."""
-        if has_several_inputs(plan):
-            return self._host_plan(name, plan)
+        """Starts a query whose plan has operators; PlanError where it comes too late for them.
+
+        Whatever is raised on the way, nothing has been started then: neither it nor a query inside it.
+        """
+        with_history = set(self.with_history)
+        try:
+            return self._host_plan(name, plan) if has_several_inputs(plan) else self._host_block(name, plan, options)
+        except BaseException:
+            self.with_history = with_history
+            self._take_back(name)
+            raise
+
+    def _host_block(self, name: str, plan: Emit, options: Options) -> HostedQuery:
+        """Starts a query over one input."""
         block = block_of(plan)
         chosen = dict(options)
         channel = self._source(name, block.source)
         history = self._read_history(block, channel) if needs_all(block, channel) else None
-        try:
-            check_source(channel)
-            if history is None:
-                check_window(block.window, channel, alone=block.aggregate is None)
-        except PlanError:
-            for inner in self._hidden.pop(name, []):
-                self.drop(inner)
-            raise
+        check_source(channel)
+        if history is None:
+            check_window(block.window, channel, alone=block.aggregate is None)
         query = HostedQuery(name, plan, block)
         if channel.held_from is not None:
             query.watermark = channel.watermark
@@ -121,23 +127,18 @@ class Hosting:
             plan, core = rewritten.plan, None
         windows = windowed_inputs(plan)
         channels = []
-        try:
-            for node in windows:
-                assert isinstance(node.input, Scan | Emit)
-                channels.append(self._source(name, node.input))
-                check_source(channels[-1])
-            history = plan_history(plan, channels)
-            for node, channel in zip(windows, channels, strict=True) if history is None else ():
-                check_window(node.window, channel, alone=False)
-                check_rows_seen(node.window, channel)
-            tables = [self._table(node.name) for node in table_inputs(plan)]
-            for table in tables:
-                table.check_known()
-                check_versions(table, [node.window for node in windows])
-        except (PlanError, NotHeldError):
-            for inner in self._hidden.pop(name, []):
-                self.drop(inner)
-            raise
+        for node in windows:
+            assert isinstance(node.input, Scan | Emit)
+            channels.append(self._source(name, node.input))
+            check_source(channels[-1])
+        history = plan_history(plan, channels)
+        for node, channel in zip(windows, channels, strict=True) if history is None else ():
+            check_window(node.window, channel, alone=False)
+            check_rows_seen(node.window, channel)
+        tables = [self._table(node.name) for node in table_inputs(plan)]
+        for table in tables:
+            table.check_known()
+            check_versions(table, [node.window for node in windows])
         query = HostedQuery(name, plan, block)
         self.took_history = self.took_history or history is not None
         if history is None:  # else it goes on where the slowest input is
@@ -150,6 +151,34 @@ class Hosting:
         self.queries[name], self.consumers[name] = query, consumer
         consumer.attach()
         return query
+
+    def _take_back(self, name: str) -> None:
+        """A query that could not be started leaves nothing behind, wherever its start has ended."""
+        consumer = self.consumers.pop(name, None)
+        self.queries.pop(name, None)
+        trees = [tree for tree in self._trees.values() if name in tree.queries]
+        for tree in trees:
+            tree.remove(name, tree.channel.cut)
+        cores = [shared for shared in self._cores.values() if name in shared.members]
+        for shared in cores:
+            shared.remove(shared.members[name])
+        if isinstance(consumer, PlanConsumer):
+            if not isinstance(consumer, SharingConsumer):
+                consumer.detach()
+        elif isinstance(consumer, OperatorConsumer):
+            consumer.channel.detach(consumer)
+        self._leave_unused()
+        for inner in self._hidden.pop(name, []):
+            self.drop(inner)
+
+    def _leave_unused(self) -> None:
+        """Trees and cores without queries go."""
+        # A query that has failed still has its place in its tree, which is not begun anew while it is there.
+        feeding = {id(consumer) for consumer in self.consumers.values()}
+        for tree in [t for t in self._trees.values() if not t.queries and id(t) not in feeding]:
+            tree.channel.detach(tree)
+            self._trees = {key: other for key, other in self._trees.items() if other is not tree}
+        self._cores = {key: shared for key, shared in self._cores.items() if shared.members}
 
     def _sharing(
         self, query: HostedQuery, core: SharedCore, channels: list[Channel], history: PlanHistory | None
@@ -283,21 +312,17 @@ class Hosting:
     def drop(self, name: str) -> None:
         """Stops a query; what only it needed goes."""
         consumer = self.consumers.pop(name)
-        query = self.queries.pop(name)
+        del self.queries[name]
         self.with_history.discard(name)
         if isinstance(consumer, TreeConsumer):
             if name in consumer.queries:
                 consumer.remove(name, consumer.channel.cut)
-            # One that has failed still has its place in the tree, which is not begun anew while it is there.
-            if not consumer.queries and not any(other is consumer for other in self.consumers.values()):
-                consumer.channel.detach(consumer)
-                self._trees = {key: tree for key, tree in self._trees.items() if tree is not consumer}
         elif isinstance(consumer, PlanConsumer):
             consumer.detach()
-            self._cores = {key: shared for key, shared in self._cores.items() if shared.members}
         else:
             consumer.channel.detach(consumer)
-        for inner in self._hidden.pop(query.name, []):
+        self._leave_unused()
+        for inner in self._hidden.pop(name, []):
             self.drop(inner)
 
     def last_end(self, channel: Channel, newest: int) -> int:
@@ -356,6 +381,10 @@ class Hosting:
         """The same queries, hosted afresh, become those of the snapshot, which may hold other things too."""
         done: set[int] = set()
         for name, query in snapshot["queries"].items():
+            if name.partition(HIDDEN)[0] not in self.queries:
+                continue  # earlier versions kept what was left of a query inside one that was refused
+            if name not in self.queries:
+                raise SnapshotError(f"the snapshot has a query '{shown_name(name)}' that its statements do not make")
             consumer = self.consumers.get(name)
             number = snapshot["fed_by"].get(name)
             if consumer is not None and number is not None and id(consumer) not in done:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from panewise.errors import CatalogError, OverloadError
+from panewise.errors import CatalogError, DataError, OverloadError
 from panewise.runtime.pending_rows import Judged
 from panewise.runtime.stream import Stream
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN
@@ -58,6 +58,8 @@ class InputQueue:
 
     def put(self, data: Any, timeout: float | None = None) -> None:
         """Rows for the stream; waits for room, at most `timeout` seconds."""
+        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
+            raise DataError(f"a timeout is a number of seconds, not a {type(timeout).__name__}")
         if type(data) is list and len(data) == 1:
             data = data[0]
         row = self.stream.intake.plain_row(data) if type(data) is dict else None
@@ -105,7 +107,8 @@ class InputQueue:
     def _wait_for_room(self, timeout: float | None) -> None:
         clock = self.stream.monitor.clock
         since = clock()
-        room = self._changed.wait_for(lambda: self._closed or self.rows < self.capacity, timeout)
+        patience = None if timeout is None or not timeout < threading.TIMEOUT_MAX else max(timeout, 0)
+        room = self._changed.wait_for(lambda: self._closed or self.rows < self.capacity, patience)
         self.blocked_s += clock() - since
         if self._closed:
             raise CatalogError(f"there is no stream '{self.stream.name}' any more")

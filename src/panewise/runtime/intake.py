@@ -24,7 +24,7 @@ from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import converted
 from panewise.errors import DataError, did_you_mean
 from panewise.runtime.watermark import survey
-from panewise.schema import DataType
+from panewise.schema import STRING, DataType
 from panewise.temporal import EPOCH, INSTANT_MAX, INSTANT_MIN, format_instant
 
 WINDOWS_CLOSED_MAX = 10_000_000
@@ -65,14 +65,25 @@ class Intake:
             if plain and None not in plain:
                 return [self.batch_of([row for row in plain if row is not None])]
             return self._from_rows(data) if data else []
+        try:
+            return self._from_frame(data)
+        except _UNFIT as problem:
+            raise self._refused(data, f": {problem}") from None
+
+    def _from_frame(self, data: Any) -> list[pa.RecordBatch]:
         if hasattr(data, "to_arrow"):  # polars, and whatever else speaks Arrow
-            return self.batches(data.to_arrow())
-        if type(data).__module__.startswith("pandas"):
+            found = data.to_arrow()
+            if isinstance(found, pa.Table | pa.RecordBatch):
+                return self.batches(found)
+        elif type(data).__module__.startswith("pandas") and hasattr(data, "columns"):
             return list(pa.Table.from_pandas(data, preserve_index=False).to_batches())
-        if hasattr(data, "__arrow_c_stream__"):
+        elif hasattr(data, "__arrow_c_stream__"):
             return list(pa.table(data).to_batches())
-        raise DataError(
-            f"stream '{self.name}' cannot take a {type(data).__name__}",
+        raise self._refused(data)
+
+    def _refused(self, data: Any, why: str = "") -> DataError:
+        return DataError(
+            f"stream '{self.name}' cannot take a {type(data).__name__}{why}",
             hint="push an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts",
         )
 
@@ -245,7 +256,10 @@ class Intake:
                 if value.tzinfo is None:
                     value = value.replace(tzinfo=EPOCH.tzinfo)
                 values[i] = (value - EPOCH) // _MICROSECOND
-            elif type(value) is int and not -(2**63) <= value < 2**63:
+            elif type(value) is int:
+                if not -(2**63) <= value < 2**63:
+                    return None
+            elif type(value) is str and not value.isascii() and not _is_unicode(value):
                 return None
         return values
 
@@ -259,14 +273,26 @@ class Intake:
 
 
 def shown_row(row: pa.RecordBatch) -> dict[str, Any]:
-    """A batch of one row for people to read; what Python cannot hold (an instant past 9999) is shown as Arrow does."""
-    shown: dict[str, Any] = {}
-    for name, column in zip(row.schema.names, row.columns, strict=True):
-        try:
-            shown[name] = column[0].as_py()
-        except (OverflowError, ValueError):
-            shown[name] = f"{column.type} {column.cast(pa.int64())[0].as_py()}"
-    return shown
+    """A batch of one row for people to read."""
+    return {name: _shown(column[0]) for name, column in zip(row.schema.names, row.columns, strict=True)}
+
+
+def _shown(value: pa.Scalar) -> Any:
+    """The value; what Python cannot hold (an instant past 9999, a text that is not UTF-8) as Arrow shows it."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        integral = pa.types.is_temporal(value.type) and value.type.bit_width == 64
+        return f"{value.type} {value.cast(pa.int64()).as_py() if integral else value}"
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it can be written as UTF-8: halves of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 # Types whose exact Python values need no conversion. INT and DECIMAL have limits to check: they go the long way.
@@ -315,7 +341,10 @@ def _array(values: list[Any], type_: DataType) -> pa.Array:
         return pa.array(values)
     except _UNFIT:
         # A number past 64 bits, or what Arrow has no type for: a text keeps it visible for the message.
-        return pa.array([str(value) for value in values], type=pa.string())
+        texts_of = [str(value) for value in values]
+        if type_ != STRING and all(map(_is_unicode, texts_of)):
+            return pa.array(texts_of, pa.string())
+        return pa.array([text.encode(errors="surrogatepass") for text in texts_of], pa.binary())  # which is no STRING
 
 
 def _by_halves(source: pa.Array, type_: DataType) -> tuple[pa.Array, list[tuple[int, Any]]]:
@@ -329,7 +358,7 @@ def _by_halves(source: pa.Array, type_: DataType) -> tuple[pa.Array, list[tuple[
         if part.type == target:
             pieces.append(part)
         elif stop - start == 1:
-            bad.append((start, source[start].as_py()))
+            bad.append((start, _shown(source[start])))
             pieces.append(pa.nulls(1, target))
         else:
             middle = (start + stop) // 2

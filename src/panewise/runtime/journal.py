@@ -53,6 +53,8 @@ def is_repeated(stream: str, producers: dict[str, int], producer: str | None, se
     """
     if producer is None or sequence is None:
         raise DataError("a push has both a producer and a sequence, or neither")
+    if not isinstance(producer, str):
+        raise DataError(f"the producer of a push is a text, not a {type(producer).__name__}")
     if isinstance(sequence, bool) or not isinstance(sequence, int) or sequence < 1:
         raise DataError(f"the sequence of a push is a whole number from 1 on, not {sequence!r}")
     last = producers.get(producer, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ from panewise.plan.blocks import Block
 
 
 def of_key(query: str, block: Block, table: pa.Table, key: Any) -> pa.Table:
-    """The rows of one group of a query's answer; `key` is a value, a tuple in GROUP BY's order or a dict of columns."""
+    """The rows of one group of a query's answer; `key` is a value, a tuple or list in GROUP BY's order, or a dict of
+    columns."""
     shown = {
         item.expression.name: item.name
         for item in block.items
@@ -23,7 +25,7 @@ def of_key(query: str, block: Block, table: pa.Table, key: Any) -> pa.Table:
     if isinstance(key, dict):
         wanted = {str(name): value for name, value in key.items()}
     else:
-        values = key if isinstance(key, tuple) else (key,)
+        values = tuple(key) if isinstance(key, tuple | list) else (key,)
         if len(values) != len(names):
             raise NotHeldError(
                 f"'{query}' is grouped by {', '.join(names) or 'nothing'}, not by {len(values)} value(s)"
@@ -35,10 +37,15 @@ def of_key(query: str, block: Block, table: pa.Table, key: Any) -> pa.Table:
         column = table.column(name)
         try:
             wanted_value = pa.scalar(value, column.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-            raise NotHeldError(f"{name} is {column.type}, and {value!r} is not") from None
-        if pa.types.is_integer(column.type) and wanted_value.as_py() != value:  # Arrow cuts fractions off
-            raise NotHeldError(f"{name} is {column.type}, and {value!r} is not")
+            cut = pa.types.is_integer(column.type) and wanted_value.as_py() != value  # Arrow cuts fractions off
+        except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
+            raise _unfit(name, column.type, value) from None
+        if cut:
+            raise _unfit(name, column.type, value)
         mask = pc.is_null(column) if value is None else pc.equal(column, wanted_value)
         table = table.filter(pc.fill_null(mask, False))
     return table
+
+
+def _unfit(name: str, type_: pa.DataType, value: Any) -> NotHeldError:
+    return NotHeldError(f"{name} is {type_}, and {reprlib.repr(value)} is not")

@@ -77,6 +77,8 @@ class ReportSchedule:
     """
 
     def __init__(self, name: str = DEFAULT) -> None:
+        if not isinstance(name, str):
+            raise PlanError(f"the name of a schedule is a text, not a {type(name).__name__}")
         if name in CHANGE_SLIDES:
             raise PlanError(
                 f"a schedule cannot be '{name}': it would change when queries report",

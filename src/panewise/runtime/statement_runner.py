@@ -1,11 +1,13 @@
 """What statements do to an engine: definitions come and go, streams are altered, tables change, SELECT answers once.
 
 The engine has parsed and bound the statement and holds its turn; it takes back a catalog that a refused statement has
-changed. Everything else that a statement changes, it changes last, when nothing can refuse it any more.
+changed. Everything else that a statement changes, it changes last, when nothing can refuse it any more, and what CREATE
+has begun is undone whatever is raised.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -81,25 +83,44 @@ class StatementRunner:
             self._engine.catalog.get(statement.source, "query")
         definition, plan = definition_of(statement, self._engine.find_aggregate)
         self._engine.catalog.add(definition)
-        if isinstance(definition, StreamDefinition):
-            self._engine.streams[definition.name.lower()] = Stream(definition)
-            self._engine.streams[definition.name.lower()].journal = self._engine.durability
-            declare_queue(self._engine.streams[definition.name.lower()], self._engine)
-        elif isinstance(definition, TableDefinition):
-            table = self._new_table(definition)
-            check_options(definition)
-            if table_connector(definition) is not None:
-                table.become(self._engine.read_table(definition))
-            self._engine.tables[definition.name.lower()] = table
-        elif isinstance(definition, ArchiveDefinition):
-            self._engine.archives.create(definition)
-        elif plan is not None:
-            key = definition.name.lower()
-            at_most = self._slide_at_most(key, plan) if is_at_most(statement.options) else None
-            self._engine.hosting.host(key, plan if at_most is None else with_slide(plan, at_most), statement.options)
-            if at_most is not None:
-                self.slides_at_most[key] = at_most
-            self._limit_streams()
+        key = definition.name.lower()
+        with ExitStack() as undo:  # whatever is raised from here on
+            if isinstance(definition, StreamDefinition):
+                self._create_stream(key, definition, undo)
+            elif isinstance(definition, TableDefinition):
+                self._create_table(key, definition, undo)
+            elif isinstance(definition, ArchiveDefinition):
+                self._engine.archives.create(definition)
+            elif plan is not None:
+                self._create_query(key, plan, statement.options, undo)
+            undo.pop_all()
+
+    def _create_stream(self, key: str, definition: StreamDefinition, undo: ExitStack) -> None:
+        stream = Stream(definition)
+        stream.journal = self._engine.durability
+        undo.callback(self._engine.streams.pop, key, None)
+        self._engine.streams[key] = stream
+        declare_queue(stream, self._engine)
+
+    def _create_table(self, key: str, definition: TableDefinition, undo: ExitStack) -> None:
+        check_options(definition)
+        table = self._new_table(definition)
+        if table_connector(definition) is not None:
+            table.become(self._engine.read_table(definition))
+        undo.callback(self._engine.tables.pop, key, None)
+        self._engine.tables[key] = table
+        if isinstance(table, ChangedTable):
+            undo.callback(table.feed.end)
+            table.feed.begin()
+
+    def _create_query(self, key: str, plan: Emit, options: s.Options, undo: ExitStack) -> None:
+        at_most = self._slide_at_most(key, plan) if is_at_most(options) else None
+        self._engine.hosting.host(key, plan if at_most is None else with_slide(plan, at_most), options)
+        undo.callback(self._engine.hosting.drop, key)
+        if at_most is not None:
+            undo.callback(self.slides_at_most.pop, key, None)
+            self.slides_at_most[key] = at_most
+        self._limit_streams()
 
     def _slide_at_most(self, key: str, plan: Emit) -> int:
         others = [query.block for query in self._engine.hosting.queries.values()]
@@ -109,9 +130,7 @@ class StatementRunner:
         check_changes(definition, self._engine.catalog)
         if definition.changes is None:
             return Table(definition)
-        table = ChangedTable(definition, self._engine.stream(definition.changes))
-        table.feed.begin()
-        return table
+        return ChangedTable(definition, self._engine.stream(definition.changes))
 
     def _limit_streams(self) -> None:
         """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""

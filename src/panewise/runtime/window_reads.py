@@ -61,6 +61,8 @@ class WindowReads:
     """
 
     def __init__(self, engine: Engine, turns: Turns, level: str) -> None:
+        if not isinstance(level, str):
+            raise PlanError(f"the name of an isolation is a text, not a {type(level).__name__}")
         if level not in LEVELS:
             raise PlanError(
                 f"there is no isolation '{level}'",

@@ -48,6 +48,8 @@ def dumped(tree: Any) -> bytes:
 
 def loaded(data: bytes) -> Any:
     """The tree of some bytes; SnapshotError where they are damaged or foreign."""
+    if not isinstance(data, bytes):
+        raise SnapshotError(f"a snapshot is bytes, not a {type(data).__name__}")
     if len(data) < _HEADER.size or not data.startswith(MAGIC):
         raise SnapshotError("this is not a snapshot of panewise")
     _, version, length, checksum = _HEADER.unpack_from(data)
