@@ -131,6 +131,10 @@ class DurabilityError(PanewiseError):
     """The folder of a durable engine cannot be written, is in use, or is damaged where that matters."""
 
 
+class EngineBroken(PanewiseError):
+    """The engine was left in the middle of a change, by an interrupt or an error; the hint says what to do."""
+
+
 class ServerError(PanewiseError):
     """A server was not reached, or refused or failed for a reason of its own.
 

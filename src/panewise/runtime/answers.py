@@ -39,7 +39,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from panewise.errors import PanewiseError
 from panewise.plan.blocks import Block
 from panewise.runtime.turns import Turns
 
@@ -103,7 +102,7 @@ class Answers:
     def found(self, query: str) -> Answer | None:
         """The answer, outside all turns; None where the caller must take its turn for it."""
         now, clean = monotonic(), not self._unseen
-        found = self._answers.get(query)
+        found = None if self._turns.broken else self._answers.get(query)
         if not clean:
             me = get_ident()
             if me in self._unseen or me in self._turns.writers:
@@ -211,7 +210,7 @@ class Answers:
         for query in queries:
             try:
                 answers[query] = self._timed(query)
-            except PanewiseError:  # who asks for it will be told
+            except Exception:  # noqa: BLE001 - who asks for it will be told
                 continue
         self._answers, self._moved = answers, False
         self._cost = sum(self._costs.get(query, 0.0) for query in queries)

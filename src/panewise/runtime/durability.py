@@ -56,12 +56,12 @@ class Durability:
         self._snapshots = 0
         self._replayed = Replayed()
         self._handed_out: dict[str, tuple[HostedQuery, int]] = {}  # the query and its results when they were last read
-        self._closed = False
+        self.closed = False
         self._table_rows: pa.RecordBatch | None = None
         self._read_table = engine.read_table
-        background = BackgroundSync(folder, files) if sync == "batch" else None
+        self._background = BackgroundSync(folder, files) if sync == "batch" else None
         # An engine that nobody holds any more lets its folder go, as one that is closed does.
-        self._let_go = weakref.finalize(engine, _let_go, folder, background)
+        weakref.finalize(engine, _let_go, folder, self._background)
 
     @classmethod
     def open(
@@ -86,22 +86,25 @@ class Durability:
                 folder.end.take_back()
             if folder.end.broken:
                 raise DurabilityError(f"'{folder.end.path}' cannot be used: {folder.end.broken}")
+            durability = cls(engine, folder, files, sync, snapshot_every)
+            durability._replayed = replayed
+            durability._snapshot_bytes = len(snapshot or b"")
+            durability.attach()
+            durability.changed()
+            return durability
         except OSError as problem:
             folder.release()
             raise DurabilityError(f"the folder '{path}' cannot be used: {problem.strerror or problem}") from problem
         except BaseException:
             folder.release()
             raise
-        durability = cls(engine, folder, files, sync, snapshot_every)
-        durability._replayed = replayed
-        durability._snapshot_bytes = len(snapshot or b"")
-        durability.attach()
-        durability.changed()
-        return durability
 
     def attach(self) -> None:
         """The engine tells it everything from now on."""
         self._engine.durability = self
+        self._engine.turns.remedy = (
+            f"close it, and open '{self.folder.path}' again: its log has every call that was acknowledged"
+        )
         self._engine.read_table = self._logged_rows
         for stream in self._engine.streams.values():
             stream.journal = self
@@ -169,10 +172,17 @@ class Durability:
         """The late or the bad rows of a stream are going to be handed out."""
         self._append({"kind": which, "stream": stream})
 
+    # The record is the beginning of a change: who has it written ends the change when it has happened.
     def _append(self, fields: dict[str, Any], body: bytes | memoryview = b"") -> None:
-        if self._closed:
+        if self.closed:
             raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
-        self.folder.end.append(fields, body, self._sync == "always")
+        change = self._engine.turns.change
+        before, change.begun = change.begun, True
+        try:
+            self.folder.end.append(fields, body, self._sync == "always")
+        except BaseException:
+            change.begun = before
+            raise
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -191,23 +201,29 @@ class Durability:
 
     def checkpoint(self) -> None:
         """A snapshot takes the place of the log."""
-        if self._closed:
+        if self.closed:
             raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
         snapshot = self._engine.snapshot()
-        self.folder.begin_anew(snapshot)
+        change = self._engine.turns.change
+        before, change.begun = change.begun, True  # between two logs, nothing can be written to either
+        try:
+            self.folder.begin_anew(snapshot)
+        except DurabilityError:
+            change.begun = before
+            raise
+        change.begun = before
         self._snapshots += 1
         self._snapshot_bytes, self._retry_at = len(snapshot), 0
 
     def close(self, snapshot: bool) -> None:
-        """Nothing is taken in any more, and another engine may open the folder. A second time does nothing."""
-        if self._closed:
-            return
+        """Nothing is taken in any more, and another engine may open the folder. A second time does nothing, or goes on
+        where the first was interrupted."""
         try:
-            if snapshot and self._log_bytes:
+            if snapshot and not self.closed and self._log_bytes:
                 self.checkpoint()
         finally:
-            self._closed = True
-            self._let_go()
+            self.closed = True
+            _let_go(self.folder, self._background)
 
     @property
     def _log_bytes(self) -> int:
@@ -242,6 +258,7 @@ def packed(batches: list[pa.RecordBatch]) -> tuple[memoryview | bytes, list[int]
 
 
 def _let_go(folder: DurableFolder, background: BackgroundSync | None) -> None:
+    """Can be called again, where it was interrupted too."""
     if background is not None:
         background.stop()
     folder.release()

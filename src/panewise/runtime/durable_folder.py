@@ -60,13 +60,19 @@ class DurableFolder:
                 f"the folder '{path}' is open in another engine, of this process or another one",
                 hint="a folder has one engine at a time; close() ends its use",
             )
-        return cls(path, files, lock)
+        try:
+            return cls(path, files, lock)
+        except BaseException:
+            os.close(lock)
+            raise
 
     def release(self) -> None:
-        """Lets the files and the lock go."""
+        """Lets the files and the lock go. A second time does nothing, or goes on where the first was interrupted."""
         if hasattr(self, "end"):
-            os.close(self.end.descriptor)
-        os.close(self._lock)
+            self.end.close()
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
 
     # -- opening -------------------------------------------------------------------------------------------------
 
@@ -160,14 +166,14 @@ class DurableFolder:
             files.rename(unfinished, path)
         except OSError as problem:
             if fresh is not None:
-                os.close(fresh.descriptor)
+                fresh.close()
             for leftover in (self._path("log", number), unfinished):
                 with contextlib.suppress(OSError):
                     files.remove(leftover)
             raise DurabilityError(f"'{path}' cannot be written: {problem.strerror or problem}") from problem
         with self.switching:
             self.end, self.number, self.earlier_bytes = fresh, number, 0
-            os.close(old.descriptor)
+            old.close()
         try:
             files.sync_folder(self.path)
             self._remove_older(number)

@@ -11,7 +11,8 @@ crash in the middle of a write, which nobody was promised anything about, and ma
 damaged, and going on would lose records that were promised.
 
 A record costs one `writev` and, for the body, one pass of the checksum and a copy into the page cache. A write that
-fails is taken back by cutting the file; where even that fails the segment is broken and takes no more records.
+fails or is interrupted is taken back by cutting the file; where even that fails the segment is broken and takes no more
+records.
 """
 
 from __future__ import annotations
@@ -133,9 +134,18 @@ class Segment:
             raise DurabilityError(
                 f"'{self.path}' cannot be written: {problem.strerror or problem}; nothing was taken"
             ) from problem
+        except BaseException:  # an interrupt: what was written, in part or whole, is not to be
+            self._cut(self.size)
+            raise
         self._last_size = self.size
         self.size += RECORD_HEAD + length
         self.next_number += 1
+
+    def close(self) -> None:
+        """Nothing is appended any more. A second time does nothing."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def take_back(self) -> None:
         """The last record, which was appended or read just now, is no more."""

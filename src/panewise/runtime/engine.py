@@ -8,7 +8,6 @@ queries over many rows scan them outside all turns (`window_reads`).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -25,6 +24,7 @@ from panewise.connectors.tables import read_table
 from panewise.errors import (
     CatalogError,
     DataError,
+    EngineBroken,
     NotHeldError,
     PlanError,
     QueryError,
@@ -113,9 +113,9 @@ class Engine:
         self._listened: dict[str, HostedQuery] = {}  # queries that somebody has subscribed to
         # Whether a push makes the reports that it completes, as it does for subscribers, or whoever wants them does.
         self.prompt = False
-        self._lock = Turns(self._hand_out)
+        self._lock = self.turns = Turns(self._hand_out)
         self._offered = 0  # batches for subscribers so far
-        self._delivering = threading.Lock()  # one thread at a time calls subscribers, and outside its turn
+        self._delivering = Turns(list)  # one thread at a time calls subscribers, and outside its turn
         self.reads = WindowReads(self, self._lock, isolation)
         self._answers = Answers(self._lock, self._answer, self._waits)
         self.durability: Durability | None = None
@@ -162,17 +162,20 @@ class Engine:
             self._answers.change()
             if not isinstance(statement, s.Insert | s.Update | s.Delete):
                 self._answers.forget()
-        before = self.catalog.copy()
+        before, change, whole = self.catalog.copy(), self._lock.change, self._lock.change.begun
         begun = self.durability is not None and self.durability.begin_statement(statement)
+        change.begun = not isinstance(statement, s.Show | s.Explain)
         try:
             table = self.statements.run(scale_sampled(statement, self.catalog))
-        except BaseException as problem:
+        except Exception as problem:  # after an interrupt the engine is broken
             self.catalog.restore(before)
             if begun and self.durability is not None:
                 self.durability.undo_statement()
+            change.begun = whole
             if isinstance(problem, QueryError):
                 _locate(problem, parsed)
             raise
+        change.begun = whole
         self._deliver()
         self._changed()
         return table
@@ -210,6 +213,7 @@ class Engine:
         `timeout`: how many seconds to wait for room in the stream's queue, where it has one (docs/overload.md).
         `producer` and `sequence` (1, 2, 3, ...) make it safe to push again: a number that was taken is ignored.
         """
+        self._lock.check()
         queue = self._named(stream).queue
         if queue is not None and self.durability is None and producer is None:
             queue.put(data, timeout)  # without the lock: it may have to wait for those who hold it
@@ -291,9 +295,7 @@ class Engine:
         with self._lock:
             self._flush_all()
             hosted = self._query(query)
-            if self.durability is not None:
-                self.durability.hands_out(hosted)
-            return hosted.read()
+            return self._read([hosted], lambda tables: None)[0]
 
     def hand_over(self, query: str, take: Callable[[pa.Table, int], None]) -> int:
         """Calls `take` with what the query has produced since the last call, which counts as read when it returns.
@@ -306,36 +308,47 @@ class Engine:
         with self._lock:
             self._flush_all()
             hosted = self._query(query)
-            table = hosted.read()
-            if not table.num_rows:
-                return 0
-            try:
-                take(table, hosted.rows_out - table.num_rows)
-                if self.durability is not None:
-                    self.durability.hands_out(hosted)
-            except BaseException:
-                hosted.put_back(table)
-                raise
-            return int(table.num_rows)
+
+            def hand(tables: list[pa.Table]) -> None:
+                if tables[0].num_rows:
+                    take(tables[0], hosted.rows_out - tables[0].num_rows)
+
+            return int(self._read([hosted], hand)[0].num_rows)
 
     def hand_over_all(self, take: Callable[[list[tuple[str, pa.Table, int]]], None]) -> int:
         """`hand_over` of all queries in one turn: `take` is called once, with the name of each that has results."""
         with self._lock:
             self._flush_all()
-            read = [(hosted, hosted.read()) for hosted in self.hosting.queries.values()]
-            read = [(hosted, table) for hosted, table in read if table.num_rows]
-            if not read:
-                return 0
-            try:
-                take([(hosted.name, table, hosted.rows_out - table.num_rows) for hosted, table in read])
-                if self.durability is not None:
-                    for hosted, _ in read:
-                        self.durability.hands_out(hosted)
-            except BaseException:
-                for hosted, table in read:
-                    hosted.put_back(table)
-                raise
-            return sum(int(table.num_rows) for _, table in read)
+            queries = list(self.hosting.queries.values())
+
+            def hand(tables: list[pa.Table]) -> None:
+                read = [(query, table) for query, table in zip(queries, tables, strict=True) if table.num_rows]
+                if read:
+                    take([(query.name, table, query.rows_out - table.num_rows) for query, table in read])
+
+            return sum(int(table.num_rows) for table in self._read(queries, hand))
+
+    def _read(self, queries: list[HostedQuery], hand: Callable[[list[pa.Table]], None]) -> list[pa.Table]:
+        """What is new of queries; it counts as read when it has been handed on and that is written down."""
+        change = self._lock.change
+        before, change.begun = change.begun, True
+        tables: list[pa.Table] = []
+        try:
+            for query in queries:
+                tables.append(query.read())
+            hand(tables)
+            if self.durability is not None:
+                for query, table in zip(queries, tables, strict=True):
+                    if table.num_rows:
+                        self.durability.hands_out(query)
+        except BaseException as problem:
+            for query, table in zip(queries, tables, strict=False):
+                query.put_back(table)
+            if len(tables) == len(queries) or isinstance(problem, Exception):
+                change.begun = before  # else it was interrupted in the middle of a read
+            raise
+        change.begun = before
+        return tables
 
     def subscribe(self, query: str, callback: Subscriber) -> Callable[[], None]:
         """Calls back with a batch whenever results appear; returns a function that ends the subscription."""
@@ -344,8 +357,10 @@ class Engine:
         with self._lock:
             self._flush_all()
             hosted = self._query(query)
+            self._lock.change.begun = True
             hosted.listen(callback)
             self._listened[hosted.name] = hosted
+            self._lock.change.begun = False
 
         def unsubscribe() -> None:
             with self._lock:
@@ -384,7 +399,14 @@ class Engine:
             self._deliver()
         if hosted.status == "FAILED":
             raise NotHeldError(f"query '{query}' has failed: {hosted.reason}")
-        table, come_to = self._looked_up(hosted, consumer, at), consumer.come_to
+        change = self._lock.change
+        before, change.begun = change.begun, True  # structures that answer may be rearranged by that
+        try:
+            table, come_to = self._looked_up(hosted, consumer, at), consumer.come_to
+        except Exception:
+            change.begun = before
+            raise
+        change.begun = before
         table = with_watermark(table, None if come_to == INT64_MIN else come_to)
         return Answer(hosted.name, hosted.block, table, _holding(consumer, hosted.name))
 
@@ -469,18 +491,30 @@ class Engine:
         """Writes a snapshot into the engine's folder now, and lets the log before it go. Without a path, nothing."""
         with self._lock:
             self._flush_all()
-            self.archives.settle()
+            self._settle_archives(self.archives.settle)
             if self.durability is not None:
                 self.durability.checkpoint()
 
     def close(self, *, snapshot: bool = True) -> None:
-        """Ends the use of the engine's folder, with a snapshot so that the next one starts fast."""
-        with self._lock:
-            if self.archives.keepers:
-                self._flush_all()
-                self.archives.close()
+        """Ends the use of the engine's folder, with a snapshot so that the next one starts fast.
+
+        A broken engine only lets its folder go.
+        """
+        try:
+            with self._lock:
+                if self.archives.keepers:
+                    self._flush_all()
+                    self._settle_archives(self.archives.close)
+                if self.durability is not None:
+                    self.durability.close(snapshot)
+        except EngineBroken:  # nobody is inside, and nobody gets in
             if self.durability is not None:
-                self.durability.close(snapshot)
+                self.durability.close(snapshot=False)
+
+    def _settle_archives(self, settle: Callable[[], None]) -> None:
+        before, self._lock.change.begun = self._lock.change.begun, True
+        settle()
+        self._lock.change.begun = before
 
     def __enter__(self) -> Self:
         return self
@@ -549,12 +583,12 @@ class Engine:
         """Calls subscribers, in the order of results. Where that is being done already, by this thread further up or
         by another one, the one that does it goes on with what is new."""
         raised: list[Exception] = []
-        while self._undelivered() and self._delivering.acquire(blocking=False):
+        while self._undelivered() and self._delivering.entered_at_once():
             try:
                 for query in list(self._listened.values()):
                     raised.extend(query.deliver())
             finally:
-                self._delivering.release()
+                self._delivering.__exit__(None, None, None)
         return raised
 
     # -- what statements work on --------------------------------------------------------------------------------

@@ -47,6 +47,13 @@ def restore_into(engine: Engine, tree: dict[str, Any]) -> None:
             f"the snapshot is of an engine with sharing '{sharing}', this one has '{engine.hosting.sharing}'",
             hint=f"restore it into Engine(sharing='{sharing}')",
         )
+    with engine.turns:
+        engine.turns.change.begun = True
+        _restore(engine, tree)
+        engine.turns.change.begun = False
+
+
+def _restore(engine: Engine, tree: dict[str, Any]) -> None:
     reading, engine.read_table = engine.read_table, no_rows  # the snapshot has them
     durability, engine.durability = engine.durability, None  # it gets the state as a whole, below
     engine.statements.slides_given = dict(tree.get("slides_at_most", {}))

@@ -170,14 +170,17 @@ class HostedQuery(Channel):
         """What is new since the last call."""
         if self._ledger is not None:
             ledger, reader = self._ledger
-            self._rows_dropped += ledger.lost(reader)
+            own, lost = self._read_own() if self._unread else None, ledger.lost(reader)
             table = ledger.read(reader, self.batches)
-            return pa.concat_tables([self._read_own(), table]) if self._unread else table
-        return self._read_own()
+            self._rows_dropped += lost
+            table = table if own is None else pa.concat_tables([own, table])
+        else:
+            table = self._read_own()
+        self._unread, self._unread_rows = [], 0
+        return table
 
     def _read_own(self) -> pa.Table:
-        pieces, self._unread, self._unread_rows = self._unread, [], 0
-        return pa.Table.from_batches([b for piece in pieces for b in self.batches(piece)], schema=self.arrow)
+        return pa.Table.from_batches([b for piece in self._unread for b in self.batches(piece)], schema=self.arrow)
 
     def put_back(self, table: pa.Table) -> None:
         """What was read last is new again."""

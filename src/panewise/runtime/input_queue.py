@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from panewise.errors import CatalogError, DataError, OverloadError
+from panewise.errors import CatalogError, DataError, EngineBroken, OverloadError
 from panewise.runtime.pending_rows import Judged
 from panewise.runtime.stream import Stream
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN
@@ -191,6 +191,9 @@ def _work(queue: InputQueue, engine_of: Callable[[], Engine | None]) -> None:
         try:
             while engine.process(queue.stream):
                 pass
+        except EngineBroken:
+            queue.close()
+            return
         except Exception as problem:  # noqa: BLE001 - a subscriber's, which the next pusher hears of
             queue.problem = problem
         del engine

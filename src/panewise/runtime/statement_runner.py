@@ -98,6 +98,7 @@ class StatementRunner:
     def _create_stream(self, key: str, definition: StreamDefinition, undo: ExitStack) -> None:
         stream = Stream(definition)
         stream.journal = self._engine.durability
+        stream.change = self._engine.turns.change
         undo.callback(self._engine.streams.pop, key, None)
         self._engine.streams[key] = stream
         declare_queue(stream, self._engine)

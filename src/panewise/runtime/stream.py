@@ -23,6 +23,7 @@ from panewise.runtime.pending_rows import Judged, divided, plain_strings, put_to
 from panewise.runtime.push_times import PushTimes
 from panewise.runtime.report_schedule import ReportSchedule, postponed_reports
 from panewise.runtime.shedding import OPTIONS, REASONS, Shedder, altered, check_overload_options
+from panewise.runtime.turns import Change
 from panewise.runtime.watermark import Watermark
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
 
@@ -54,6 +55,7 @@ class Stream(Channel):
         self.push_times = PushTimes(definition.delay_us)
         self.reach = INSTANT_MAX - INSTANT_MIN  # how far ahead a row may lie
         self.journal: Journal | None = None  # told before anything changes
+        self.change = Change()  # the engine's, where one hosts the stream
         self.producers: dict[str, int] = {}  # the last number that each producer's pushes had
         self.rows_pushed = 0
         self.late_count = 0
@@ -114,20 +116,24 @@ class Stream(Channel):
         if self.journal is not None:
             aside = [(str(shown_row(row)), reason) for row, reason in judged.aside]
             self.journal.took(self.name, Taken(judged.batches, aside, judged.newest, judged.shed, stamp))
+        self.change.begun = True
         self.admit(judged)
         if stamp is not None:
             self.producers[stamp[0]] = stamp[1]
+        self.change.begun = False
         return self._pending_count >= FLUSH_ROWS
 
     def retake(self, taken: Taken) -> bool:
         """A push of which a journal was told: not judged again. True where a flush is due."""
         count = sum(batch.num_rows for batch in taken.batches)
+        self.change.begun = True
         self.admit(Judged(taken.batches, [], taken.newest, count, taken.shed))
         self._bad.extend(taken.aside)
         self.bad_count += len(taken.aside)
         self.rows_pushed += len(taken.aside)
         if taken.stamp is not None:
             self.producers[taken.stamp[0]] = taken.stamp[1]
+        self.change.begun = False
         return self._pending_count >= FLUSH_ROWS
 
     def retake_row(self, row: list[Any], stamp: Stamp | None) -> bool:
@@ -186,6 +192,7 @@ class Stream(Channel):
             return False
         if self.journal is not None:
             self.journal.took_row(self.name, row, stamp)
+        self.change.begun = True
         if stamp is not None:
             self.producers[stamp[0]] = stamp[1]
         if self._newest is None or time > self._newest:
@@ -198,6 +205,7 @@ class Stream(Channel):
             self.rows_pushed += 1
         elif self.shedder.is_due(len(self._plain), self.monitor.clock()):
             self._seal_plain()
+        self.change.begun = False
         return True
 
     def _seal_plain(self) -> None:
@@ -264,6 +272,7 @@ class Stream(Channel):
         With a schedule, reports may be postponed; without one, those that were are answered too.
         """
         since = self.monitor.clock()
+        before, self.change.begun = self.change.begun, True
         self.may_wait = None if schedule is None else schedule.may_wait(self)
         if self.queue is not None:
             self.queue.admit(most)
@@ -290,6 +299,7 @@ class Stream(Channel):
         if count:
             self.monitor.processed(count, since)
             self.push_times.processed(self.progress.value, self.monitor.clock())
+        self.change.begun = before
         return count
 
     def _process(self, batch: pa.RecordBatch, last: bool) -> None:
@@ -314,12 +324,14 @@ class Stream(Channel):
         self.check_advance(until, self.come_to(self._newest))
         if self.journal is not None:
             self.journal.advanced(self.name, until)
+        self.change.begun = True
         since = self.monitor.clock()
         self.flush()
         self.progress.advance(until)
         self._set_limit()
         self.flow(self.empty_rows(), self.progress.value)
         self.push_times.advanced(self.progress.value, since, self.monitor.clock())
+        self.change.begun = False
 
     def check_advance(self, until: int, come_to: int | None) -> None:
         """Refuses a punctuation that no stream, or none that has come this far, can take."""
@@ -339,6 +351,7 @@ class Stream(Channel):
         if self._late and self.journal is not None:
             self.journal.hands_out_rows(self.name, "late")
         batches, self._late = list(self._late), deque()
+        self.change.begun = False
         return pa.Table.from_batches([plain_strings(b, self.intake.arrow) for b in batches], schema=self.intake.arrow)
 
     def bad_rows(self) -> pa.Table:
@@ -346,6 +359,7 @@ class Stream(Channel):
         if self._bad and self.journal is not None:
             self.journal.hands_out_rows(self.name, "bad")
         bad, self._bad = list(self._bad), deque(maxlen=SET_ASIDE_MAX)
+        self.change.begun = False
         return pa.table(
             {
                 "row": pa.array([row for row, _ in bad], pa.string()),
