@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,18 @@ class FaultyFiles(FileSystem):
                 os.truncate(path, size)
         for _, undo in reversed(self._unsynced_names):
             undo()
+        for folder in {path.parent for path in self._synced}:
+            self._another_boot(folder / "LOCK")
+
+    @staticmethod
+    def _another_boot(lock: Path) -> None:
+        """A note in the lock file says in which boot of the machine it was written."""
+        if lock.exists() and lock.stat().st_size:
+            data = bytearray(lock.read_bytes())
+            boot = slice(24, 32)
+            data[boot] = b"\0" * 8
+            data[32:36] = zlib.crc32(data[:32]).to_bytes(4, "little")
+            lock.write_bytes(data)
 
     # -- the operations ------------------------------------------------------------------------------------------
 
@@ -97,6 +110,9 @@ class FaultyFiles(FileSystem):
             os.write(descriptor, data[: len(data) // 2])
 
         return int(self._operation(lambda: FileSystem.write(self, descriptor, parts), half))
+
+    def note(self, descriptor: int, data: bytes, at: int) -> None:
+        self._operation(lambda: FileSystem.note(self, descriptor, data, at))
 
     def cut(self, descriptor: int, size: int) -> None:
         self._operation(lambda: FileSystem.cut(self, descriptor, size))

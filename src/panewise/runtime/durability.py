@@ -76,6 +76,7 @@ class Durability:
         check_sync(sync)
         files = files or FileSystem()
         folder = DurableFolder.open(Path(path), files)
+        folder.note.always = sync == "always"
         try:
             snapshot = folder.newest_snapshot()
             with engine.archives.coming_back():
@@ -191,7 +192,9 @@ class Durability:
         log_bytes = self._log_bytes
         # What an archive has said is not in the log, and it may say less when that is read again.
         told, self._engine.hosting.took_history = self._engine.hosting.took_history, False
-        if not told and log_bytes < max(self._snapshot_every, self._snapshot_bytes, self._retry_at):
+        if not (told or self.folder.given_up) and log_bytes < max(
+            self._snapshot_every, self._snapshot_bytes, self._retry_at
+        ):
             return
         try:
             self.checkpoint()

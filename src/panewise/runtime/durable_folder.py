@@ -1,36 +1,49 @@
 """The folder of a durable engine: snapshots, the log after each of them, and a lock.
 
-    LOCK          held by the one process that has the folder open
-    snapshot-N    the engine's state at the beginning of log-N; there is none before the first
+    LOCK          held by the one process that has the folder open; how much of the log has been acknowledged
+    snapshot-N    the engine's state at the beginning of log-N, and which log that is; there is none before the first
     log-N         what came after it, in records
+    GIVE-UP       made by the user: go on without what was lost
 
 The newest whole snapshot and the logs from its number on are the state: each log continues the one before. A new
 snapshot is written beside what there is and gets its name last:
 
-    1. the log in use is brought to the disk, log-N+1 is made, empty
+    1. the log in use is brought to the disk, log-N+1 is made, empty, and brought to the disk with its name
     2. snapshot-N+1.unfinished is written and brought to the disk
     3. it becomes snapshot-N+1            <- before this a restart begins with N, after it with N+1
     4. the folder is brought to the disk; what is older than N+1 is removed
 
 So a crash between any two operations leaves a folder that reads as one of the two, with every record that was
 acknowledged. Logs at the end without a record are what such a crash left, and are removed.
+
+Where a log is missing, emptied, shortened, damaged or another one, records that were acknowledged are lost. The folder
+is then not opened, unless the file GIVE-UP says so: what is behind the last good record is set aside, under the name of
+its log and `.given-up`, and the engine goes on from there, with a snapshot. Then GIVE-UP is removed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
+import struct
 import threading
 import warnings
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from panewise.errors import DurabilityError, DurabilityWarning, SnapshotError
-from panewise.runtime.durable_log import SEGMENT_HEAD, Record, Segment, Tail, read_head, read_segment
+from panewise.runtime.durable_log import Record, Segment, Tail, is_unfinished, read_head, read_segment
+from panewise.runtime.durable_note import LengthNote, Noted
 from panewise.state.durable_files import FileSystem, write_all
 from panewise.state.snapshot_format import loaded
 
+GIVE_UP = "GIVE-UP"
+_LINK_MAGIC = b"PANELINK"
+_LINK = struct.Struct("<8sIQ")
+_CHECKSUM = struct.Struct("<I")
 _NAME = re.compile(r"(snapshot|log)-(\d{8})(\.unfinished)?")
 
 
@@ -44,8 +57,12 @@ class DurableFolder:
         self.bytes_cut = 0  # of a torn end, when the folder was opened
         self.earlier_bytes = 0  # in logs since the snapshot, before the one in use
         self.switching = threading.Lock()  # held while `end` becomes another one
+        self.note = LengthNote(files, lock)
         self._files = files
         self._lock = lock
+        self._snapshot: Path | None = None
+        self._link: tuple[int, int] | None = None  # the salt of the log after the snapshot, and its first record
+        self.given_up = False  # something was lost, and a snapshot of what is left is to be written
 
     @classmethod
     def open(cls, path: Path, files: FileSystem) -> DurableFolder:
@@ -81,13 +98,13 @@ class DurableFolder:
         damaged: list[Path] = []
         for number in sorted(self._numbers("snapshot"), reverse=True):
             path = self._path("snapshot", number)
-            data = path.read_bytes()
+            data, link = _without_link(path.read_bytes())
             try:
                 loaded(data)
             except SnapshotError:
                 damaged.append(path)
                 continue
-            self.number = number
+            self.number, self._snapshot, self._link = number, path, link
             if damaged:
                 warnings.warn(f"'{damaged[0]}' is damaged; '{path}' is used", DurabilityWarning, stacklevel=5)
             return data
@@ -97,58 +114,131 @@ class DurableFolder:
 
     def records(self) -> Iterator[Record]:
         """All records since the snapshot; when they have been read the log is ready to be continued."""
-        base = self.number
-        numbers = self._segments(base)
-        expected: int | None = None
+        base, noted = self.number, self.note.read()
+        numbers = self._segments(base, noted)
+        expected = self._link[1] if self._link is not None else None
         tail: Tail | None = None
         for number in numbers:
-            path = self._path("log", number)
+            wrong = self._wrong_beginning(number, expected, noted)
+            if wrong:
+                self._lose(number, f"{wrong}: what was acknowledged {self._since} is lost, as far as it was in it")
+                break
             if tail is not None:
                 self.earlier_bytes += tail.bytes
-            with path.open("rb") as file:
-                _, first = read_head(file, path)
-            if expected is not None and first != expected:
-                raise DurabilityError(f"'{path}' begins with record {first}, and {expected} should come next")
-            for item in read_segment(path):
+            for item in read_segment(self._path("log", number)):
                 if isinstance(item, Record):
                     yield item
                 else:
                     tail = item
             assert tail is not None
-            if tail.problem and (tail.more_records or number != numbers[-1]):
-                raise _damaged(path, tail)
-            expected = tail.next_number
-        self._continue(numbers[-1] if numbers else base, tail)
+            self.number, expected = number, tail.next_number
+            wrong = self._wrong_end(number, tail, number == numbers[-1], noted)
+            if wrong:
+                self._lose(number, wrong, tail)
+                break
+        self._continue(tail, expected or 0)
         self._remove_older(base)
 
-    def _segments(self, base: int) -> list[int]:
-        """The numbers of the logs from a snapshot on, without those at the end that nothing was written to."""
-        numbers = sorted(number for number in self._numbers("log") if number >= base)
-        while len(numbers) > 1 and self._path("log", numbers[-1]).stat().st_size <= SEGMENT_HEAD:
-            self._files.remove(self._path("log", numbers.pop()))
-        if numbers == [base] and _unfinished_head(self._path("log", base)):
-            self._files.remove(self._path("log", numbers.pop()))
-        missing = set(range(base, base + len(numbers))) - set(numbers)
-        if missing:
-            raise DurabilityError(f"'{self._path('log', min(missing))}' is missing, and there are logs after it")
-        return numbers
+    def _segments(self, base: int, noted: Noted | None) -> list[int]:
+        """The numbers of the logs that there must be from a snapshot on. Those that a crash has left are removed."""
+        found = sorted(number for number in self._numbers("log") if number >= base)
+        in_use = -1 if noted is None else noted.number
+        while found and found[-1] > max(base, in_use) and is_unfinished(self._path("log", found[-1])):
+            self._files.remove(self._path("log", found.pop()))
+        if self._snapshot is None and in_use < 0 and found == [0] and _unfinished_head(self._path("log", 0)):
+            self._files.remove(self._path("log", found.pop()))
+        last = max([in_use, *found, base if self._snapshot is not None else -1])
+        return list(range(base, last + 1))
 
-    def _continue(self, number: int, tail: Tail | None) -> None:
+    def _wrong_beginning(self, number: int, expected: int | None, noted: Noted | None) -> str:
+        """What is wrong with a log as a whole; nothing where it is the one that goes on here."""
         path = self._path("log", number)
-        self.number = number
-        if tail is None:
-            self.end = Segment.create(self._files, path, 0)
-            self._files.sync_folder(self.path)
-            return
-        self.end = Segment.reopen(self._files, path, tail)
-        if tail.problem:
-            self.bytes_cut = tail.bytes - tail.valid_bytes
-            warnings.warn(
-                f"the end of '{path}' was torn and has been cut off: {self.bytes_cut:,} bytes from byte "
-                f"{tail.valid_bytes:,} on ({tail.problem}); they belong to a call that never returned",
-                DurabilityWarning,
-                stacklevel=6,
+        if not path.exists():
+            return f"'{path}' is missing"
+        if not path.stat().st_size:
+            return f"'{path}' is empty"
+        try:
+            with path.open("rb") as file:
+                salt, first = read_head(file, path)
+        except DurabilityError as problem:
+            return problem.message
+        if self._link is not None and self._snapshot == self._path("snapshot", number) and salt != self._link[0]:
+            return f"'{path}' is not the log that goes on from '{self._snapshot.name}', but another one"
+        if noted is not None and noted.number == number and salt != noted.salt:
+            return f"'{path}' is not the log that was written last in this folder, but another one"
+        if expected is not None and first != expected:
+            return f"'{path}' begins with record {first}, and {expected} should come next"
+        return ""
+
+    def _wrong_end(self, number: int, tail: Tail, last: bool, noted: Noted | None) -> str:
+        """What was acknowledged and is not there; nothing where what is not valid at the end may be cut off."""
+        path = self._path("log", number)
+        place = f"'{path}' is damaged at byte {tail.valid_bytes:,} of {tail.bytes:,}: {tail.problem}"
+        known = noted if noted is not None and noted.number == number else None
+        if tail.problem and (tail.more_records or not last):
+            return f"{place}, and whole records follow"
+        if known is not None and tail.valid_bytes < known.promised:
+            lost = f"{known.promised - tail.valid_bytes:,} bytes of records that were acknowledged are lost"
+            short = f"'{path}' has {tail.bytes:,} bytes, and had {known.promised:,}"
+            return f"{place}; {lost}" if tail.problem else f"{short}: {lost}"
+        exact = known is not None and known.exact
+        if tail.problem and not (tail.incomplete or exact) and (known is None or known.always):
+            return f"{place}. It is complete, so the call that wrote it may have been acknowledged"
+        if tail.problem or (known is not None and tail.valid_bytes < known.acknowledged):
+            self._warn_of_cut(number, tail, known)
+        return ""
+
+    def _warn_of_cut(self, number: int, tail: Tail, known: Noted | None) -> None:
+        self.bytes_cut = tail.bytes - tail.valid_bytes
+        if known is not None and known.exact:
+            whose = "they belong to a call that never returned"
+        elif known is not None and known.acknowledged > tail.valid_bytes:
+            whose = (
+                f"the machine has stopped since, and {known.acknowledged - tail.valid_bytes:,} bytes that had been "
+                "acknowledged had not been brought to the disk"
             )
+        else:
+            whose = "a write that was interrupted leaves such an end; whether its call returned is not known"
+        warnings.warn(
+            f"the end of '{self._path('log', number)}' was torn and has been cut off: {self.bytes_cut:,} bytes from "
+            f"byte {tail.valid_bytes:,} on ({tail.problem or 'the rest is missing'}); {whose}",
+            DurabilityWarning,
+            stacklevel=7,
+        )
+
+    @property
+    def _since(self) -> str:
+        return "from the beginning on" if self._snapshot is None else f"after '{self._snapshot.name}'"
+
+    def _lose(self, number: int, what: str, tail: Tail | None = None) -> None:
+        """DurabilityError; or, where the user gives it up, sets aside what cannot be read from a log on."""
+        give_up = self.path / GIVE_UP
+        if not give_up.exists():
+            raise DurabilityError(
+                what, hint=f"bring the file back from a copy; to go on without what was lost: touch '{give_up}'"
+            )
+        for later in [n for n in self._numbers("log") if n >= number + (tail is not None)]:
+            self._files.rename(self._path("log", later), self._aside(later))
+        if tail is not None and tail.bytes > tail.valid_bytes:
+            self._write(self._aside(number), [self._path("log", number).read_bytes()[tail.valid_bytes :]])
+        self._files.sync_folder(self.path)
+        self.given_up = True
+        warnings.warn(f"given up: {what}", DurabilityWarning, stacklevel=6)
+
+    def _aside(self, number: int) -> Path:
+        """A free name for what is set aside of a log."""
+        names = (f"log-{number:08d}.given-up{count or ''}" for count in itertools.count())
+        return next(path for path in (self.path / name for name in names) if not path.exists())
+
+    def _continue(self, tail: Tail | None, next_number: int) -> None:
+        path = self._path("log", self.number)
+        if tail is None:
+            self.end = Segment.create(self._files, path, next_number)
+            self._files.sync_folder(self.path)
+        else:
+            self.end = Segment.reopen(self._files, path, tail)
+        self.end.note = self.note
+        self.note.begin(self.number, self.end.salt, self.end.size)
 
     # -- a new snapshot ------------------------------------------------------------------------------------------
 
@@ -162,7 +252,8 @@ class DurableFolder:
             if not old.broken:
                 files.sync(old.descriptor)
             fresh = Segment.create(files, self._path("log", number), old.next_number)
-            self._write(unfinished, snapshot)
+            files.sync_folder(self.path)
+            self._write(unfinished, [snapshot, _link(fresh)])
             files.rename(unfinished, path)
         except OSError as problem:
             if fresh is not None:
@@ -173,19 +264,24 @@ class DurableFolder:
             raise DurabilityError(f"'{path}' cannot be written: {problem.strerror or problem}") from problem
         with self.switching:
             self.end, self.number, self.earlier_bytes = fresh, number, 0
+            fresh.note = self.note
+            self.note.begin(number, fresh.salt, fresh.size)
             old.close()
         try:
             files.sync_folder(self.path)
             self._remove_older(number)
+            if self.given_up:
+                files.remove(self.path / GIVE_UP)
+                self.given_up = False
         except OSError as problem:
             raise DurabilityError(
                 f"what is older than '{path}' was not removed: {problem.strerror or problem}", hint="it does no harm"
             ) from problem
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, parts: list[bytes]) -> None:
         descriptor = self._files.create(path)
         try:
-            write_all(self._files, descriptor, [data])
+            write_all(self._files, descriptor, parts)
             self._files.sync(descriptor)
         finally:
             os.close(descriptor)
@@ -193,7 +289,7 @@ class DurableFolder:
     def _remove_older(self, number: int) -> None:
         for file in sorted(self.path.iterdir()):
             match = _NAME.fullmatch(file.name)
-            if match is not None and (int(match[2]) < number or match[3]):
+            if match is not None and (int(match[2]) < number or (match[3] and int(match[2]) <= number + 1)):
                 self._files.remove(file)
 
     def _numbers(self, kind: str) -> list[int]:
@@ -206,7 +302,7 @@ class DurableFolder:
 
 def _unfinished_head(path: Path) -> bool:
     """Whether a log was made and not even its head was written to the end."""
-    if path.stat().st_size > SEGMENT_HEAD:
+    if not is_unfinished(path):
         return False
     try:
         with path.open("rb") as file:
@@ -216,9 +312,17 @@ def _unfinished_head(path: Path) -> bool:
     return False
 
 
-def _damaged(path: Path, tail: Tail) -> DurabilityError:
-    return DurabilityError(
-        f"'{path}' is damaged at byte {tail.valid_bytes:,} of {tail.bytes:,}: {tail.problem}, and whole records follow",
-        hint="bring the file back from a copy; to give up what follows, cut it: "
-        f"truncate -s {tail.valid_bytes} '{path}'",
-    )
+def _link(log: Segment) -> bytes:
+    """What a snapshot ends in: which log goes on from it, and with which record."""
+    fields = _LINK.pack(_LINK_MAGIC, log.salt, log.next_number)
+    return fields + _CHECKSUM.pack(zlib.crc32(fields))
+
+
+def _without_link(data: bytes) -> tuple[bytes, tuple[int, int] | None]:
+    """The snapshot itself; the salt of its log and the number of the first record, where it says so."""
+    at = len(data) - _LINK.size - _CHECKSUM.size
+    fields = data[at : -_CHECKSUM.size] if at > 0 else b""
+    if not fields.startswith(_LINK_MAGIC) or data[-_CHECKSUM.size :] != _CHECKSUM.pack(zlib.crc32(fields)):
+        return data, None  # of an earlier panewise
+    _, salt, first = _LINK.unpack(fields)
+    return data[:at], (salt, first)

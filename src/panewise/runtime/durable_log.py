@@ -6,9 +6,9 @@
 
 The checksum (CRC-32, begun with the segment's salt) covers everything after it; numbers count through all segments. A
 record is valid where its checksum holds and its number is the next. `read_segment` yields valid records and then says
-where the first byte lies that is none, and whether a valid record comes after it: if none does, the end was torn by a
-crash in the middle of a write, which nobody was promised anything about, and may be cut off; if one does, the file was
-damaged, and going on would lose records that were promised.
+where the first byte lies that is none, whether a valid record comes after it, and whether it is the beginning of a
+record without its end: so a crash in the middle of a write leaves it. Everything else is damage. Which of the bytes had
+been acknowledged the log itself does not say (`durable_note.py`).
 
 A record costs one `writev` and, for the body, one pass of the checksum and a copy into the page cache. A write that
 fails or is interrupted is taken back by cutting the file; where even that fails the segment is broken and takes no more
@@ -29,6 +29,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from panewise.errors import DurabilityError
+from panewise.runtime.durable_note import LengthNote
 from panewise.state.durable_files import FileSystem, write_all
 
 VERSION = 1
@@ -40,6 +41,7 @@ _FRAME = struct.Struct("<4sI")
 _COUNTS = struct.Struct("<QQI")
 SEGMENT_HEAD = _SEGMENT.size + _CHECKSUM.size
 RECORD_HEAD = _FRAME.size + _COUNTS.size
+_INCOMPLETE = "a record was begun and not finished"
 Body = bytes | memoryview
 # `json.dumps` would make an encoder for every record.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -64,6 +66,7 @@ class Tail:
     next_number: int
     problem: str = ""
     more_records: bool = False  # valid ones, after what is not
+    incomplete: bool = False  # a record was begun and not finished
 
 
 class Segment:
@@ -75,8 +78,9 @@ class Segment:
         self.size = size
         self.broken = ""  # why nothing can be appended any more
         self.descriptor = descriptor
+        self.salt = salt
+        self.note: LengthNote | None = None  # where it is noted how much has been acknowledged
         self._files = files
-        self._salt = salt
         self._last_size = size  # before the last record
 
     @classmethod
@@ -95,14 +99,14 @@ class Segment:
 
     @classmethod
     def reopen(cls, files: FileSystem, path: Path, tail: Tail) -> Segment:
-        """A segment that was read; what is not valid at its end is cut off."""
+        """A segment that was read; what is not valid at its end is cut off, and the rest is on the disk."""
         with path.open("rb") as file:
             salt, _ = read_head(file, path)
         descriptor = files.reopen(path)
         try:
             if tail.bytes > tail.valid_bytes:
                 files.cut(descriptor, tail.valid_bytes)
-                files.sync(descriptor)
+            files.sync(descriptor)
         except BaseException:
             os.close(descriptor)
             raise
@@ -124,7 +128,7 @@ class Segment:
         text = _encode(fields).encode()
         length = len(text) + (body.nbytes if isinstance(body, memoryview) else len(body))
         counts = _COUNTS.pack(self.next_number, length, len(text))
-        checksum = zlib.crc32(body, zlib.crc32(text, zlib.crc32(counts, self._salt)))
+        checksum = zlib.crc32(body, zlib.crc32(text, zlib.crc32(counts, self.salt)))
         try:
             write_all(self._files, self.descriptor, [_FRAME.pack(_RECORD_MAGIC, checksum) + counts + text, body])
             if sync:
@@ -140,6 +144,8 @@ class Segment:
         self._last_size = self.size
         self.size += RECORD_HEAD + length
         self.next_number += 1
+        if self.note is not None:
+            self.note.acknowledge(self.size, sync)
 
     def close(self) -> None:
         """Nothing is appended any more. A second time does nothing."""
@@ -150,15 +156,34 @@ class Segment:
     def take_back(self) -> None:
         """The last record, which was appended or read just now, is no more."""
         if not self.broken and self._last_size < self.size:
+            if not self._noted_cut(self._last_size):
+                return  # the record stays; it fails again when it is read, and is taken out then
             self._cut(self._last_size)
             self.size = self._last_size
             self.next_number -= 1
+
+    def _noted_cut(self, size: int) -> bool:
+        try:
+            if self.note is not None:
+                self.note.take_back(size)
+        except OSError as problem:
+            self.broken = f"that a record is to be taken back could not be noted: {problem.strerror or problem}"
+        return not self.broken
 
     def _cut(self, size: int) -> None:
         try:
             self._files.cut(self.descriptor, size)
         except OSError as problem:
             self.broken = f"what was written in part could not be cut off: {problem.strerror or problem}"
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a segment was made and nothing was appended; perhaps not even its head was written to the end."""
+    if path.stat().st_size > SEGMENT_HEAD:
+        return False
+    begun = path.read_bytes()[: len(_SEGMENT_MAGIC)]
+    # After a loss of power a file may have its length and not its bytes.
+    return _SEGMENT_MAGIC.startswith(begun) or not any(begun)
 
 
 def read_head(file: IO[bytes], path: Path) -> tuple[int, int]:
@@ -183,7 +208,8 @@ def read_segment(path: Path) -> Iterator[Record | Tail]:
         while at < size:
             record, problem = _read_record(file, salt, number, size - at)
             if record is None:
-                yield Tail(last, at, size, number, problem, _record_after(path, at, salt, number))
+                after = _record_after(path, at, salt, number)
+                yield Tail(last, at, size, number, problem, after, problem == _INCOMPLETE)
                 return
             yield record
             last, at, number = at, file.tell(), number + 1
@@ -193,13 +219,13 @@ def read_segment(path: Path) -> Iterator[Record | Tail]:
 def _read_record(file: IO[bytes], salt: int, number: int, left: int) -> tuple[Record | None, str]:
     head = file.read(RECORD_HEAD)
     if len(head) < RECORD_HEAD:
-        return None, "a record was begun and not finished"
+        return None, _INCOMPLETE
     magic, checksum = _FRAME.unpack_from(head)
     found, length, text_length = _COUNTS.unpack_from(head, _FRAME.size)
     if magic != _RECORD_MAGIC or found != number or text_length > length:
         return None, "there is something that is no record"
     if length > left - RECORD_HEAD:
-        return None, "a record was begun and not finished"
+        return None, _INCOMPLETE
     text = file.read(text_length)
     # Arrow reads the body in place, and compiled loops want it aligned.
     body = pa.allocate_buffer(length - text_length)

@@ -54,13 +54,14 @@ class BackgroundSync:
         """Everything that had been appended when this was called is on the disk when it returns, or the log broken."""
         with self._folder.switching:
             # A descriptor of our own: the folder may begin another log, and close this one, at any time.
-            segment = self._folder.end
+            segment, cuts = self._folder.end, self._folder.note.cuts
             written = segment.size
             if self._done == (segment, written):
                 return
             descriptor = os.dup(segment.descriptor)
         try:
             self._files.sync(descriptor)
+            self._folder.note.brought_to_disk(written, cuts)
         except OSError as problem:
             segment.broken = f"what was written could not be brought to the disk: {problem.strerror or problem}"
         finally:

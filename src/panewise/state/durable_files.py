@@ -50,6 +50,10 @@ class FileSystem:
         """Appends; returns how many bytes were taken, which may be fewer."""
         return os.writev(descriptor, parts)
 
+    def note(self, descriptor: int, data: bytes, at: int) -> None:
+        """A few bytes in place of others."""
+        os.pwrite(descriptor, data, at)
+
     def cut(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)
 

@@ -127,9 +127,12 @@ class ResultSegments:
         if tail.problem:
             os.close(Segment.reopen(self._files, file.path, tail).descriptor)
             self.bytes_cut += tail.bytes - tail.valid_bytes
+            whose = (
+                "belong to results that were not taken yet" if tail.incomplete else "may have been seen by subscribers"
+            )
             warnings.warn(
                 f"the end of '{file.path}' was torn and has been cut off: {tail.bytes - tail.valid_bytes:,} bytes "
-                f"({tail.problem}); they belong to results that were not taken yet",
+                f"({tail.problem}); they {whose}",
                 DurabilityWarning,
                 stacklevel=2,
             )
