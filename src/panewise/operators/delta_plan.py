@@ -88,7 +88,7 @@ class DeltaPlan:
         if plan.restore:
             assert window is not None
             self._insertions = RelationResults(schema, Emission.ISTREAM, None, begins)
-            self._restore = Restore(plan.emission, schema.to_arrow(), window)
+            self._restore = Restore(plan.emission, schema.to_arrow(), window, begins)
             self._results = RelationResults(schema, Emission.RSTREAM, window, begins)
         self._watermark = NEVER + 1
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
 from panewise.language.statements import Emit
+from panewise.operators.lifetimes import NEVER
 from panewise.operators.multiset import remaining
 from panewise.operators.relation_rows import wanted
 from panewise.operators.result_columns import (
@@ -138,12 +139,18 @@ class Restore:
 
         ISTREAM RESTORE at e = all of it
         RSTREAM RESTORE at e = the report at e, and of it what ISTREAM at e does not show: the short-lived results
+
+    `begins`: of a query that came in mid-stream, the first instant at which its window is whole. What is there then is
+    shown as if it had come then, so that the first whole report does not know what came since the one before it: the
+    next one is the first that is said.
     """
 
-    def __init__(self, emit: Emit, items: pa.Schema, window: TimeWindow) -> None:
+    def __init__(self, emit: Emit, items: pa.Schema, window: TimeWindow, begins: int = NEVER) -> None:
         assert emit in (Emit.ISTREAM, Emit.RSTREAM)
         self._emit = emit
         self._window = window
+        # Reports up to this number are not said.
+        self._unsaid = NEVER if begins == NEVER else last_report(window, begins) + 1
         self._schema = periodic_schema(items)
         self._pending = items.empty_table()  # came after the last report
         self._pending_numbers: Ints = np.empty(0, np.int64)
@@ -157,7 +164,7 @@ class Restore:
         """`reports` are those due up to the watermark, `insertions` what the continuous query reported below it."""
         produced = self._due(insertions, watermark)
         if self._emit is Emit.ISTREAM:
-            return produced
+            return self._said(produced)
         newcomers = self._newcomers.process(reports, self._window, watermark)
         both = pa.concat_tables([newcomers, produced]).combine_chunks()
         signs = np.ones(both.num_rows, np.int64)
@@ -166,7 +173,13 @@ class Restore:
         short_lived = remaining(ends, signs, both.columns[2:]) & (signs > 0)
         shown = pa.concat_tables([reports.cast(self._schema), both.filter(wrapped(short_lived))])
         order = np.argsort(microseconds(shown.column(WINDOW_END)), kind="stable")
-        return shown.take(wrapped(order)).combine_chunks()
+        return self._said(shown.take(wrapped(order)).combine_chunks())
+
+    def _said(self, table: pa.Table) -> pa.Table:
+        if self._unsaid == NEVER or not table.num_rows:
+            return table
+        ends = microseconds(table.column(WINDOW_END))
+        return table.filter(wrapped(report_number(self._window, ends) > self._unsaid)).combine_chunks()
 
     def _due(self, insertions: pa.Table, watermark: int) -> pa.Table:
         """The insertions that belong to reports up to the watermark, stamped with them; the others wait."""
@@ -182,12 +195,14 @@ class Restore:
 
     def snapshot(self) -> dict[str, Any]:
         return {
+            "unsaid": self._unsaid,
             "pending": self._pending,
             "pending_numbers": self._pending_numbers.copy(),
             "newcomers": self._newcomers.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        self._unsaid = snapshot.get("unsaid", NEVER)
         self._pending = snapshot["pending"]
         self._pending_numbers = snapshot["pending_numbers"]
         self._newcomers.restore(snapshot["newcomers"])

@@ -51,7 +51,7 @@ class History:
 
     `held_from`: rows before it are not among them; None: none that matter are missing. `begins`: rows of before count
     from this instant on. `first`: of a window of rows, how many came before the first of them. `unsaid`: so many are
-    taken in, and what they cause was said long ago. `says_from`: reports before it are not said.
+    taken in, and what they cause was said long ago.
     """
 
     rows: Rows
@@ -59,7 +59,6 @@ class History:
     begins: int | None = None
     first: int = 0
     unsaid: int = 0
-    says_from: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,6 @@ class PlanHistory:
     begins: int
     rows: list[Rows]
     held_from: list[int | None]
-    says_from: int | None = None
 
 
 def rows_between(keeper: Keeper, start: int, end: int) -> Rows | None:
@@ -120,15 +118,14 @@ def history_of(block: Block, channel: Channel) -> History | None:
     if window.range_us is None:
         return _of_everything(block, window, channel)
     due = _due(window, watermark)
-    says_from = None
     if block.restore:  # what came and went before the last report, since the one before it, belongs to it
         assert window.slide_us is not None
-        due, says_from = due - window.slide_us, due
+        due -= window.slide_us
     start = due - window.range_us - window.offset_us
     known = known_rows(channel, start, watermark)
     if known is None or not is_exact(block, known):
         return None
-    history = History(known.rows, start, says_from=says_from)
+    history = History(known.rows, start)
     if block.aggregate is None or block.aggregate.keys or (window.periodic and not block.restore):
         return history
     # It says something from its first row on.
@@ -228,17 +225,17 @@ def plan_history(plan: Emit, channels: Sequence[Channel]) -> PlanHistory | None:
     if reached == INT64_MIN or not any(channel.past for channel in channels) or not is_recomputable(plan):
         return None
     report = report_window(plan)
-    due, says_from = reached if report is None else last_report(report, reached), None
+    due = reached if report is None else last_report(report, reached)
     if plan.restore:
         assert report is not None and report.slide_us is not None
-        due, says_from = due - report.slide_us, due
+        due -= report.slide_us
     found = []
     for node, channel in zip(windowed_inputs(plan), channels, strict=True):
         known = _of_input(node.window, channel, due)
         if known is None:
             return None
         found.append(known)
-    return PlanHistory(due - 1, [rows for rows, _ in found], [held_from for _, held_from in found], says_from)
+    return PlanHistory(due - 1, [rows for rows, _ in found], [held_from for _, held_from in found])
 
 
 def _of_input(window: Window, channel: Channel, due: int) -> tuple[Rows, int | None] | None:
@@ -255,8 +252,3 @@ def _of_input(window: Window, channel: Channel, due: int) -> tuple[Rows, int | N
     # Where no row has ever been in the window nothing is missing, and an ungrouped answer has not begun.
     has_begun = window.range_us is not None and channel.released_now() > len(known.rows) - old
     return known.rows, start if has_begun else None
-
-
-def reports_from(table: pa.Table, instant: int) -> pa.Table:
-    """The results of the reports from an instant on."""
-    return table.filter(pa.array(integers(table.column("window_end").combine_chunks()) >= instant))

@@ -22,6 +22,7 @@ from panewise.operators.collective import CollectiveLookup
 from panewise.operators.collective_condition import collective_condition
 from panewise.operators.continuous import ContinuousAggregate, ContinuousRows
 from panewise.operators.counted_reports import CountedRowWindow
+from panewise.operators.lifetimes import NEVER
 from panewise.operators.members import is_whole
 from panewise.operators.partitioned_rows import PartitionedRows
 from panewise.operators.periodic import PeriodicTree
@@ -290,7 +291,10 @@ class Hosting:
         window = block.window
         assert isinstance(window, TimeWindow)
         endless = TimeWindow(window.range_us, None, window.offset_us, 0, window.internal)
-        restore = Restore(block.emission, _items(block), window)
+        begins = NEVER
+        if held_from is not None and window.range_us is not None:
+            begins = held_from + window.range_us + window.offset_us - 1
+        restore = Restore(block.emission, _items(block), window, begins)
         schema = block.source_schema
         if block.aggregate is None:
             return RestoredOperator(

@@ -12,7 +12,7 @@ from panewise.operators.continuous import ContinuousRows
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
-from panewise.runtime.archive_history import History, reports_from
+from panewise.runtime.archive_history import History
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.finish import RestoredOperator
 from panewise.runtime.hosted_query import HostedQuery
@@ -52,8 +52,6 @@ class OperatorConsumer:
                 self.query.receive(list(problem.results.to_batches()), watermark)
             self.query.status, self.query.reason = "FAILED", problem.message
             return
-        if history is not None and history.says_from is not None:
-            table = reports_from(table, history.says_from)
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
         if isinstance(self.operator, RestoredOperator) and table.num_rows:
             ends = table.column("window_end")

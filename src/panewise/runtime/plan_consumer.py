@@ -19,7 +19,7 @@ from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows, concatenated
 from panewise.optimize.rewrites.rewriting import Applied
-from panewise.runtime.archive_history import PlanHistory, reports_from
+from panewise.runtime.archive_history import PlanHistory
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.table import Table
@@ -190,8 +190,6 @@ class PlanConsumer:
         self._tell(table, until)
 
     def _tell(self, table: pa.Table, until: int) -> None:
-        if self._history is not None and self._history.says_from is not None:
-            table = reports_from(table, self._history.says_from)
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
         self.query.receive(pieces, until)
 
