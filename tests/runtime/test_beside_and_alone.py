@@ -1,0 +1,82 @@
+"""A query says beside others what it says alone: a few of the scripts that `make soak MINUTES=n` plays by thousands."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.soak.beside_and_alone import play, problem_of
+from tests.soak.life_scripts import ScriptWriter, shrunk, told
+from tests.soak.life_windows import SECOND
+from tests.soak.lives import Query, Script, Step
+
+STREAM = "CREATE STREAM t (ts TIMESTAMP, k STRING, i INT, v BIGINT, x DOUBLE, w STRING, b BOOLEAN)"
+REST = {"i": 1, "x": 0.5, "w": "p", "b": True}
+ROWS = tuple({"ts": at * SECOND, "k": "abc"[at % 3], "v": at} | REST for at in range(40))
+INNER = "SELECT COUNT(*) AS n FROM t [RANGE 1 SECOND SLIDE 1 SECOND]"
+# Queries that are there before the first row, and those that come after ten.
+LATE = {
+    "everything beside a window": (
+        ["SUM(v) AS s FROM t [RANGE 10 SECONDS SLIDE 10 SECONDS]", "SUM(v) AS s FROM t [UNBOUNDED SLIDE 10 SECONDS]"],
+        [],
+    ),
+    "a short window beside a long one": (
+        ["SUM(v) AS s FROM t [RANGE 1 DAY SLIDE 1 DAY]"],
+        ["SUM(v) AS s FROM t [RANGE 3 SECONDS SLIDE 1 SECOND]"],
+    ),
+    "INTERNAL over a subquery": ([f"n FROM ({INNER}) [RANGE 4 SECONDS SLIDE 2 SECONDS INTERNAL]"], []),
+    "rows by count": ([], ["v FROM t [ROWS 3 SLIDE 4]"]),
+    "aggregates by count in partitions": ([], ["k, SUM(v) AS s FROM t [PARTITION BY k ROWS 2 SLIDE 2] GROUP BY k"]),
+    "RESTORE": ([], ["RSTREAM RESTORE v FROM t [RANGE 6 SECONDS SLIDE 3 SECONDS]"]),
+}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_scripts(seed: int) -> None:
+    assert play(seed) == 1
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_what_was_wrong_once(name: str) -> None:
+    assert problem_of(script_of(*LATE[name])) is None
+
+
+def script_of(before: list[str], later: list[str]) -> Script:
+    queries = {f"q{at}": Query(f"q{at}", f"SELECT {text}", ("t",)) for at, text in enumerate(before + later)}
+    queries = {
+        name: query if INNER not in query.text else Query(name, query.text, ("t",), inline=INNER)
+        for name, query in queries.items()
+    }
+    created: list[Step] = [("create", name) for name in queries]
+    pushed: list[Step] = [("push", "t", ROWS[:10])]
+    for row in ROWS[10:]:
+        pushed += [("push", "t", (row,)), ("fetch", "q0")]
+    steps = (*created[: len(before)], pushed[0], *created[len(before) :], *pushed[1:])
+    return Script(setup={"t": STREAM}, queries=queries, steps=steps)
+
+
+def test_every_kind_of_query_and_step_is_drawn() -> None:
+    scripts = [ScriptWriter(seed).script() for seed in range(400)]
+    texts = "\n".join(query.statement for script in scripts for query in script.queries.values())
+    words = "SLIDE, OFFSET, ALIGN, UNBOUNDED, NOW, [ROWS, PARTITION BY, INTERNAL, RESTORE, ISTREAM, DSTREAM, DISTINCT"
+    words += ", EXCEPT, UNION, NOT EXISTS, tab AS r, fixed AS r, FROM (SELECT, FROM q, HAVING, technique"
+    words += ", mode = 'lookup', MEDIAN, FREQUENT, APPROX_TOP, VAR_POP, ARG_MAX, BOOL_AND, GEOMEAN"
+    words += ", COUNT(DISTINCT, PERCENTILE_CONT, QUANTILE, TOP"
+    assert [word for word in words.split(", ") if word not in texts] == []
+    verbs = {step[0] for script in scripts for step in script.steps}
+    assert verbs >= {"create", "drop", "suspend", "resume", "push", "advance", "execute", "lookup", "fetch", "flush"}
+    assert verbs >= {"restore", "reopen", "replay"}
+
+
+def test_a_failing_script_becomes_small_and_is_told() -> None:
+    """What is left is what fails: here, a script that fails as long as it has a row of 'c' and one query."""
+    text = "COUNT(*) AS n FROM t [RANGE 2 SECONDS SLIDE 1 SECOND]"
+    script = script_of([text], [text])
+    assert problem_of(script) is None
+
+    def fails(candidate: Script) -> bool:
+        pushed = [row for step in candidate.steps if step[0] == "push" for row in step[2]]
+        return bool(candidate.queries) and any(row["k"] == "c" for row in pushed)
+
+    smaller = shrunk(script, fails)
+    assert len(smaller.queries) == 1 and [len(step[2]) for step in smaller.steps if step[0] == "push"] == [1]
+    assert "engine.push('t', [{" in told(smaller) and "CREATE QUERY" in told(smaller)

@@ -1,0 +1,220 @@
+"""Whether a query says the same beside others as alone, and both what it would say if it had always been there.
+
+Three witnesses of one query: `beside` others, `alone` from the same creation on, and alone `always`, created before the
+first row. A query that comes in mid-stream begins with its first whole window; beside others that may be earlier,
+because what they hold answers it, and never later. From its beginning on it says what it would always have said, but
+for its first words: a change log and ISTREAM say first what there is (`state`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import accumulate
+
+from tests.soak.life_players import NOT_HELD, Life, Said, Values
+from tests.soak.lives import Query
+
+Multiset = Counter[Values]
+
+
+class Judge:
+    """Compares the lives of one query; every method raises AssertionError in words.
+
+    `first`: it was created before the first row. `settled`: the instant from which on its answers do not depend on when
+    it was created. `retained`: its streams retain rows, and lookups find them until the batch that lets them go, which
+    is not the same beside others.
+    """
+
+    def __init__(
+        self, query: Query, first: bool, settled: int, always: Life, state: Life | None, retained: bool
+    ) -> None:
+        self.query, self.first, self.settled, self.always = query, first, settled, always
+        self._retained = retained
+        self._states = _states(_all(always), always.is_log)
+        if state is not None:
+            self._states = _states(_all(state), state.is_log)
+        self._shows_state = always.is_log or state is not None
+
+    def compare(self, beside: Life, alone: Life) -> None:
+        if alone.refused:
+            if not beside.refused:
+                self._right(beside, "beside")
+            return
+        assert not beside.refused, f"it is refused beside others, and not alone: {beside.refused}"
+        for who, life in (("beside others", beside), ("alone", alone)):
+            for span in life.spans[1::2]:
+                assert not span, f"{who}: said while it was suspended or dropped: {_some(span)}"
+        if self.query.own_past and not self.first:
+            self._equal(beside, alone)
+        elif self.settled == 0:
+            self._right(alone, "alone")
+            self._right(beside, "beside others")
+            self._as_early(beside, alone)
+        elif self.first:
+            self._equal(beside, alone)
+        self._lookups(beside, alone)
+
+    def same(self, other: Life | None, how: str) -> None:
+        """Whether another witness says all that was said of the query that is always there."""
+        if other is None or other.refused or self.always.refused:
+            return
+        ours, theirs = _all(self.always), _all(other)
+        for instant in sorted(set(ours) | set(theirs)):
+            found, wanted = ours.get(instant, Counter()), theirs.get(instant, Counter())
+            assert close(found, wanted), f"alone, at {instant}, and not {how}: {_difference(found, wanted)}"
+
+    # -- what was said -------------------------------------------------------------------------------------------------
+
+    def _right(self, life: Life, who: str) -> None:
+        """All that is said is what would always have been said, without gaps."""
+        beginning = min((min(span) for span in life.spans[::2] if span), default=None)
+        if beginning is None:
+            return
+        shown: Multiset = Counter()
+        for at, (span, expected) in enumerate(zip(life.spans, self.always.spans, strict=True)):
+            if at % 2:
+                continue
+            opening = min(span, default=None)
+            for instant in sorted(set(span) | set(expected)):
+                if instant < beginning or (instant < max(beginning, self.settled)):
+                    continue
+                found, wanted = span.get(instant, Counter()), expected.get(instant, Counter())
+                shown.update(found)
+                opens = (instant == beginning and not self.first) or (at > 0 and instant == opening)
+                self._right_at(who, instant, found, wanted, shown, opens)
+
+    def _right_at(
+        self, who: str, instant: int, found: Multiset, wanted: Multiset, shown: Multiset, opens: bool
+    ) -> None:
+        if self.query.parted and not self.first:
+            lacks = not _within(found, wanted) and not self._shows_state
+            assert not lacks, f"{who}, at {instant}: {_difference(found, wanted)}"
+            return
+        if close(found, wanted):
+            return
+        if opens and self._shows_state:
+            state = self.state_at(instant)
+            if close(+shown if self.always.is_log else found, state):
+                return
+            if self.always.is_log or not _within(found, state):
+                raise AssertionError(f"{who}, first at {instant}: {_difference(found, state)} of the state")
+            return
+        if opens and "ROWS" in self.query.text and _within(found, wanted):
+            return  # several windows may end at one instant, of which the first are not whole
+        raise AssertionError(f"{who}, at {instant}: {_difference(found, wanted)}")
+
+    def _as_early(self, beside: Life, alone: Life) -> None:
+        """What is said alone is said beside others, but for the first words."""
+        begun = min((min(span) for span in alone.spans[::2] if span), default=None)
+        for ours, theirs in zip(beside.spans[::2], alone.spans[::2], strict=True):
+            for instant, wanted in theirs.items():
+                if close(ours.get(instant, Counter()), wanted):
+                    continue
+                earlier = begun == instant and not self.first and self._shows_state
+                earlier = earlier and min([min(span) for span in beside.spans[::2] if span], default=0) <= instant
+                assert earlier, f"beside others, at {instant}: {_difference(ours.get(instant, Counter()), wanted)}"
+
+    def _equal(self, beside: Life, alone: Life) -> None:
+        for ours, theirs in zip(beside.spans, alone.spans, strict=True):
+            for instant in sorted(set(ours) | set(theirs)):
+                found, wanted = ours.get(instant, Counter()), theirs.get(instant, Counter())
+                assert close(found, wanted), f"beside others, at {instant}: {_difference(found, wanted)}"
+
+    # -- lookups -------------------------------------------------------------------------------------------------------
+
+    def _lookups(self, beside: Life, alone: Life) -> None:
+        for (span, at, found), (_, _, wanted) in zip(beside.looked, alone.looked, strict=True):
+            if found == NOT_HELD and isinstance(wanted, Counter) and not self._retained:
+                assert not wanted, f"lookup at {at}: not held beside others; alone: {_some({0: wanted})}"
+            if isinstance(found, Counter) and isinstance(wanted, Counter) and (self.first or (found and wanted)):
+                same = close(found, wanted) or self.query.parted
+                assert same, f"lookup at {at} beside others: {_difference(found, wanted)}"
+            if span % 2 or self.settled or (self.query.own_past and not self.first):
+                continue
+            for who, answer in (("beside others", found), ("alone", wanted)):
+                if isinstance(answer, Counter) and answer:
+                    self._right_lookup(who, at, answer)
+
+    def _right_lookup(self, who: str, at: int | None, answer: Multiset) -> None:
+        """Reports are looked up by their `window_end`, which is the second column."""
+        if self.always.is_log and at is not None:
+            state = self.state_at(at)
+            right = close(answer, state) or (self.query.parted and _within(answer, state))
+            assert right, f"lookup at {at} {who}: {_difference(answer, state)}"
+
+    def state_at(self, instant: int) -> Multiset:
+        found: Multiset = Counter()
+        for time, state in self._states:
+            if time > instant:
+                break
+            found = state
+        return found
+
+
+def _all(life: Life) -> Said:
+    said: Said = {}
+    for span in life.spans:
+        for instant, rows in span.items():
+            said.setdefault(instant, Counter()).update(rows)
+    return said
+
+
+def _states(said: Said, is_log: bool) -> list[tuple[int, Multiset]]:
+    """The state after each instant at which it changes: reports themselves, or changes added up."""
+    if not is_log:
+        return sorted(said.items(), key=lambda item: item[0])
+    times = sorted(said)
+    added = accumulate((said[time] for time in times), lambda state, changes: _added(state, changes), initial=Counter())
+    return list(zip(times, list(added)[1:], strict=True))
+
+
+def _added(state: Multiset, changes: Multiset) -> Multiset:
+    found = Counter(state)
+    found.update(changes)
+    return +found
+
+
+# -- multisets -------------------------------------------------------------------------------------------------------
+
+
+def close(found: Multiset, wanted: Multiset) -> bool:
+    """Equal multisets, where doubles may differ in their last digits."""
+    extra, missing = _apart(found, wanted)
+    if sum(map(abs, extra.values())) != sum(map(abs, missing.values())):
+        return False
+    left = list(missing.elements()) if min(missing.values(), default=1) > 0 else list(missing)
+    for row in extra.elements():
+        partner = next((at for at, other in enumerate(left) if _near(row, other)), None)
+        if partner is None:
+            return False
+        left.pop(partner)
+    return not left
+
+
+def _apart(found: Multiset, wanted: Multiset) -> tuple[Multiset, Multiset]:
+    extra, missing = Counter(found), Counter(wanted)
+    extra.subtract(wanted)
+    missing.subtract(found)
+    return +extra, +missing
+
+
+def _near(row: Values, other: Values) -> bool:
+    return all(
+        math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) if isinstance(a, float) and isinstance(b, float) else a == b
+        for a, b in zip(row, other, strict=True)
+    )
+
+
+def _within(found: Multiset, wanted: Multiset) -> bool:
+    extra, missing = _apart(found, wanted)
+    return not extra or all(any(_near(row, other) for other in missing) for row in extra)
+
+
+def _difference(found: Multiset, wanted: Multiset) -> str:
+    extra, missing = _apart(found, wanted)
+    return f"too much {dict(extra)}, missing {dict(missing)}"
+
+
+def _some(said: Said) -> str:
+    return str({instant: dict(rows) for instant, rows in list(said.items())[:3]})
