@@ -22,6 +22,7 @@ Source: Golab 2006, chapter 4. docs/archive.md is its page.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +47,7 @@ from panewise.archive.sub_index import SubIndexFiles
 from panewise.archive.verification import Verification, verified
 from panewise.archive.writing import NextVersion, Written, by_sub_index, next_manifest
 from panewise.errors import ArchiveError
+from panewise.state.forked import let_go_in_children
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, format_instant, instant_us
 
 GRACE_S = 60.0
@@ -89,6 +91,8 @@ class Archive:
         self._writing = threading.RLock()
         self._adopting = threading.Lock()
         self._unlock: Callable[[], None] | None = None
+        self._process = os.getpid()
+        let_go_in_children(self)
         self.usage = Usage(time.time())
 
     @classmethod
@@ -131,10 +135,20 @@ class Archive:
 
     def close(self) -> None:
         """Gives back the right to write."""
+        if self._process != os.getpid():
+            return  # a forked child has none
         with self._writing:
             unlock, self._unlock = self._unlock, None
             if unlock is not None:
                 unlock()
+
+    def forked(self) -> None:
+        """In a child process: the lock ends with the process that took it; what is read is read as before."""
+        unlock, self._unlock = self._unlock, None
+        if unlock is not None:
+            unlock()
+        # Threads that are not here may hold the old ones.
+        self._adopting, self._pins.turn = threading.Lock(), threading.RLock()
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -310,6 +324,12 @@ class Archive:
     @contextlib.contextmanager
     def _committing(self) -> Iterator[Manifest]:
         """The version to go on from, and the right to make the next one."""
+        if self._process != os.getpid():
+            raise ArchiveError(
+                f"the archive '{self._storage.where}' was opened by process {self._process}, and this is process "
+                f"{os.getpid()}, which was forked from it: it can only be read here",
+                hint="an archive has one writer: update it in that process, or open it after the fork",
+            )
         with self._writing:
             self._begin_writing()
             try:

@@ -101,6 +101,8 @@ class Answers:
 
     def found(self, query: str) -> Answer | None:
         """The answer, outside all turns; None where the caller must take its turn for it."""
+        if self._turns.refused is not None:
+            raise self._turns.refused
         now, clean = monotonic(), not self._unseen
         found = None if self._turns.broken else self._answers.get(query)
         if not clean:

@@ -15,6 +15,7 @@ of the log. So all snapshots together are about as many bytes as the log, unless
 
 from __future__ import annotations
 
+import os
 import warnings
 import weakref
 from pathlib import Path
@@ -32,6 +33,7 @@ from panewise.runtime.durable_replay import Replayed, replay
 from panewise.runtime.durable_sync import BackgroundSync, check_sync
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.state.durable_files import FileSystem
+from panewise.state.forked import let_go_in_children
 
 if TYPE_CHECKING:
     from panewise.runtime.engine import Engine
@@ -109,6 +111,20 @@ class Durability:
         self._engine.read_table = self._logged_rows
         for stream in self._engine.streams.values():
             stream.journal = self
+        let_go_in_children(self)
+
+    def forked(self) -> None:
+        """This is a child process: the folder is its parent's, and the lock ends with the process that took it."""
+        self.folder.release()
+        self._engine.forked()
+
+    def refusal_in_child(self) -> DurabilityError:
+        """What a child process is told that uses the engine of its parent."""
+        return DurabilityError(
+            f"the engine on '{self.folder.path}' was opened by process {self.folder.process}, and this is process "
+            f"{os.getpid()}, which was forked from it: a folder has one process",
+            hint="open another folder here, or send rows and questions to that process (panewise serve, pw.connect)",
+        )
 
     # -- what is written -----------------------------------------------------------------------------------------
 
@@ -262,6 +278,8 @@ def packed(batches: list[pa.RecordBatch]) -> tuple[memoryview | bytes, list[int]
 
 def _let_go(folder: DurableFolder, background: BackgroundSync | None) -> None:
     """Can be called again, where it was interrupted too."""
+    if folder.process != os.getpid():
+        return  # nothing is left to let go of, and no thread to wait for
     if background is not None:
         background.stop()
     folder.release()

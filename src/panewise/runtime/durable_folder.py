@@ -58,6 +58,7 @@ class DurableFolder:
         self.earlier_bytes = 0  # in logs since the snapshot, before the one in use
         self.switching = threading.Lock()  # held while `end` becomes another one
         self.note = LengthNote(files, lock)
+        self.process = os.getpid()  # the one that has opened it
         self._files = files
         self._lock = lock
         self._snapshot: Path | None = None

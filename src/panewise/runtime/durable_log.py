@@ -80,6 +80,7 @@ class Segment:
         self.descriptor = descriptor
         self.salt = salt
         self.note: LengthNote | None = None  # where it is noted how much has been acknowledged
+        self._process = os.getpid()
         self._files = files
         self._last_size = size  # before the last record
 
@@ -120,6 +121,11 @@ class Segment:
 
     def append(self, fields: dict[str, Any], body: Body = b"", sync: bool = False) -> None:
         """One record, handed to the system, and on the disk where `sync`; DurabilityError, and no record, otherwise."""
+        if self._process != os.getpid():
+            raise DurabilityError(
+                f"the log '{self.path}' was opened by process {self._process}, and this is another one, forked from it",
+                hint="only the process that opened it may write to it",
+            )
         if self.broken:
             raise DurabilityError(
                 f"the log '{self.path}' takes no more records: {self.broken}",

@@ -498,8 +498,10 @@ class Engine:
     def close(self, *, snapshot: bool = True) -> None:
         """Ends the use of the engine's folder, with a snapshot so that the next one starts fast.
 
-        A broken engine only lets its folder go.
+        A broken engine only lets its folder go. In a forked child process nothing happens: the folder is its parent's.
         """
+        if self._lock.refused is not None:
+            return
         try:
             with self._lock:
                 if self.archives.keepers:
@@ -521,6 +523,14 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def forked(self) -> None:
+        """This is a child process of the one that opened the folder: every call is refused from now on."""
+        assert self.durability is not None
+        self._lock.refused = self.durability.refusal_in_child()
+        for stream in self.streams.values():
+            if stream.queue is not None:
+                stream.queue.forked()
 
     def _changed(self) -> None:
         if self.durability is not None:

@@ -141,6 +141,10 @@ class InputQueue:
             self._closed = True
             self._changed.notify_all()
 
+    def forked(self) -> None:
+        """This is a child process, without the queue's thread, which may have held the lock: nothing comes in."""
+        self._changed, self._closed = threading.Condition(threading.Lock()), True
+
     def wait(self) -> bool:
         """Until something waits; False where nothing ever will."""
         with self._changed:

@@ -30,7 +30,7 @@ from threading import get_ident
 from time import monotonic
 from types import FrameType, TracebackType
 
-from panewise.errors import EngineBroken
+from panewise.errors import EngineBroken, PanewiseError
 
 PATROL_S = 1.0  # how often those in line look whether the turn that they wait for still has its frame
 
@@ -69,9 +69,12 @@ class Turns:
         self.outstanding = False
         self.change = Change()
         self.broken = False
+        self.refused: PanewiseError | None = None  # why nobody gets in, whoever is inside: a child process has no line
         self.remedy = "it has no path: what it held is lost, and a new engine has to be made"
 
     def __enter__(self) -> None:
+        if self.refused is not None:
+            raise self.refused
         me, frame = get_ident(), sys._getframe(1)
         if self.owner == me and _runs(self._frame, frame):
             self._depth += 1
@@ -154,7 +157,9 @@ class Turns:
             raise self.refusal()
 
     def check(self) -> None:
-        """Refuses what is done outside all turns where the engine is broken."""
+        """Refuses what is done outside all turns where nobody gets in."""
+        if self.refused is not None:
+            raise self.refused
         if self.broken:
             raise self.refusal()
 

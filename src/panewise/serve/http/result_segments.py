@@ -34,6 +34,7 @@ import pyarrow as pa
 from panewise.errors import DurabilityError, DurabilityWarning
 from panewise.runtime.durable_log import Record, Segment, Tail, read_segment
 from panewise.state.durable_files import FileSystem
+from panewise.state.forked import let_go_in_children
 
 SEGMENT_BYTES = 64 << 20  # after which a new file is begun
 _NAME = re.compile(r"results-(\d{12})(\.unfinished)?")
@@ -76,6 +77,7 @@ class ResultSegments:
         self._end: Segment | None = None
         self._next_number = 0
         self._name_on_disk = True  # of the newest file
+        let_go_in_children(self)
 
     @classmethod
     def open(cls, path: Path, files: FileSystem, segment_bytes: int = SEGMENT_BYTES) -> ResultSegments:
@@ -92,7 +94,13 @@ class ResultSegments:
     def close(self) -> None:
         """Lets the files and the lock go."""
         self._let_go()
-        os.close(self._lock)
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+    def forked(self) -> None:
+        """In a child process: the lock ends with the process that took it, and nothing can be appended."""
+        self.close()
 
     # -- opening -------------------------------------------------------------------------------------------------
 
