@@ -6,6 +6,9 @@ driver sent: its loops are cached in the user's cache folder under a digest of t
 archive's path, which is another one in every application, and compile everything anew. Where no folder can be written,
 loops are compiled in every process.
 
+What serves until a loop is compiled asks `is_worth_calling`, so that it never serves for ever: how fast a query runs
+must not depend on what else has run in its process.
+
 A loop releases Python's global lock while it runs: other threads go on beside it, and only the engine's turns keep two
 threads from the same arrays.
 """
@@ -105,6 +108,9 @@ def _cache_on_disk(loop: Any) -> None:
         return
 
 
+# How much has been done without a loop that is not compiled, by the loop.
+_DONE_WITHOUT: dict[Any, int] = {}
+
 # Loops that were specialised, by name or by the functions put in: the same each time, so compiled or loaded once.
 _SPECIALISED: dict[tuple[Any, Any], Any] = {}
 
@@ -120,6 +126,28 @@ def compiled_loop(function: Loop) -> Loop:
 def is_compiled(loop: Any) -> bool:
     """Whether the loop has been compiled, or loaded from the cache, for some argument types in this process."""
     return bool(loop.signatures)
+
+
+def is_worth_calling(loop: Any, work: int, at_once: int, in_all: int) -> bool:
+    """Whether to call a loop for work that can also be done without it, more slowly, but without compiling it first.
+
+    A loop that is compiled, or that the disk has, is called. Another one is called, and so compiled, for work of more
+    than `at_once`; and where more than `in_all` has been done without it since the process began: who does without a
+    loop often enough pays for it, however small each piece is. Where the answer is no, the work counts as done without.
+    """
+    if is_compiled(loop):
+        return True
+    done = _DONE_WITHOUT.get(loop, 0)
+    if work > at_once or done + work > in_all or (not done and _is_on_disk(loop)):
+        return True
+    _DONE_WITHOUT[loop] = done + max(work, 1)
+    return False
+
+
+def _is_on_disk(loop: Any) -> bool:
+    """Whether an earlier process has left the loop's machine code in the cache, for some argument types."""
+    file = getattr(loop._cache, "_cache_file", None)
+    return file is not None and bool(file._load_index())
 
 
 def specialised(loop: Any, name: str | None, **replaced: Any) -> Any:

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
+from panewise.loops import is_worth_calling
 from panewise.operators.aggregation import Aggregation, ArgumentPlan, Arguments, Pools, StateKey, empty_fields
 from panewise.operators.dense_reports import dense_reports, passing_of, stamped
 from panewise.operators.dense_slices import DenseSlices
@@ -48,12 +49,14 @@ from panewise.operators.tree_snapshot import restore_tree, snapshot_of
 from panewise.operators.tree_weave import leave_tree
 from panewise.plan.evaluate import compiled
 from panewise.slicing.pairs import Cadence
+from panewise.slicing.slot_loops import assign_known
 from panewise.slicing.window_set import WindowSet
 from panewise.state.group_table import GroupTable
 
 Ints = NDArray[np.int64]
 DENSE_GROUPS = 4096
-SHORT_WAY_FROM = 1024  # rows; a smaller batch is not worth a loop of its own, which would have to be compiled first
+SHORT_WAY_FROM = 1024  # rows; a smaller batch is not worth compiling a loop of its own
+SHORT_WAY_IN_ALL = 1 << 20  # rows in smaller batches are worth it
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
@@ -365,7 +368,9 @@ class PeriodicTree:
     def _fold_known(self, words: Ints, nulls: Ints, points: Ints, arguments: Arguments, rows: Rows) -> int:
         """The short way: rows up to the first one with a new key find their group by one load. How many there were."""
         direct = self.table.direct(words, nulls)
-        if direct is None or not isinstance(self.store, DenseSlices) or len(rows) < SHORT_WAY_FROM:
+        if direct is None or not isinstance(self.store, DenseSlices):
+            return 0
+        if not is_worth_calling(assign_known, len(rows), SHORT_WAY_FROM - 1, SHORT_WAY_IN_ALL):
             return 0
         slots = self.store.assign_known(points, words[0], *direct)
         if len(slots):

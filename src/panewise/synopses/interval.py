@@ -26,13 +26,14 @@ from panewise.aggregates.kernels import combine_run
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import StateKind
 from panewise.aggregates.user import combine_of
-from panewise.loops import compiled_loop, is_compiled
+from panewise.loops import compiled_loop, is_compiled, is_worth_calling
 from panewise.synopses.counting import count_operations, loop_for, new_counter
 from panewise.synopses.slice_ring import SliceRing, copy_states
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-BY_HAND = 4096  # slices
+BY_HAND = 4096  # slices of the windows of a call that are combined one by one, while no loop is compiled
+BY_HAND_IN_ALL = 64 * BY_HAND  # about half a second, and so as long as it takes to compile the loops
 
 
 @compiled_loop
@@ -226,10 +227,13 @@ class IntervalSynopsis(SliceRing):
         self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None, windows: Ints | None = None
     ) -> tuple[Ints, Floats]:
         count, groups = len(starts), self.width if groups is None else groups
+        slices = int((ends - starts).sum())
         waiting = not (self._counted or is_compiled(self._sliding) or is_compiled(self._nested))
-        if waiting and (ends - starts).sum() <= BY_HAND:
+        survey: Any = _survey
+        longest, sliding = (survey.py_func if waiting and slices <= BY_HAND else survey)(starts, ends)
+        loop = self._sliding if sliding else self._nested
+        if not self._counted and not is_worth_calling(loop, slices, BY_HAND, BY_HAND_IN_ALL):
             return self._answer_by_hand(starts, ends, ranks, groups)
-        longest, sliding = _survey(starts, ends)
         # Many windows of one range share their slices as it is: levels help where few windows are long.
         levels = 0
         if longest > 1 and not (sliding and longest <= 2 * count):
