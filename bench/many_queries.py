@@ -19,9 +19,9 @@ import pyarrow as pa
 from bench import floor, window_rows
 from bench.measure import (
     MEBIBYTE,
+    Setting,
     forget_peak,
-    interleaved,
-    isolated,
+    in_turn,
     median_clock,
     median_cpu,
     peak_bytes,
@@ -56,7 +56,7 @@ def run(quick: bool) -> Report:
         ),
     )
     for name, one, hundred, having in cases():
-        figure = isolated(measure, one=one, hundred=hundred, having=having, count=count, repeat=repeat)
+        figure = measure(one, hundred, having, count, repeat)
         for queries, part in ((1, "one"), (QUERIES, "hundred")):
             side = figure[part]
             report.rows.append(
@@ -120,29 +120,31 @@ def session(windows: list[Window], having: bool, pushes: list[pa.RecordBatch]) -
     return work
 
 
-def measure(one: list[Window], hundred: list[Window], having: bool, count: int, repeat: int) -> dict[str, Any]:
+def setting_of(windows: list[Window], having: bool, count: int) -> Setting:
     pushes = window_rows.batches("BIGINT", count)
-    answer: dict[str, Any] = {}
-    for name, windows in (("one", one), ("hundred", hundred)):
-        session(windows, having, pushes[:2])()
-        before = resident_bytes()
-        forget_peak()
-        engine, tables = session(windows, having, pushes)()
-        answer[name] = {
-            "peak_bytes": peak_bytes() - before,
-            "results": sum(table.num_rows for held in tables for table in held),
-            "trees": len(engine.stats()["trees"]),
-            "disagreement": disagreement(tables, windows, having, count),
-        }
-        del engine, tables
-    timings: dict[str, list[Any]] = {"one": [], "hundred": []}
-    for _ in range(repeat):
-        works = {"one": session(one, having, pushes), "hundred": session(hundred, having, pushes)}
-        for name, taken in interleaved(works, 1).items():
-            timings[name] += taken
-    for name, taken in timings.items():
-        answer[name] |= {"seconds": median_cpu(taken), "clock_s": median_clock(taken)}
-    return answer | {"ratio": ratio(timings["hundred"], timings["one"])}
+    session(windows, having, pushes[:2])()
+    before = resident_bytes()
+    forget_peak()
+    engine, tables = session(windows, having, pushes)()
+    told = {
+        "peak_bytes": peak_bytes() - before,
+        "results": sum(table.num_rows for held in tables for table in held),
+        "trees": len(engine.stats()["trees"]),
+        "disagreement": disagreement(tables, windows, having, count),
+    }
+    return Setting(lambda: session(windows, having, pushes), told)
+
+
+def measure(one: list[Window], hundred: list[Window], having: bool, count: int, repeat: int) -> dict[str, Any]:
+    """The one query and the hundred in turn, each side in a process of its own."""
+    sides = {"one": one, "hundred": hundred}
+    settings = {name: {"windows": windows, "having": having, "count": count} for name, windows in sides.items()}
+    found = in_turn(setting_of, settings, repeat)
+    answer: dict[str, Any] = {
+        name: side.told | {"seconds": median_cpu(side.timings), "clock_s": median_clock(side.timings)}
+        for name, side in found.items()
+    }
+    return answer | {"ratio": ratio(found["hundred"].timings, found["one"].timings)}
 
 
 def disagreement(tables: list[list[pa.Table]], windows: list[Window], having: bool, count: int) -> str:

@@ -1,5 +1,9 @@
 """Measuring: seconds of one core, memory at its peak, and processes of one's own.
 
+A setting of a benchmark (a range, a number of queries, a way of sharing) is measured in a process that has run nothing
+else: what is compiled, cached or chosen must not depend on other settings. Where settings are compared, their processes
+take turns (`in_turn`), so that a disturbance still hits all of them.
+
 Times are CPU seconds of a process that is pinned to one core. On a quiet machine that is the time on the clock; on a
 busy one the clock also counts what others did in between. Both are kept, so that waiting would show. Spark alone has
 all cores, and its times are of the clock.
@@ -7,7 +11,9 @@ all cores, and its times are of the clock.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -15,13 +21,17 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.report import ROOT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MEBIBYTE = 1 << 20
 # One core means one thread: set before the libraries that read these names are imported.
@@ -68,6 +78,15 @@ def median_clock(timings: list[Timing]) -> float:
 def ratio(numerator: list[Timing], denominator: list[Timing]) -> float:
     """The median of the ratios of runs that followed each other."""
     return statistics.median(n.cpu / d.cpu for n, d in zip(numerator, denominator, strict=True))
+
+
+def digest(tables: Iterable[pa.Table]) -> str:
+    """Equal for tables that hold the same rows, in whichever order: how processes compare their answers."""
+    hashed = hashlib.sha256()
+    for table in tables:
+        ordered = table.sort_by([(name, "ascending") for name in table.column_names]).combine_chunks()
+        hashed.update(repr((ordered.schema.names, ordered.to_pydict())).encode())
+    return hashed.hexdigest()
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------
@@ -127,6 +146,90 @@ def _called(
     return answer
 
 
+@dataclass
+class Setting:
+    """One setting, prepared and warmed up in a process of its own."""
+
+    session: Callable[[], Callable[[], Any]]  # makes what is timed, anew for each run
+    told: dict[str, Any]  # what is known of it beside its times
+    after: Callable[[], dict[str, Any]] = dict  # what is known after all runs
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a process has said of its setting, and the times of its runs."""
+
+    told: dict[str, Any]
+    timings: list[Timing]
+
+
+def in_turn(
+    function: Callable[..., Setting], settings: Mapping[str, dict[str, Any]], repeat: int
+) -> dict[str, Measured]:
+    """Settings that are compared, each in a process of its own on one core: runs of all of them in turn.
+
+    `function` makes a setting of its arguments.
+    """
+    name = f"{function.__module__}:{function.__qualname__}"
+    processes: dict[str, _SettingProcess] = {}
+    try:
+        for setting, arguments in settings.items():
+            processes[setting] = _SettingProcess(name, arguments)
+        timings: dict[str, list[Timing]] = {setting: [] for setting in settings}
+        for _ in range(repeat):
+            for setting, process in processes.items():
+                timings[setting].append(Timing(**process.ask("run")))
+        told = {setting: process.told | process.ask("end") for setting, process in processes.items()}
+        return {setting: Measured(told[setting], timings[setting]) for setting in settings}
+    finally:
+        for process in processes.values():
+            process.close()
+
+
+class _SettingProcess:
+    """Waits between runs, and so disturbs no other."""
+
+    def __init__(self, name: str, arguments: dict[str, Any]) -> None:
+        self._name = name
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.measure", name, "--pin", "--setting"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, cwd=ROOT,
+            env=os.environ | ONE_THREAD,
+        )  # fmt: skip
+        self.told = self.ask(json.dumps(arguments))
+
+    def ask(self, line: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            self._errors.seek(0)
+            raise ProcessFailed(f"{self._name}\n{self._errors.read()}")
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+    def close(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
+        self._errors.close()
+
+
+def serve_setting(function: Callable[..., Setting]) -> None:
+    """The other side of `in_turn`."""
+    setting = function(**json.loads(sys.stdin.readline()))
+    print(json.dumps(setting.told), flush=True)
+    for line in sys.stdin:
+        if line.strip() == "run":
+            taken = timed(setting.session())[0]
+            print(json.dumps({"cpu": taken.cpu, "clock": taken.clock}), flush=True)
+        else:
+            print(json.dumps(setting.after()), flush=True)
+
+
 def pin() -> None:
     """This process stays on one core, the last one that it may use."""
     if hasattr(os, "sched_setaffinity"):
@@ -136,9 +239,12 @@ def pin() -> None:
 def main() -> None:
     if "--pin" in sys.argv:
         pin()
-    module, _, function = sys.argv[1].partition(":")
-    answer = getattr(importlib.import_module(module), function)(**json.load(sys.stdin))
-    print(json.dumps(answer))
+    module, _, name = sys.argv[1].partition(":")
+    function = getattr(importlib.import_module(module), name)
+    if "--setting" in sys.argv:
+        serve_setting(function)
+        return
+    print(json.dumps(function(**json.load(sys.stdin))))
 
 
 if __name__ == "__main__":

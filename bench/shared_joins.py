@@ -7,12 +7,13 @@ itself. All results are fetched after every round of pushes and counted; those o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
 from bench.joins import PUSH, rows_of
-from bench.measure import isolated, median_cpu, ratio, timed
+from bench.measure import Setting, digest, in_turn, median_cpu, ratio
 from bench.report import Aim, Report
 
 RANGES_S = (5, 60)
@@ -42,7 +43,7 @@ def run(quick: bool) -> Report:
     rounds, repeat = (1, 1) if quick else (4, 3)
     for name in SETS:
         for queries in (1, 3) if quick else COUNTS:
-            row = isolated(measure, name=name, queries=queries, rounds=rounds, repeat=repeat)
+            row = measure(name, queries, rounds, repeat)
             report.rows.append({"set": name, "queries": queries, **row})
             report.agree = report.agree and row["agrees"]
             if queries == 10 and name != "distinct":
@@ -53,57 +54,62 @@ def run(quick: bool) -> Report:
 # -- in a process of its own -----------------------------------------------------------------------------------------
 
 
-def measure(name: str, queries: int, rounds: int, repeat: int) -> dict[str, Any]:
+def setting_of(name: str, queries: int, rounds: int, repeat: int, system: str) -> Setting:
+    """One way of running the queries; each run takes the next rounds of rows."""
     import panewise as pw
 
     first, last = RANGES_S
     ranges = [last - (last - first) * number / max(1, queries - 1) for number in range(queries)]
     total = WARM_UP_ROUNDS + repeat * rounds
     batches = [[rows_of(stream, turn * PUSH, PUSH, KEYS) for stream in range(2)] for turn in range(total)]
-    engines = {}
-    for system, sharing in (("together", "weave"), ("alone", "none")):
-        engine = engines[system] = pw.Engine(sharing=sharing)
-        for stream in "ab":
-            engine.execute(f"CREATE STREAM {stream} (ts TIMESTAMP, k BIGINT, v BIGINT)")
-        for number, range_s in enumerate(ranges):
-            window = f"{round(range_s * 1000)} MILLI"
-            engine.execute(
-                f"CREATE QUERY q{number} AS {SETS[name].format(r=window).replace('MILLI SECONDS', 'MILLISECONDS')}"
-            )
-    results: dict[str, list[pa.Table]] = {}
-    counts = dict.fromkeys(engines, 0)
+    engine = pw.Engine(sharing="weave" if system == "together" else "none")
+    for stream in "ab":
+        engine.execute(f"CREATE STREAM {stream} (ts TIMESTAMP, k BIGINT, v BIGINT)")
+    for number, range_s in enumerate(ranges):
+        window = f"{round(range_s * 1000)} MILLI"
+        engine.execute(
+            f"CREATE QUERY q{number} AS {SETS[name].format(r=window).replace('MILLI SECONDS', 'MILLISECONDS')}"
+        )
+    done, count = 0, 0
+    answers: list[tuple[int, str]] = []
+    last_results: list[pa.Table] = []
 
-    def play(system: str, begin: int, end: int) -> None:
-        engine = engines[system]
-        for turn in range(begin, end):
+    def play(rounds: int) -> None:
+        nonlocal done, count, last_results
+        for turn in range(done, done + rounds):
             for stream, batch in zip("ab", batches[turn], strict=True):
                 engine.push(stream, batch)
-            results[system] = [engine.results(f"q{number}") for number in range(queries)]
-            counts[system] += sum(table.num_rows for table in results[system])
+            last_results = [engine.results(f"q{number}") for number in range(queries)]
+            count += sum(table.num_rows for table in last_results)
+        done += rounds
 
-    timings: dict[str, list[Any]] = {system: [] for system in engines}
-    agrees = True
-    for part in range(repeat + 1):
-        begin = 0 if part == 0 else WARM_UP_ROUNDS + (part - 1) * rounds
-        end = WARM_UP_ROUNDS + part * rounds
-        for system in engines:
-            timing, _ = timed(lambda system=system, begin=begin, end=end: play(system, begin, end))
-            if part:
-                timings[system].append(timing)
-        agrees = agrees and counts["together"] == counts["alone"]
-        agrees = agrees and all(map(_same, results["together"], results["alone"]))
-    held = {id(consumer): consumer for consumer in engines["together"].hosting.consumers.values()}
+    def session() -> Callable[[], None]:
+        answers.append((count, digest(last_results)))  # of the run before, outside the time that is taken
+        return lambda: play(rounds)
+
+    def after() -> dict[str, Any]:
+        held = {id(consumer): consumer for consumer in engine.hosting.consumers.values()}
+        return {
+            "answers": [*answers, (count, digest(last_results))],
+            "results": count,
+            "bytes": sum(consumer.bytes_held for consumer in held.values()),
+        }
+
+    play(WARM_UP_ROUNDS)
+    return Setting(session, {}, after)
+
+
+def measure(name: str, queries: int, rounds: int, repeat: int) -> dict[str, Any]:
+    """Both ways in turn, each in a process of its own."""
+    given = {"name": name, "queries": queries, "rounds": rounds, "repeat": repeat}
+    found = in_turn(setting_of, {system: given | {"system": system} for system in ("together", "alone")}, repeat)
+    together, alone = found["together"], found["alone"]
     return {
         "rows": 2 * rounds * PUSH,
-        "results": counts["together"],
-        "together_s": median_cpu(timings["together"]),
-        "alone_s": median_cpu(timings["alone"]),
-        "to alone": ratio(timings["alone"], timings["together"]),
-        "state MiB": sum(consumer.bytes_held for consumer in held.values()) / (1 << 20),
-        "agrees": agrees,
+        "results": together.told["results"],
+        "together_s": median_cpu(together.timings),
+        "alone_s": median_cpu(alone.timings),
+        "to alone": ratio(alone.timings, together.timings),
+        "state MiB": together.told["bytes"] / (1 << 20),
+        "agrees": together.told["answers"] == alone.told["answers"],
     }
-
-
-def _same(one: pa.Table, other: pa.Table) -> bool:
-    order = [(name, "ascending") for name in one.column_names]
-    return one.sort_by(order).combine_chunks().equals(other.sort_by(order).combine_chunks())

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench import window_rows
-from bench.measure import Timing, interleaved, isolated, median_cpu, ratio
+from bench.measure import Setting, digest, in_turn, median_cpu, ratio
 from bench.report import Report
 
 ROWS, QUICK_ROWS = 2_000_000, 100_000
@@ -64,8 +64,7 @@ def run(quick: bool) -> Report:
     )
     report.notes = ["seconds: median of processor seconds; to ...: median of rows/s against theirs, in runs in turn"]
     for name, (queries, _) in SETS.items():
-        figure = isolated(measure, name=name, queries=min(queries, 12) if quick else queries, count=count,
-                          repeat=1 if quick else 5)  # fmt: skip
+        figure = measure(name, min(queries, 12) if quick else queries, count, repeat=1 if quick else 5)
         for system in ENGINES:
             seconds = figure[f"{system}_s"]
             report.rows.append(
@@ -111,51 +110,42 @@ def registered(name: str, queries: int, sharing: str) -> Any:
     return engine
 
 
-def measure(name: str, queries: int, count: int, repeat: int) -> dict[str, Any]:
-    """One run that compiles and is compared, then the three in turn."""
+def setting_of(name: str, queries: int, count: int, system: str) -> Setting:
+    """One of the three, after a run that compiles."""
     from panewise.operators import shared_fold
 
     pushes = rows(count)
-    least = shared_fold.ROWS_LEAST
-    found: dict[str, list[pa.Table]] = {}
-    families = 0
+    told: dict[str, Any] = {}
+    if system != "together":
+        shared_fold.ROWS_LEAST = NEVER
 
-    def work_of(system: str) -> Callable[[], None]:
+    def session() -> Callable[[], None]:
         engine = registered(name, queries, "none" if system == "alone" else "weave")
 
         def work() -> None:
-            nonlocal families
-            shared_fold.ROWS_LEAST = least if system == "together" else NEVER
-            try:
-                for batch in pushes:
-                    engine.push("s", batch)
-                engine.flush()
-            finally:
-                shared_fold.ROWS_LEAST = least
-            found[system] = [engine.results(f"q{number}") for number in range(queries)]
-            if system != "alone":
-                families = len(engine.hosting.trees)
+            for batch in pushes:
+                engine.push("s", batch)
+            engine.flush()
+            found = [engine.results(f"q{number}") for number in range(queries)]
+            told["results"] = sum(table.num_rows for table in found)
+            told["families"] = len(engine.hosting.trees)
+            told["answers"] = found
 
         return work
 
-    timings: dict[str, list[Timing]] = {system: [] for system in ENGINES}
-    for turn in range(repeat + 1):
-        for system, taken in interleaved({system: work_of(system) for system in ENGINES}, 1).items():
-            if turn:
-                timings[system] += taken
-    agrees = all(
-        _sorted(one).equals(_sorted(other))
-        for system in ENGINES[1:]
-        for one, other in zip(found["together"], found[system], strict=True)
-    )
-    return {f"{system}_s": median_cpu(timings[system]) for system in ENGINES} | {
-        "families": families,
-        "results": sum(table.num_rows for table in found["together"]),
-        "agrees": agrees,
-        "to by family": ratio(timings["by family"], timings["together"]),
-        "to alone": ratio(timings["alone"], timings["together"]),
+    session()()
+    return Setting(session, {}, lambda: told | {"answers": digest(told["answers"])})
+
+
+def measure(name: str, queries: int, count: int, repeat: int) -> dict[str, Any]:
+    """The three in turn, each in a process of its own."""
+    settings = {s: {"name": name, "queries": queries, "count": count, "system": s} for s in ENGINES}
+    found = in_turn(setting_of, settings, repeat)
+    together = found["together"]
+    return {f"{system}_s": median_cpu(found[system].timings) for system in ENGINES} | {
+        "families": found["by family"].told["families"],
+        "results": together.told["results"],
+        "agrees": all(side.told["answers"] == together.told["answers"] for side in found.values()),
+        "to by family": ratio(found["by family"].timings, together.timings),
+        "to alone": ratio(found["alone"].timings, together.timings),
     }
-
-
-def _sorted(table: pa.Table) -> pa.Table:
-    return table.combine_chunks().sort_by([(column, "ascending") for column in table.column_names])
