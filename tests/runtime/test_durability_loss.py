@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import panewise as pw
+from panewise.runtime.durability import Durability
 from panewise.runtime.durable_log import SEGMENT_HEAD
-from tests.runtime.small_durable import begun, log_of, row
+from panewise.state.durable_files import FileSystem
+from tests.runtime.small_durable import QUERY, STREAM, begun, log_of, row
 
 
 def checkpointed(folder: Path, sync: str = "batch") -> Path:
@@ -160,6 +162,37 @@ def test_the_note_follows_what_is_taken_back(tmp_path: Path) -> None:
     engine = pw.Engine(tmp_path)
     assert engine.stats()["durability"]["bytes_cut"] == 0
     engine.close(snapshot=False)
+
+
+class InterruptedNote(FileSystem):
+    """Ctrl-C comes when a record is written and its length is being noted: before, or after that."""
+
+    how = ""
+
+    def note(self, descriptor: int, data: bytes, at: int) -> None:
+        how, self.how = self.how, ""
+        if how == "before":
+            raise KeyboardInterrupt
+        super().note(descriptor, data, at)
+        if how == "after":
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_an_interrupt_while_a_record_is_noted(how: str, tmp_path: Path) -> None:
+    files, engine = InterruptedNote(), pw.Engine()
+    Durability.open(engine, tmp_path, files=files)
+    engine.execute(f"{STREAM}; {QUERY}")
+    for second in range(3):
+        files.how = how
+        with pytest.raises(KeyboardInterrupt):
+            engine.push("s", row(second))
+        engine.push("s", row(second))
+    assert engine.stats()["streams"]["s"]["rows"] == 3
+    engine.close(snapshot=False)
+    engine = pw.Engine(tmp_path)
+    assert engine.stats()["streams"]["s"]["rows"] == 3
+    assert engine.stats()["durability"]["bytes_cut"] == 0
 
 
 def test_files_of_others_with_such_names_stay(tmp_path: Path) -> None:

@@ -195,10 +195,12 @@ class Durability:
             raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
         change = self._engine.turns.change
         before, change.begun = change.begun, True
+        size = self.folder.end.size
         try:
             self.folder.end.append(fields, body, self._sync == "always")
         except BaseException:
-            change.begun = before
+            # An interrupt may come when the record is there, and before this has returned.
+            change.begun = before or self.folder.end.size != size
             raise
 
     # -- snapshots -----------------------------------------------------------------------------------------------

@@ -135,23 +135,24 @@ class Segment:
         length = len(text) + (body.nbytes if isinstance(body, memoryview) else len(body))
         counts = _COUNTS.pack(self.next_number, length, len(text))
         checksum = zlib.crc32(body, zlib.crc32(text, zlib.crc32(counts, self.salt)))
+        before = self._last_size, self.size, self.next_number
         try:
             write_all(self._files, self.descriptor, [_FRAME.pack(_RECORD_MAGIC, checksum) + counts + text, body])
             if sync:
                 self._files.sync(self.descriptor)
+            self._last_size, self.size, self.next_number = before[1], before[1] + RECORD_HEAD + length, before[2] + 1
+            if self.note is not None:
+                self.note.acknowledge(self.size, sync)
         except OSError as problem:
-            self._cut(self.size)
+            self._cut(before[1])
             raise DurabilityError(
                 f"'{self.path}' cannot be written: {problem.strerror or problem}; nothing was taken"
             ) from problem
         except BaseException:  # an interrupt: what was written, in part or whole, is not to be
-            self._cut(self.size)
+            if self._noted_cut(before[1]):
+                self._cut(before[1])
+            self._last_size, self.size, self.next_number = before
             raise
-        self._last_size = self.size
-        self.size += RECORD_HEAD + length
-        self.next_number += 1
-        if self.note is not None:
-            self.note.acknowledge(self.size, sync)
 
     def close(self) -> None:
         """Nothing is appended any more. A second time does nothing."""
