@@ -12,6 +12,7 @@ import pytest
 
 import panewise as pw
 from panewise.runtime.journal import Taken
+from panewise.runtime.window_limit import Extent
 from tests.runtime.small_durable import QUERY, SECOND_US, STREAM, begun, row, table, totals
 
 # -- restarts ----------------------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def test_a_push_that_is_logged_twice_counts_once(tmp_path: Path) -> None:
     assert engine.durability is not None
     for _ in range(2):
         engine.durability.took_row("s", [0, "a", 1], ("p", 1))
-    engine.durability.took("s", Taken(table(row(0)).to_batches(), [], 0, {}, ("p", 1)))
+    engine.durability.took("s", Taken(table(row(0)).to_batches(), [], Extent(0, 0), {}, ("p", 1)))
     engine.close(snapshot=False)
     assert pw.Engine(tmp_path).stats()["streams"]["s"]["rows"] == 1
 

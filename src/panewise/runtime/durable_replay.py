@@ -21,6 +21,7 @@ from panewise.errors import BindError, DurabilityError, DurabilityWarning, Panew
 from panewise.runtime.archives import NOT_LOGGED
 from panewise.runtime.durable_log import Record
 from panewise.runtime.journal import Stamp, Taken
+from panewise.runtime.window_limit import Extent
 
 if TYPE_CHECKING:
     from panewise.runtime.engine import Engine
@@ -83,7 +84,9 @@ def _happen(engine: Engine, fields: dict[str, Any], body: pa.Buffer) -> bool:
                 engine.archives.logged_cut = NOT_LOGGED
         case {"kind": "push", "stream": stream, "sizes": sizes}:
             aside = [(row, reason) for row, reason in fields["aside"]]
-            told = fields["newest"], fields["shed"], _stamp(fields["stamp"])
+            # A log of before there was an oldest row has none: then what is new counts from the newest.
+            extent = Extent(fields["newest"], fields.get("oldest", fields["newest"]))
+            told = extent, fields["shed"], _stamp(fields["stamp"])
             if not _was_taken(engine, stream, fields["stamp"]):
                 engine.retake(stream, Taken(unpacked(body, sizes), aside, *told))
         case {"kind": "row", "stream": stream, "row": row, "stamp": stamp}:

@@ -284,11 +284,18 @@ class Engine:
         with self._lock:
             self._answers.change()
             self._flush_all()
-            for stream in self.streams.values() if streams is None else list(map(self.stream, streams)):
-                if stream.newest is not None:
-                    stream.advance(min(self.hosting.last_end(stream, stream.newest), INSTANT_MAX + 1))
+            wanted = self.streams.values() if streams is None else list(map(self.stream, streams))
+            ended = [stream for stream in wanted if stream.newest is not None]
+            for stream in ended:
+                stream.check_advance(self._last_end(stream), stream.limit, stream.extent)
+            for stream in ended:
+                stream.advance(self._last_end(stream))
             self._deliver()
             self._changed()
+
+    def _last_end(self, stream: Stream) -> int:
+        assert stream.newest is not None
+        return min(self.hosting.last_end(stream, stream.newest), INSTANT_MAX + 1)
 
     def results(self, query: str) -> pa.Table:
         """What the query has produced since the last call."""

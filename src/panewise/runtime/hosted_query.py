@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers
+from panewise.language.statements import Emit as Emission
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
@@ -19,6 +20,7 @@ from panewise.plan.nodes import Emit
 from panewise.runtime.channel import Channel, Consumer
 from panewise.runtime.entering_rows import EnteringRows
 from panewise.runtime.ledger import Ledger, Place, Reader, row_count
+from panewise.runtime.withheld_changes import WithheldChanges
 
 Ints = NDArray[np.int64]
 Subscriber = Callable[[pa.RecordBatch], None]
@@ -46,6 +48,8 @@ class HostedQuery(Channel):
         self.unread_max: int | None = UNREAD_ROWS_MAX
         self.empty_batch: Callable[[Ints], pa.RecordBatch | None] | None = None
         self.entering: EnteringRows | None = None  # what its answer consists of, where somebody wants to know
+        # A change log that is suspended begins again with what it did not show; others leave that out.
+        self._withheld = WithheldChanges(self.arrow) if plan.emission is Emission.CHANGES else None
         self._unread: list[Piece] = []
         self._unread_rows = 0
         self.undelivered: deque[pa.RecordBatch] = deque()  # results for subscribers
@@ -85,7 +89,10 @@ class HostedQuery(Channel):
     def status(self, status: str) -> None:
         if status != "RUNNING":
             self.stand_apart()
-        self._status = status
+        before, self._status = self._status, status
+        if (before, status) == ("SUSPENDED", "RUNNING") and self._withheld is not None:
+            # Like every change by a statement this one happens at the watermark.
+            self.receive(list(self._withheld.shown_at(self.watermark)), self.watermark)
 
     @property
     def rows_out(self) -> int:
@@ -113,6 +120,8 @@ class HostedQuery(Channel):
     def receive(self, pieces: list[Piece], watermark: int) -> None:
         """New results, in order of time, and how far the query has come with them."""
         if self.status != "RUNNING":
+            if self._withheld is not None:
+                self._withheld.take([batch for piece in pieces for batch in self.batches(piece)])
             pieces = []
         for piece in pieces:
             count = row_count(piece)
@@ -213,6 +222,7 @@ class HostedQuery(Channel):
                 {"first": p.first, "count": p.count, "slide": p.slide} if isinstance(p, EmptyReports) else p
                 for p in self._all_unread()
             ],
+            **({} if self._withheld is None or self.status == "RUNNING" else {"withheld": self._withheld.net()}),
         }
 
     def _progress(self) -> dict[str, int]:
@@ -231,3 +241,6 @@ class HostedQuery(Channel):
             self._rows_out -= self._ledger[0].rows_of(self._ledger[1])
         self._unread = [EmptyReports(**p) if isinstance(p, dict) else p for p in snapshot["unread"]]
         self._unread_rows = sum(map(row_count, self._unread))
+        withheld = snapshot.get("withheld")
+        if self._withheld is not None and withheld is not None:
+            self._withheld.take(withheld.to_batches())

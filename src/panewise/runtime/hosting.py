@@ -360,7 +360,20 @@ class Hosting:
             if isinstance(consumer, PlanConsumer) and window is not None:
                 for channel in consumer.waits_for:
                     note(window.slide_us, channel)
+            elif isinstance(consumer, OperatorConsumer) and isinstance(consumer.query.block.window, TimeWindow):
+                note(consumer.query.block.window.slide_us, consumer.channel)
         return shortest
+
+    def begun_beside(self, stream: Channel) -> int | None:
+        """The oldest row that periodic queries have seen which wait for this stream too: they report from there on."""
+        begun = []
+        for consumer in self.consumers.values():
+            if isinstance(consumer, PlanConsumer) and report_window(consumer.query.plan) is not None:
+                roots = [root for channel in consumer.waits_for for root in self.roots(channel)]
+                if any(root is stream for root in roots):
+                    oldest = [root.oldest for root in roots if root is not stream and root.oldest is not None]
+                    begun += [max(consumer.query.watermark, min(oldest))] if oldest else []
+        return min(begun, default=None)
 
     def roots(self, channel: Channel) -> list[Channel]:
         """The streams that a channel's rows come from in the end."""

@@ -26,11 +26,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from panewise.errors import CatalogError, DataError, EngineBroken, OverloadError
 from panewise.runtime.pending_rows import Judged
 from panewise.runtime.stream import Stream
+from panewise.runtime.window_limit import Extent
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class InputQueue:
         self.rows_most = 0  # that have ever waited
         self.blocked_s = 0.0  # how long pushers have waited, all together
         self.problem: Exception | None = None  # what a subscriber raised in the thread; the next push raises it
-        self._newest: int | None = None
+        self._extent = Extent()
         self._waiting: deque[Judged] = deque()
         self._plain: list[list[Any]] = []  # after them, rows pushed one by one
         self._changed = threading.Condition(threading.Lock())
@@ -79,11 +81,11 @@ class InputQueue:
     def _put_row(self, row: list[Any]) -> bool:
         """A single row waits to be judged with others; False where something may be wrong with it."""
         time = row[self.stream.intake.time_index]
-        come_to = self.stream.come_to(self._come_to())
-        if not INSTANT_MIN <= time <= INSTANT_MAX or (come_to is not None and time - come_to > self.stream.reach):
+        extent, limit = self._come_to(), self.stream.limit
+        if not INSTANT_MIN <= time <= INSTANT_MAX or time > limit.rows_until(extent):
             return False
         self._plain.append(row)
-        self._newest = time if self._newest is None else max(self._newest, time)
+        self._extent = limit.judge(np.array([time]), extent)[1]
         self.rows += 1
         return True
 
@@ -96,13 +98,13 @@ class InputQueue:
 
     def _judge(self, batches: list[pa.RecordBatch]) -> None:
         judged = self.stream.judged(batches, self._come_to(), min(self.rows / self.capacity, 1.0))
-        self._newest = judged.newest
+        self._extent = judged.extent
         self._waiting.append(judged)
         self.rows += judged.taken
 
-    def _come_to(self) -> int | None:
-        """The greatest timestamp that has come."""
-        return max((time for time in (self.stream.newest, self._newest) if time is not None), default=None)
+    def _come_to(self) -> Extent:
+        """Of all that has come."""
+        return self._extent.put_together(self.stream.extent)
 
     def _wait_for_room(self, timeout: float | None) -> None:
         clock = self.stream.monitor.clock

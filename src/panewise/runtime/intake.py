@@ -1,8 +1,8 @@
 """Intake: what a caller pushes, as Arrow batches of the stream's schema, with bad rows found before anything changes.
 
 A row is bad where a value does not convert to its column's type, its timestamp is NULL or outside the years 1 to 9999,
-or lies so far ahead that it would close more than `WINDOWS_CLOSED_MAX` windows of one query. `on_bad_row` says what
-becomes of it: 'fail' refuses the whole push with the row in the message, 'skip' sets it aside and counts it.
+or it would close too many windows of one query (`window_limit`). `on_bad_row` says what becomes of it: 'fail' refuses
+the whole push with the row in the message, 'skip' sets it aside and counts it.
 
 Converting is one pass per column that is not of its type already. Only where a column does not convert as a whole are
 the bad rows searched for, by halving.
@@ -24,10 +24,10 @@ from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import converted
 from panewise.errors import DataError, did_you_mean
 from panewise.runtime.watermark import survey
+from panewise.runtime.window_limit import Extent, WindowLimit
 from panewise.schema import STRING, DataType
-from panewise.temporal import EPOCH, INSTANT_MAX, INSTANT_MIN, format_instant
+from panewise.temporal import EPOCH, INSTANT_MAX, INSTANT_MIN
 
-WINDOWS_CLOSED_MAX = 10_000_000
 _MICROSECOND = timedelta(microseconds=1)
 Ints = NDArray[np.int64]
 
@@ -124,23 +124,23 @@ class Intake:
         return DataError(f"rows pushed to '{self.name}' have no column '{name}'", hint=did_you_mean(name, found))
 
     def accepted(
-        self, batch: pa.RecordBatch, skip: bool, first: int, come_to: int | None, reach: int
-    ) -> tuple[pa.RecordBatch, Ints, list[tuple[pa.RecordBatch, str]]]:
-        """The good rows in the stream's types, their times, and the bad rows with their reasons.
+        self, batch: pa.RecordBatch, skip: bool, first: int, limit: WindowLimit, extent: Extent
+    ) -> tuple[pa.RecordBatch, Ints, list[tuple[pa.RecordBatch, str]], Extent]:
+        """The good rows in the stream's types, their times, the bad rows with their reasons, and the stream's extent
+        with the good ones.
 
-        Raises instead where a row is bad, unless `skip`. `first` is the number of the batch's first row in its push,
-        `come_to` how far the stream has come, `reach` how far ahead of that a row may lie.
+        Raises instead where a row is bad, unless `skip`. `first` is the number of the batch's first row in its push.
         """
         good, bad = self.conformed(batch, skip, first)
         times = self.times(good)
-        wrong = self.bad_times(good, times, come_to, reach)
+        wrong, extent = self.bad_times(good, times, limit, extent)
         if not wrong:
-            return good, times, bad
+            return good, times, bad, extent
         if not skip:
             row = min(wrong)
             raise self.refusal(good, row, wrong[row], first)
         good, more = self.without(good, good, wrong)
-        return good, self.times(good), bad + more
+        return good, self.times(good), bad + more, extent
 
     def conformed(
         self, batch: pa.RecordBatch, skip: bool, first: int = 0
@@ -200,32 +200,28 @@ class Intake:
         """Event times in microseconds; NULL reads as 0, `bad_times` finds it."""
         return integers(batch.column(self.time_index))
 
-    def bad_times(self, batch: pa.RecordBatch, times: Ints, greatest: int | None, reach: int) -> dict[int, str]:
-        """Rows whose timestamp cannot be: row by row, each good one moves the limit for those after it."""
+    def bad_times(
+        self, batch: pa.RecordBatch, times: Ints, limit: WindowLimit, extent: Extent
+    ) -> tuple[dict[int, str], Extent]:
+        """Rows whose timestamp cannot be, and the stream's extent with the others."""
+        if not len(times):
+            return {}, extent
         column = batch.column(self.time_index)
         bad: dict[int, str] = {}
         if column.null_count:
             name = self.schema.columns[self.time_index].name
             for row in np.flatnonzero(pc.is_null(column).to_numpy(zero_copy_only=False)).tolist():
                 bad[row] = f"{name} is NULL"
-        if not len(times):
-            return bad
         low, high, _ = map(int, survey(times))
         if low < INSTANT_MIN or high > INSTANT_MAX:
             for row in np.flatnonzero((times < INSTANT_MIN) | (times > INSTANT_MAX)).tolist():
                 bad[row] = "its timestamp lies outside the years 1 to 9999"
-        if high - (low if greatest is None else greatest) > reach:
-            for row, time in enumerate(times.tolist()):
-                if row in bad:
-                    continue
-                if greatest is not None and time - greatest > reach:
-                    bad[row] = (
-                        f"its timestamp {format_instant(time)} would close more than {WINDOWS_CLOSED_MAX:,} windows "
-                        f"of a query (the stream has come to {format_instant(greatest)})"
-                    )
-                else:
-                    greatest = time if greatest is None else max(greatest, time)
-        return bad
+        judged = np.delete(np.arange(len(times)), list(bad)) if bad else None
+        too_far, after = limit.judge(times if judged is None else times[judged], extent)
+        if too_far is not None:
+            found = np.flatnonzero(too_far) if judged is None else judged[too_far]
+            bad |= {row: limit.reason(int(times[row]), after) for row in found.tolist()}
+        return bad, after
 
     # -- one row at a time ---------------------------------------------------------------------------------------
 

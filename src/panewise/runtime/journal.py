@@ -13,18 +13,19 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from panewise.errors import DataError
+from panewise.runtime.window_limit import Extent
 
 Stamp = tuple[str, int]  # a producer and the number of its push
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What a stream takes of a push: rows in its types; rows as text, with what is wrong with them; the newest time of
+    """What a stream takes of a push: rows in its types; rows as text, with what is wrong with them; the extent of
     all that came; how many rows were shed, by reason; and the stamp of the push."""
 
     batches: list[pa.RecordBatch]
     aside: list[tuple[str, str]]
-    newest: int | None
+    extent: Extent
     shed: dict[str, int]
     stamp: Stamp | None
 

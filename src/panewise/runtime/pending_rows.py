@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from panewise.runtime.window_limit import Extent
+
 BATCH_ROWS = 32_768  # smaller batches are put together before they are processed
 
 
@@ -20,7 +22,7 @@ class Judged:
 
     batches: list[pa.RecordBatch]
     aside: list[tuple[pa.RecordBatch, str]]
-    newest: int | None  # the greatest timestamp of the stream so far, shed rows included
+    extent: Extent  # of the stream so far, shed rows included
     taken: int
     shed: dict[str, int]  # by reason
     at: float | None = None  # what the clock showed; None where it is taken again

@@ -8,6 +8,7 @@ has begun is undone whatever is raised.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -137,7 +138,7 @@ class StatementRunner:
         """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
         slides = self._engine.hosting.slides()
         for stream in self._engine.streams.values():
-            stream.set_slide(slides.get(id(stream)))
+            stream.set_slide(slides.get(id(stream)), partial(self._engine.hosting.begun_beside, stream))
 
     def _drop(self, statement: s.Drop) -> None:
         if statement.if_exists and self._engine.catalog.find(statement.name) is None:

@@ -7,8 +7,11 @@ push all the same. Late rows change nothing but a count.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from panewise.catalog import StreamDefinition
@@ -17,7 +20,7 @@ from panewise.operators.rows import Rows
 from panewise.plan.scale_sampled import with_excess
 from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.input_monitor import InputMonitor
-from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
+from panewise.runtime.intake import Intake, shown_row
 from panewise.runtime.journal import Journal, Stamp, Taken
 from panewise.runtime.pending_rows import Judged, divided, plain_strings, put_together
 from panewise.runtime.push_times import PushTimes
@@ -25,6 +28,7 @@ from panewise.runtime.report_schedule import ReportSchedule, postponed_reports
 from panewise.runtime.shedding import OPTIONS, REASONS, Shedder, altered, check_overload_options
 from panewise.runtime.turns import Change
 from panewise.runtime.watermark import Watermark
+from panewise.runtime.window_limit import UNLIMITED, WINDOWS_CLOSED_MAX, Extent, WindowLimit
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
 
 if TYPE_CHECKING:
@@ -53,7 +57,8 @@ class Stream(Channel):
         self.queue: InputQueue | None = None
         self.progress = Watermark(definition.delay_us)
         self.push_times = PushTimes(definition.delay_us)
-        self.reach = INSTANT_MAX - INSTANT_MIN  # how far ahead a row may lie
+        self.reach = UNLIMITED  # how far the watermark may move at once
+        self.others_begun: Callable[[], int | None] = lambda: None  # of streams that are read together with this one
         self.journal: Journal | None = None  # told before anything changes
         self.change = Change()  # the engine's, where one hosts the stream
         self.producers: dict[str, int] = {}  # the last number that each producer's pushes had
@@ -65,8 +70,8 @@ class Stream(Channel):
         self._pending: list[pa.RecordBatch] = []
         self._pending_count = 0
         self._plain: list[list[Any]] = []
-        self._newest: int | None = None  # the greatest timestamp pushed, processed or not
-        self._limit: int | None = None
+        self._extent = Extent()  # of what was pushed, processed or not
+        self._limit = INT64_MIN  # rows after this need a look
         self._late: deque[pa.RecordBatch] = deque()
         self._bad: deque[tuple[str, str]] = deque(maxlen=SET_ASIDE_MAX)  # the row as text, and what is wrong with it
         self.configure(dict(definition.options))
@@ -87,20 +92,25 @@ class Stream(Channel):
         if self.shedder is not None:
             self.shedder.configure(definition)
 
-    def set_slide(self, slide: int | None) -> None:
-        """The shortest slide of the queries that read the stream, which limits how far ahead a row may lie."""
+    def set_slide(self, slide: int | None, others_begun: Callable[[], int | None] = lambda: None) -> None:
+        """The shortest slide of the queries that read the stream, which limits how far the watermark may move."""
         self._next_due = None
-        self.push_times.set_slide(slide, self._newest)
-        self.reach = INSTANT_MAX - INSTANT_MIN if slide is None else slide * WINDOWS_CLOSED_MAX
+        self.push_times.set_slide(slide, self.newest)
+        self.reach = UNLIMITED if slide is None else slide * WINDOWS_CLOSED_MAX
+        self.others_begun = others_begun
         self._set_limit()
 
-    def _set_limit(self) -> None:
-        come_to = self.come_to(self._newest)
-        self._limit = None if come_to is None else come_to + self.reach
+    @property
+    def limit(self) -> WindowLimit:
+        """What rows may close now."""
+        return WindowLimit(self.progress.delay, self.progress.floor, self.reach, others_begun=self.others_begun)
 
-    def come_to(self, newest: int | None) -> int | None:
-        """How far the stream has come, by rows or punctuations; None before the first row, which may lie anywhere."""
-        return None if newest is None else max(newest, self.progress.floor)
+    def _set_limit(self) -> None:
+        self._limit = self.limit.rows_until(self._extent)
+
+    @property
+    def extent(self) -> Extent:
+        return self._extent
 
     # -- pushing -------------------------------------------------------------------------------------------------
 
@@ -112,10 +122,10 @@ class Stream(Channel):
             row = self.intake.plain_row(data)
             if row is not None and self._push_plain(row, stamp):
                 return max(len(self._plain), self._pending_count) >= FLUSH_ROWS
-        judged = self.judged(self.intake.batches(data), self._newest)
+        judged = self.judged(self.intake.batches(data), self._extent)
         if self.journal is not None:
             aside = [(str(shown_row(row)), reason) for row, reason in judged.aside]
-            self.journal.took(self.name, Taken(judged.batches, aside, judged.newest, judged.shed, stamp))
+            self.journal.took(self.name, Taken(judged.batches, aside, judged.extent, judged.shed, stamp))
         self.change.begun = True
         self.admit(judged)
         if stamp is not None:
@@ -127,7 +137,7 @@ class Stream(Channel):
         """A push of which a journal was told: not judged again. True where a flush is due."""
         count = sum(batch.num_rows for batch in taken.batches)
         self.change.begun = True
-        self.admit(Judged(taken.batches, [], taken.newest, count, taken.shed))
+        self.admit(Judged(taken.batches, [], taken.extent, count, taken.shed))
         self._bad.extend(taken.aside)
         self.bad_count += len(taken.aside)
         self.rows_pushed += len(taken.aside)
@@ -138,43 +148,39 @@ class Stream(Channel):
 
     def retake_row(self, row: list[Any], stamp: Stamp | None) -> bool:
         """The same for a single row."""
-        taken = self._push_plain(row, stamp)
-        assert taken, "a journal is told of rows that are taken"
+        self._take_plain(row, stamp)
         return len(self._plain) >= FLUSH_ROWS
 
-    def judged(self, batches: list[pa.RecordBatch], newest: int | None, full: float = 0.0) -> Judged:
+    def judged(self, batches: list[pa.RecordBatch], extent: Extent, full: float = 0.0) -> Judged:
         """The rows of a push, looked at; raises where one is bad and the stream says 'fail'. Changes no row's state.
 
-        `newest` is the greatest timestamp before them, `full` the share of the stream's queue that is in use.
+        `extent` is that of the stream before them, `full` the share of the stream's queue that is in use.
         """
         accepted: list[pa.RecordBatch] = []
         aside: list[tuple[pa.RecordBatch, str]] = []
+        limit = self.limit
         for i, batch in enumerate(batches):
             if not batch.num_rows:
                 continue
             taken = sum(before.num_rows for before in batches[:i])
-            come_to = self.come_to(newest)
-            good, times, bad = self.intake.accepted(batch, self._skip_bad, taken, come_to, self.reach)
+            good, _, bad, extent = self.intake.accepted(batch, self._skip_bad, taken, limit, extent)
             aside.extend(bad)
             if good.num_rows:
                 accepted.append(good)
-                latest = int(times.max())
-                newest = latest if newest is None else max(newest, latest)
         come = sum(batch.num_rows for batch in accepted)
         self.monitor.arrived(come)
         now = self.monitor.clock()
         shed: dict[str, int] = {}
         if self.shedder is not None:
             accepted, shed = self.shedder.shed_all(accepted, now, full, self.monitor.sustainable)
-        return Judged(accepted, aside, newest, sum(batch.num_rows for batch in accepted), shed, now)
+        return Judged(accepted, aside, extent, sum(batch.num_rows for batch in accepted), shed, now)
 
     def admit(self, judged: Judged) -> None:
         """A push that was judged waits to be processed from now on."""
         self._seal_plain()
-        if judged.newest is not None:
-            self._newest = judged.newest if self._newest is None else max(self._newest, judged.newest)
-            if judged.at is not None and self._newest >= self.push_times.noted_from:
-                self.push_times.note(self._newest, judged.at)
+        self._extent = self._extent.put_together(judged.extent)
+        if judged.at is not None and self.newest is not None and self.newest >= self.push_times.noted_from:
+            self.push_times.note(self.newest, judged.at)
         self._set_limit()
         self._bad.extend((str(shown_row(row)), reason) for row, reason in judged.aside)
         self.bad_count += len(judged.aside)
@@ -188,25 +194,32 @@ class Stream(Channel):
     def _push_plain(self, row: list[Any], stamp: Stamp | None = None) -> bool:
         """The short way for one row; False where it needs the long one, which says what is wrong."""
         time = row[self.intake.time_index]
-        if not INSTANT_MIN <= time <= INSTANT_MAX or (self._limit is not None and time > self._limit):
+        if not INSTANT_MIN <= time <= INSTANT_MAX or time > self._limit:
             return False
         if self.journal is not None:
             self.journal.took_row(self.name, row, stamp)
+        self._take_plain(row, stamp)
+        return True
+
+    def _take_plain(self, row: list[Any], stamp: Stamp | None) -> None:
         self.change.begun = True
+        time, extent = row[self.intake.time_index], self._extent
         if stamp is not None:
             self.producers[stamp[0]] = stamp[1]
-        if self._newest is None or time > self._newest:
-            self._newest = time
-            self._limit = max(time, self.progress.floor) + self.reach
-            if time >= self.push_times.noted_from:
-                self.push_times.note(time, self.monitor.clock())
+        if extent.newest is None or extent.oldest is None or time < extent.oldest:
+            self._extent = replace(self.limit, reach=UNLIMITED).judge(np.array([time]), extent)[1]
+            self._set_limit()
+        elif time > extent.newest:
+            self._extent = Extent(time, extent.oldest)
+            self._limit = max(time - self.progress.delay, self.progress.floor) + self.progress.delay + self.reach
+        if (extent.newest is None or time > extent.newest) and time >= self.push_times.noted_from:
+            self.push_times.note(time, self.monitor.clock())
         self._plain.append(row)
         if self.shedder is None:
             self.rows_pushed += 1
         elif self.shedder.is_due(len(self._plain), self.monitor.clock()):
             self._seal_plain()
         self.change.begun = False
-        return True
 
     def _seal_plain(self) -> None:
         """Rows pushed one by one become a batch, in their place among the batches."""
@@ -214,7 +227,7 @@ class Stream(Channel):
             batch = self.intake.batch_of(self._plain)
             self._plain = []
             if self.shedder is not None:
-                self.admit(self.judged([batch], self._newest))
+                self.admit(self.judged([batch], self._extent))
                 return
             self.monitor.arrived(batch.num_rows)
             self._pending.append(batch)
@@ -227,12 +240,12 @@ class Stream(Channel):
     @property
     def _behind(self) -> bool:
         """Whether rows that were shed have yet to move the watermark."""
-        return self.shedder is not None and self._newest is not None and self._newest > self.progress.greatest
+        return self.shedder is not None and self.newest is not None and self.newest > self.progress.greatest
 
     @property
     def watermark_pushed(self) -> int:
         """The watermark when all has been processed that waits, that of its queue aside."""
-        newest = self._newest
+        newest = self.newest
         return self.progress.value if newest is None else max(self.progress.value, newest - self.progress.delay)
 
     @property
@@ -256,11 +269,11 @@ class Stream(Channel):
 
     def completes(self) -> bool:
         """Whether what waits may complete something: a report comes due, or somebody reads row by row."""
-        if self._newest is None:
+        if self.newest is None:
             return False
         if self._next_due is None:
             self._next_due = min((consumer.next_due() for consumer in self.consumers), default=INT64_MAX)
-        return self._newest - self.progress.delay >= self._next_due
+        return self.newest - self.progress.delay >= self._next_due
 
     def clock(self) -> float:
         return self.monitor.clock()
@@ -288,8 +301,8 @@ class Stream(Channel):
             # Rows are taken in part by part; what they complete is answered once, after the last.
             self._process(part, last=part is parts[-1])
         if self._behind and not self._pending:
-            assert self._newest is not None
-            self.progress.greatest = self._newest
+            assert self.newest is not None
+            self.progress.greatest = self.newest
             self.flow(self.empty_rows(), self.progress.value)
         self.may_wait = None
         if schedule is None:
@@ -321,7 +334,7 @@ class Stream(Channel):
 
     def advance(self, until: int) -> None:
         """A punctuation: no row before `until` will come."""
-        self.check_advance(until, self.come_to(self._newest))
+        self.check_advance(until, self.limit, self._extent)
         if self.journal is not None:
             self.journal.advanced(self.name, until)
         self.change.begun = True
@@ -333,19 +346,25 @@ class Stream(Channel):
         self.push_times.advanced(self.progress.value, since, self.monitor.clock())
         self.change.begun = False
 
-    def check_advance(self, until: int, come_to: int | None) -> None:
+    def check_advance(self, until: int, limit: WindowLimit, extent: Extent) -> None:
         """Refuses a punctuation that no stream, or none that has come this far, can take."""
         if not INSTANT_MIN <= until <= INSTANT_MAX + 1:
             raise DataError(f"{until} is not an instant of the years 1 to 9999")
-        if come_to is not None and until - come_to > self.reach:
+        if not limit.admits(until, extent):
             raise DataError(
                 f"advancing '{self.name}' to {format_instant(until)} would close more than "
-                f"{WINDOWS_CLOSED_MAX:,} windows of a query"
+                f"{WINDOWS_CLOSED_MAX:,} windows of a query",
+                hint="advance in several steps, and read the results between them",
             )
 
     @property
+    def oldest(self) -> int | None:
+        return self._extent.oldest
+
+    @property
     def newest(self) -> int | None:
-        return self._newest
+        """The greatest timestamp pushed, processed or not."""
+        return self._extent.newest
 
     def late_rows(self) -> pa.Table:
         if self._late and self.journal is not None:
@@ -384,7 +403,7 @@ class Stream(Channel):
             "bad_rows": self.bad_count,
             "watermark": None if watermark is None else format_instant(watermark),
             "bytes": self.bytes_held,
-            **self.monitor.stats(self._newest, watermark),
+            **self.monitor.stats(self.newest, watermark),
         }
         if self.shedder is not None:
             shed = sum(self.shed_counts.values())
@@ -402,7 +421,8 @@ class Stream(Channel):
             "bad_count": self.bad_count,
             "skip_bad": self._skip_bad,
             "keep_late": self._keep_late,
-            "newest": self._newest,
+            "newest": self._extent.newest,
+            "oldest": self._extent.oldest,
             "arrived": self._arrived,
             "late": self.late_rows_kept(),
             "bad": list(self._bad),
@@ -425,7 +445,7 @@ class Stream(Channel):
         self.rows_pushed, self.late_count = snapshot["rows_pushed"], snapshot["late_count"]
         self.bad_count, self._arrived = snapshot["bad_count"], snapshot["arrived"]
         self._skip_bad, self._keep_late = snapshot["skip_bad"], snapshot["keep_late"]
-        self._newest = snapshot["newest"]
+        self._extent = Extent(snapshot["newest"], snapshot.get("oldest", snapshot["newest"]))
         self._set_limit()
         self._late = deque(snapshot["late"].to_batches())
         self._bad.extend((row, reason) for row, reason in snapshot["bad"])

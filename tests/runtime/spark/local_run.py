@@ -25,6 +25,7 @@ from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import read_entries
 from panewise.runtime.spark.stage_one import _letter_packets, packed_rows
 from panewise.runtime.spark.worker import Task, task_at
+from panewise.runtime.window_limit import Extent
 
 
 class DictStore:
@@ -134,7 +135,7 @@ class LocalRun:
 
     def _attempt(self, names: list[str], stores: dict[int, dict[Any, bytes]]) -> list[tuple[Any, ...]]:
         received: dict[int, list[tuple[int, bytes]]] = {}
-        come_to: dict[str, int] = {}
+        come_to: dict[str, Extent] = {}
         for name in names:
             letter = read_letter(self.folder, name)
             for batch in packed_rows(_letter_packets(self._task(), letter, come_to), letter.number):

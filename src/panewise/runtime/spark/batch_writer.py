@@ -197,6 +197,8 @@ def _count(marks: Marks, packet: Packet) -> None:
     stream = marks.of(packet.stream)
     if packet.greatest is not None:
         stream.greatest = packet.greatest if stream.greatest is None else max(stream.greatest, packet.greatest)
+    if packet.oldest is not None:
+        stream.oldest = packet.oldest if stream.oldest is None else min(stream.oldest, packet.oldest)
     if packet.floor is not None:
         stream.floor = packet.floor if stream.floor is None else max(stream.floor, packet.floor)
     stream.rows += packet.rows + packet.late_rows + packet.bad_rows

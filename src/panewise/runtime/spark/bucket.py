@@ -28,11 +28,13 @@ from panewise.runtime.hosting import Hosting
 from panewise.runtime.spark.marks import Marks
 from panewise.runtime.spark.packing import Packet
 from panewise.runtime.spark.program import Fragment, PlannedQuery, Program, Version
+from panewise.runtime.spark.stream_limits import slide_of
 from panewise.runtime.spark.tables import FollowedTable, PinnedTables, TableChange
 from panewise.runtime.watermark import Watermark
 from panewise.runtime.window_ends import cadence_of
+from panewise.runtime.window_limit import WINDOWS_CLOSED_MAX
 from panewise.slicing.window_set import WindowSet
-from panewise.temporal import Window
+from panewise.temporal import Window, format_instant
 
 
 @dataclass(frozen=True)
@@ -233,6 +235,7 @@ class Bucket:
         """What the tasks of a micro-batch have sent, in order; then the watermark of each stream moves once."""
         rows: dict[str, list[Rows]] = {stream: [] for stream in self.inflows}
         self.merged = []
+        self._limit_first(packets)
         for packet in packets:
             inflow = self.inflows[packet.stream]
             for name, reason in (packet.failed or {}).items():
@@ -252,6 +255,25 @@ class Bucket:
         for stream, inflow in self.inflows.items():
             come = concatenated(rows[stream]) if rows[stream] else inflow.channel.empty_rows()
             inflow.channel.flow(come, inflow.progress.value)
+
+    def _limit_first(self, packets: list[Packet]) -> None:
+        """A stream's first rows are limited by no mark, and a task knows its own only: queries that would report too
+        often from the oldest of all tasks to the new watermark fail."""
+        for stream, inflow in self.inflows.items():
+            own = [packet for packet in packets if packet.stream == stream]
+            oldest = min((packet.oldest for packet in own if packet.oldest is not None), default=None)
+            if inflow.progress.value != INT64_MIN or oldest is None:
+                continue
+            ends = [packet.floor for packet in own if packet.floor is not None]
+            ends += [p.greatest - inflow.progress.delay for p in own if p.greatest is not None]
+            for name, query in self.program.versions[self.version].hosted(self.fragment).items():
+                slide = slide_of(query)
+                if slide is not None and max(ends) - oldest > slide * WINDOWS_CLOSED_MAX:
+                    self.fail(
+                        name,
+                        f"the first rows of '{inflow.channel.name}' reach from {format_instant(oldest)} to "
+                        f"{format_instant(max(ends))} and would close more than {WINDOWS_CLOSED_MAX:,} windows",
+                    )
 
     def _note(self, notes: dict[str, int]) -> None:
         by_tree: dict[int, dict[str, int]] = {}

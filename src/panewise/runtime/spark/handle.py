@@ -39,8 +39,10 @@ from panewise.runtime.spark.session import STATE_SETTINGS, is_connect, settings
 from panewise.runtime.spark.shipping import ship
 from panewise.runtime.spark.sinks import SinkTarget, sink_kinds, sink_target
 from panewise.runtime.spark.sources import INBOX, connector_of
+from panewise.runtime.spark.stream_limits import extent_of, limit_of
 from panewise.runtime.spark.table_books import TableBooks
 from panewise.runtime.spark.table_pins import TablePins
+from panewise.runtime.window_limit import Extent, WindowLimit
 from panewise.temporal import INSTANT_MAX, instant_us
 
 if TYPE_CHECKING:
@@ -353,11 +355,10 @@ class Handle(Reader):
         batches = [batch for batch in intake.batches(data) if batch.num_rows]
         options = dict(self._program.options(key))
         if options.get("on_bad_row") != "skip":
-            marks = self.marks().of(key)
-            reach = self._pipeline.books.streams[stream.name.lower()].reach
+            limit, extent = self._limit(key)
             taken = 0
             for batch in batches:
-                intake.accepted(batch, False, taken, marks.reached, reach)
+                extent = intake.accepted(batch, False, taken, limit, extent)[-1]
                 taken += batch.num_rows
         return bool(batches or stamp) and self._inbox.post_rows(key, batches, stamp)
 
@@ -369,8 +370,13 @@ class Handle(Reader):
         """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
         definition = self._catalog.get(stream, "stream")
         key, moment = self._key(definition.name), instant_us(until)
-        self._pipeline.books.streams[definition.name.lower()].check_advance(moment, self.marks().of(key).reached)
+        self._pipeline.books.streams[definition.name.lower()].check_advance(moment, *self._limit(key))
         self._inbox.post_control({"advance": {"stream": key, "until": moment}})
+
+    def _limit(self, stream: str) -> tuple[WindowLimit, Extent]:
+        """What rows and punctuations of a stream may close, and how far it has come."""
+        marks = self.marks()
+        return limit_of(self._program, self._program.versions[-1], marks, stream), extent_of(marks, stream)
 
     def flush(self, streams: list[str] | None = None) -> None:
         """Advances streams, all unless some are named, past their last row, until every window with rows has closed."""
@@ -379,11 +385,14 @@ class Handle(Reader):
         marks = self.marks()
         books = self._pipeline.books
         wanted = [name.lower() for name in streams] if streams is not None else list(books.streams)
+        ends: dict[str, int] = {}
         for name in wanted:
             newest = marks.of(self._key(name)).greatest
             if newest is not None:
-                last = min(books.hosting.last_end(books.streams[name], newest), INSTANT_MAX + 1)
-                self._inbox.post_control({"advance": {"stream": self._key(name), "until": last}})
+                ends[name] = min(books.hosting.last_end(books.streams[name], newest), INSTANT_MAX + 1)
+                books.streams[name].check_advance(ends[name], *self._limit(self._key(name)))
+        for name, last in ends.items():
+            self._inbox.post_control({"advance": {"stream": self._key(name), "until": last}})
         if self._available_now and not self.active and wanted:
             self._launch()
             self.wait()

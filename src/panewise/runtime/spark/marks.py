@@ -18,13 +18,14 @@ KEPT = 50  # marks of this many micro-batches stay, for the curious; a restart n
 
 @dataclass
 class StreamMarks:
-    """`greatest`: the greatest timestamp of a row; `floor`: what punctuations say."""
+    """`greatest`: the greatest timestamp of a row; `oldest`: the least; `floor`: what punctuations say."""
 
     greatest: int | None = None
     floor: int | None = None
     rows: int = 0
     late_rows: int = 0
     bad_rows: int = 0
+    oldest: int | None = None
 
     def watermark(self, delay: int) -> int:
         floor = INT64_MIN if self.floor is None else self.floor

@@ -36,6 +36,7 @@ class Packet:
     bucket: int
     stream: str
     greatest: int | None = None
+    oldest: int | None = None  # the least timestamp that the task has seen
     floor: int | None = None
     rows: int = 0  # that the task has read and not found late or bad
     late_rows: int = 0

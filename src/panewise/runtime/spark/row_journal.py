@@ -285,6 +285,7 @@ def _one_packet(packets: list[Packet]) -> Packet:
     return replace(
         packets[0],
         greatest=max((packet.greatest for packet in packets if packet.greatest is not None), default=None),
+        oldest=min((packet.oldest for packet in packets if packet.oldest is not None), default=None),
         floor=max((packet.floor for packet in packets if packet.floor is not None), default=None),
         rows=sum(packet.rows for packet in packets),
         batch=rows[0] if rows else None,

@@ -23,19 +23,19 @@ from panewise.language.expressions import Expression
 from panewise.operators.rows import Rows
 from panewise.operators.shared_fold import SharedFold
 from panewise.plan.evaluate import compiled
-from panewise.plan.inputs import has_several_inputs
-from panewise.runtime.intake import WINDOWS_CLOSED_MAX, Intake, shown_row
+from panewise.runtime.intake import Intake, shown_row
 from panewise.runtime.spark.archive_staging import TaskStaging
 from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.doors import Door
 from panewise.runtime.spark.inbox import Letter, read_letter
 from panewise.runtime.spark.keys import bucket_keys
 from panewise.runtime.spark.packing import BAD, LATE, PACKED, Packet
-from panewise.runtime.spark.program import METER, Fragment, PlannedTree, Program, Version
+from panewise.runtime.spark.program import METER, Fragment, PlannedTree, Program
 from panewise.runtime.spark.reference import Reference
+from panewise.runtime.spark.stream_limits import extent_of, limit_of
 from panewise.runtime.spark.worker import Task, task_of
+from panewise.runtime.window_limit import Extent
 from panewise.state.key_hash import split_by_bucket, split_by_keys
-from panewise.temporal import INSTANT_MAX, INSTANT_MIN, TimeWindow
 
 Ints = NDArray[np.int64]
 Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -75,7 +75,7 @@ def path_stage(reference: Reference, files: Mapping[int, tuple[str, Door]]) -> S
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task: Task | None = None
         readers: dict[int, StreamTask] = {}
-        come_to: dict[str, int] = {}
+        come_to: dict[str, Extent] = {}
         for batch in batches:
             task = task or task_of(reference)
             sources, paths = (column.to_pylist() for column in batch.columns)
@@ -97,7 +97,7 @@ def path_stage(reference: Reference, files: Mapping[int, tuple[str, Door]]) -> S
     return read
 
 
-def _letter_packets(task: Task, letter: Letter, come_to: dict[str, int]) -> Iterator[tuple[int, Packet]]:
+def _letter_packets(task: Task, letter: Letter, come_to: dict[str, Extent]) -> Iterator[tuple[int, Packet]]:
     """`come_to`: how far the letters before this one have brought each stream."""
     yield program_key(task.program, METER), Packet(METER, 0, "", letter=letter.number)
     if letter.stream is None:
@@ -107,8 +107,7 @@ def _letter_packets(task: Task, letter: Letter, come_to: dict[str, int]) -> Iter
         reader = StreamTask(task, letter.stream, come_to.get(letter.stream))
         for batch in letter.content:
             reader.take(batch)
-        if reader.come_to is not None:
-            come_to[letter.stream] = reader.come_to
+        come_to[letter.stream] = reader.come_to
         yield from reader.packets()
 
 
@@ -165,7 +164,7 @@ class Wanted:
 class StreamTask:
     """One task's part of one stream's micro-batch."""
 
-    def __init__(self, task: Task, stream: str, come_to: int | None = None) -> None:
+    def __init__(self, task: Task, stream: str, come_to: Extent | None = None) -> None:
         self._task = task
         self._stream = stream
         program, version = task.program, task.version
@@ -176,9 +175,8 @@ class StreamTask:
         self._keep_late = dict(options).get("late") == "keep"
         marks = task.marks.of(stream)
         self._watermark = marks.watermark(definition.delay_us)
-        points = [point for point in (marks.reached, come_to) if point is not None]
-        self.come_to = max(points, default=None)  # how far the stream has come, which says what is too far ahead
-        self._reach = _reach(program, version, stream)
+        self.come_to = extent_of(task.marks, stream).put_together(come_to or Extent())  # how far the stream has come
+        self._limit = limit_of(program, version, task.marks, stream)
         self._intakes: dict[tuple[str, ...], Intake] = {}
         self._fragments = program.fragments_over(version, stream)
         self._buckets = [(f, _folding(task, f)) for f in self._fragments if f.tree]
@@ -214,7 +212,8 @@ class StreamTask:
         plain = batch.drop_columns(selected) if selected else batch
         has_all = len(plain.schema.names) >= len(self.wanted.whole.schema)
         intake = self._intake(self.wanted.whole if has_all else self.wanted.needed)
-        good, times, bad = intake.accepted(plain, self._skip, self._read, self.come_to, self._reach)
+        judged = intake.accepted(plain, self._skip, self._read, self._limit, self.come_to)
+        good, times, bad, self.come_to = judged
         # What Spark has selected already, as long as its rows are all still there.
         known = [name for name in selected if name in self._selections and not bad]
         masks = {self._selections[name]: flags(batch.column(name)) for name in known}
@@ -233,9 +232,10 @@ class StreamTask:
         if not len(rows):
             return
         self._counts.rows += len(rows)
-        greatest = rows.latest
-        self._counts.greatest = greatest if self._counts.greatest is None else max(greatest, self._counts.greatest)
-        self.come_to = greatest if self.come_to is None else max(greatest, self.come_to)
+        counted = Extent(self._counts.greatest, self._counts.oldest).put_together(
+            Extent(rows.latest, int(rows.times.min()))
+        )
+        self._counts.greatest, self._counts.oldest = counted.newest, counted.oldest
         self._fold(rows, masks)
         if self._whole:
             self._batches.append(_plain(rows.batch, intake.arrow))
@@ -301,7 +301,7 @@ class StreamTask:
 
     def _packet(self, fragment: Fragment, bucket: int) -> Packet:
         counts = self._counts
-        return Packet(fragment.number, bucket, self._stream, greatest=counts.greatest, rows=counts.rows)
+        return Packet(fragment.number, bucket, self._stream, counts.greatest, counts.oldest, rows=counts.rows)
 
     def _late_table(self) -> pa.RecordBatch | None:
         if not self._late:
@@ -318,19 +318,6 @@ class StreamTask:
 def kept_column(tree: PlannedTree) -> str:
     """The column by which Spark says which rows the tree's WHERE keeps; one for all trees with the same."""
     return f"{KEPT}{tree.selection}"
-
-
-def _reach(program: Program, version: Version, stream: str) -> int:
-    """How far ahead a row may lie: it may not close too many windows of one query."""
-    slides = [
-        window.slide_us
-        for fragment in program.fragments_over(version, stream)
-        for query in version.hosted(fragment).values()
-        if (query.block.aggregate is not None or has_several_inputs(query.plan))
-        and isinstance(window := query.block.window, TimeWindow)
-        and window.slide_us is not None
-    ]
-    return min(slides) * WINDOWS_CLOSED_MAX if slides else INSTANT_MAX - INSTANT_MIN
 
 
 def _folding(task: Task, fragment: Fragment) -> Bucket:

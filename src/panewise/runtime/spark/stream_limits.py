@@ -1,0 +1,61 @@
+"""What a stream may close in a micro-batch (`window_limit`): the same in every task, from the marks before it.
+
+The watermark stands until the micro-batch ends, so its rows count from the oldest to the newest. A task sees its own
+rows only. That matters in the first micro-batch with rows, where no mark limits them: then the buckets, which hear of
+the rows of all tasks, fail the queries whose windows would be too many.
+"""
+
+from __future__ import annotations
+
+from panewise.plan.inputs import has_several_inputs, report_window
+from panewise.runtime.spark.marks import Marks
+from panewise.runtime.spark.program import PlannedQuery, Program, Version
+from panewise.runtime.window_limit import UNLIMITED, WINDOWS_CLOSED_MAX, Extent, WindowLimit
+from panewise.temporal import TimeWindow
+
+
+def extent_of(marks: Marks, stream: str) -> Extent:
+    """Of the rows of all micro-batches before."""
+    of_stream = marks.of(stream)
+    return Extent(of_stream.greatest, of_stream.oldest)
+
+
+def limit_of(program: Program, version: Version, marks: Marks, stream: str) -> WindowLimit:
+    """Of rows in the next micro-batch, and of punctuations."""
+    of_stream, delay = marks.of(stream), version.streams[stream].delay_us
+    slides = [
+        slide
+        for fragment in program.fragments_over(version, stream)
+        for query in version.hosted(fragment).values()
+        if (slide := slide_of(query)) is not None
+    ]
+    return WindowLimit(
+        delay,
+        reach=min(slides) * WINDOWS_CLOSED_MAX if slides else UNLIMITED,
+        stands=of_stream.watermark(delay),
+        others_begun=lambda: _begun_beside(program, version, marks, stream),
+    )
+
+
+def slide_of(query: PlannedQuery) -> int | None:
+    """How often a query reports, by event time; None where rows or changes say when."""
+    window = report_window(query.plan) if has_several_inputs(query.plan) else query.block.window
+    return window.slide_us if isinstance(window, TimeWindow) else None
+
+
+def _begun_beside(program: Program, version: Version, marks: Marks, stream: str) -> int | None:
+    """The oldest row that periodic queries have seen which wait for this stream too: they report from there on."""
+    begun = []
+    for fragment in program.fragments_over(version, stream):
+        beside = [other for other in fragment.streams if other != stream]
+        oldest = [time for other in beside if (time := marks.of(other).oldest) is not None]
+        for query in version.hosted(fragment).values() if oldest else ():
+            if slide_of(query) is not None:
+                points = marks.since.get(query.created, {})
+                came = [
+                    reached - version.streams[other].delay_us
+                    for other in beside
+                    if (reached := points.get(other, (None, 0))[0]) is not None
+                ]
+                begun.append(max([min(oldest), *came]))
+    return min(begun, default=None)

@@ -1,0 +1,128 @@
+"""The limit of windows: nothing that happens at once closes more than `WINDOWS_CLOSED_MAX` windows of one query.
+
+Windows close while the watermark moves. Reports begin with the first row, so those that a move to an instant closes end
+after the watermark and after the oldest row, whichever is later:
+
+    oldest row       watermark                                new watermark
+        |----------------|=========================================|
+                          the windows that close: their number is this span divided by the shortest slide
+
+A row that would move the watermark too far is a bad row, and a punctuation that would is refused. Where the watermark
+moves only between micro-batches, a row may also be too old: the span of one micro-batch counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.loops import compiled_loop
+from panewise.runtime.watermark import survey
+from panewise.temporal import INSTANT_MAX, INSTANT_MIN, format_instant
+
+WINDOWS_CLOSED_MAX = 10_000_000
+UNLIMITED = INSTANT_MAX - INSTANT_MIN
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far the rows of a stream have come, bad rows aside: the greatest timestamp, and that of the oldest row that
+    was not late. None before the first row."""
+
+    newest: int | None = None
+    oldest: int | None = None
+
+    def put_together(self, other: Extent) -> Extent:
+        """Of all rows of both."""
+        newest = [time for time in (self.newest, other.newest) if time is not None]
+        oldest = [time for time in (self.oldest, other.oldest) if time is not None]
+        return Extent(max(newest, default=None), min(oldest, default=None))
+
+
+@dataclass(frozen=True)
+class WindowLimit:
+    """What a stream may close. `floor`: what punctuations say; `reach`: how far the watermark may move.
+
+    `stands`: the watermark, where it does not move with the rows. `others_begun`: the oldest row of streams that are
+    read together with this one, by a query that waits for it.
+    """
+
+    delay: int
+    floor: int = INT64_MIN
+    reach: int = UNLIMITED
+    stands: int | None = None
+    others_begun: Callable[[], int | None] = lambda: None
+
+    def watermark(self, extent: Extent) -> int:
+        if self.stands is not None:
+            return self.stands
+        return self.floor if extent.newest is None else max(self.floor, extent.newest - self.delay)
+
+    def rows_until(self, extent: Extent) -> int:
+        """Rows up to this time are not too far ahead, whatever came before; others need a look."""
+        if extent.newest is None:
+            return INT64_MIN
+        return self.watermark(extent) + self.delay + self.reach
+
+    def judge(self, times: Ints, extent: Extent) -> tuple[Mask | None, Extent]:
+        """Marks the rows that would close too many windows, None where there are none; and the extent with the others.
+
+        Row by row: each good row moves the limit for those after it.
+        """
+        if not len(times):
+            return None, extent
+        _, high, _ = map(int, survey(times))
+        watermark, oldest = self.watermark(extent), extent.oldest
+        newest = INT64_MIN if extent.newest is None else extent.newest
+        if oldest is not None and oldest <= watermark and high - self.delay - watermark <= self.reach:
+            return None, Extent(max(newest, high), oldest)
+        others = self.others_begun()
+        state = np.array([newest, watermark, INT64_MAX if oldest is None else oldest], np.int64)
+        fixed = self.delay, self.reach, INT64_MAX if others is None else others
+        bad = np.zeros(len(times), np.uint8)
+        count = _judge(times, state, *fixed, self.stands is None, bad)
+        after = Extent(
+            None if state[0] == INT64_MIN else int(state[0]), None if state[2] == INT64_MAX else int(state[2])
+        )
+        return bad.view(np.bool_) if count else None, after
+
+    def admits(self, until: int, extent: Extent) -> bool:
+        """Whether a punctuation may say that no row before an instant will come."""
+        begun = [time for time in (extent.oldest, self.others_begun()) if time is not None]
+        return not begun or until - max(self.watermark(extent), min(begun)) <= self.reach
+
+    def reason(self, time: int, extent: Extent) -> str:
+        """Why a row of this time is bad, in words."""
+        come = "" if extent.newest is None else f" (the stream has come to {format_instant(extent.newest)})"
+        what = f"would close more than {WINDOWS_CLOSED_MAX:,} windows of a query"
+        return f"its timestamp {format_instant(time)} {what}{come}"
+
+
+@compiled_loop
+def _judge(times: Ints, state: Ints, delay: int, reach: int, others: int, moves: bool, bad: NDArray[np.uint8]) -> int:
+    """Marks bad rows and says how many there are. `state`: the newest row, the watermark and the oldest row."""
+    newest, watermark, oldest = state[0], state[1], state[2]
+    count = 0
+    for i in range(times.shape[0]):
+        time = times[i]
+        if time < watermark:
+            continue
+        begun = max(watermark, min(oldest, others, time))
+        if max(newest, time) - delay - begun > reach:
+            bad[i] = 1
+            count += 1
+            continue
+        oldest = min(oldest, time)
+        if time > newest:
+            newest = time
+            if moves:
+                watermark = max(watermark, time - delay)
+    state[0], state[1], state[2] = newest, watermark, oldest
+    return count
