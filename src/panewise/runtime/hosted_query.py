@@ -95,6 +95,11 @@ class HostedQuery(Channel):
             self.receive(list(self._withheld.shown_at(self.watermark)), self.watermark)
 
     @property
+    def withholds(self) -> bool:
+        """Whether it is a change log that will say later what it does not show now."""
+        return self._withheld is not None and self._status == "SUSPENDED"
+
+    @property
     def rows_out(self) -> int:
         return self._rows_out + (0 if self._ledger is None else self._ledger[0].rows_of(self._ledger[1]))
 

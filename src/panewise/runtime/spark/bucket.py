@@ -103,6 +103,7 @@ class Bucket:
         self.tables: dict[str, FollowedTable] = {}  # that its queries read
         self.merged: list[TreePart] = []  # the partials of this micro-batch
         self.table_changes: dict[str, TableChange] = {}  # those of this micro-batch
+        self.limited: dict[str, str] = {}  # the queries that failed in this micro-batch by its span, and why
         self._plans: dict[str, Emit] = {}  # by query that is hosted, as it was written: hosting may run another
         self._consumers: dict[int, TreeConsumer] = {}  # by tree
         self._tree_of: dict[str, int] = {}  # by query that is hosted in a tree
@@ -235,7 +236,6 @@ class Bucket:
         """What the tasks of a micro-batch have sent, in order; then the watermark of each stream moves once."""
         rows: dict[str, list[Rows]] = {stream: [] for stream in self.inflows}
         self.merged = []
-        self._limit_first(packets)
         for packet in packets:
             inflow = self.inflows[packet.stream]
             for name, reason in (packet.failed or {}).items():
@@ -256,24 +256,26 @@ class Bucket:
             come = concatenated(rows[stream]) if rows[stream] else inflow.channel.empty_rows()
             inflow.channel.flow(come, inflow.progress.value)
 
-    def _limit_first(self, packets: list[Packet]) -> None:
-        """A stream's first rows are limited by no mark, and a task knows its own only: queries that would report too
-        often from the oldest of all tasks to the new watermark fail."""
+    def limit(self, packets: list[Packet]) -> None:
+        """Before a micro-batch is taken. A stream's first rows are limited by no mark, and a task knows its own only:
+        queries that would report too often from the oldest row of all tasks to the new watermark fail."""
+        self.limited = {}
         for stream, inflow in self.inflows.items():
             own = [packet for packet in packets if packet.stream == stream]
             oldest = min((packet.oldest for packet in own if packet.oldest is not None), default=None)
             if inflow.progress.value != INT64_MIN or oldest is None:
                 continue
             ends = [packet.floor for packet in own if packet.floor is not None]
-            ends += [p.greatest - inflow.progress.delay for p in own if p.greatest is not None]
+            end = max([*ends, *(p.greatest - inflow.progress.delay for p in own if p.greatest is not None)])
+            reason = (
+                f"the first rows of '{inflow.channel.name}' reach from {format_instant(oldest)} to "
+                f"{format_instant(end)} and would close more than {WINDOWS_CLOSED_MAX:,} windows"
+            )
             for name, query in self.program.versions[self.version].hosted(self.fragment).items():
                 slide = slide_of(query)
-                if slide is not None and max(ends) - oldest > slide * WINDOWS_CLOSED_MAX:
-                    self.fail(
-                        name,
-                        f"the first rows of '{inflow.channel.name}' reach from {format_instant(oldest)} to "
-                        f"{format_instant(max(ends))} and would close more than {WINDOWS_CLOSED_MAX:,} windows",
-                    )
+                if slide is not None and end - oldest > slide * WINDOWS_CLOSED_MAX:
+                    self.limited[name] = reason
+                    self.fail(name, reason)
 
     def _note(self, notes: dict[str, int]) -> None:
         by_tree: dict[int, dict[str, int]] = {}

@@ -36,6 +36,7 @@ def bucket_outputs(task: Task, key: int, payloads: list[bytes], store: Store) ->
     bucket.become(task.version, task.marks)
     _fail(bucket, task.version, failed)
     bucket.see(task.tables)
+    bucket.limit(packets)
     bucket.take([packet for packet in packets if packet.ask is None])
     outputs = _results(bucket, task, key)
     outputs += [(FAILED, n, key, 0, r.encode()) for n, r in bucket.failed_of(task.version).items() if n not in failed]

@@ -81,7 +81,9 @@ class RowJournal:
     def write(bucket: Bucket, head: Head, store: Store, packets: list[bytes], batch: int) -> None:
         moved = _note_progress(bucket, head, batch)
         reach = head.body["reach"]
-        if reach is not None and _all_begun(bucket):
+        # A log that is suspended will have to say what it has not shown, of rows that are gone by then too.
+        withholds = any(query.withholds for query in bucket.hosting.queries.values())
+        if reach is not None and not withholds and _all_begun(bucket):
             _drop_passed(bucket, head, store)
             if 2 * moved > max(reach.values()):
                 packets = _still_needed(packets, bucket, reach)
@@ -89,6 +91,7 @@ class RowJournal:
             "version": bucket.version,
             "packets": _packets_batch(packets),
             "tables": {key: change.to_dict() for key, change in bucket.table_changes.items()},
+            "failed": bucket.limited,
         }
         data = dumped([entry])
         if _outgrown(bucket, head, len(data)):
@@ -111,6 +114,8 @@ def _in_order(pages: Iterable[Page]) -> list[Page]:
 
 def _take(bucket: Bucket, entry: dict[str, Any]) -> None:
     bucket.change_tables({key: TableChange(**change) for key, change in entry["tables"].items()})
+    for name, reason in entry.get("failed", {}).items():
+        bucket.fail(name, reason)
     bucket.take([Packet.unpacked(packet) for packet in entry["packets"].column(0).to_pylist()])
     for query in bucket.hosting.queries.values():
         query.read()
@@ -263,7 +268,8 @@ def _collapsed(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     for entry in entries:
         packets = entry["packets"].column(0).to_pylist()
         last = together[-1][0] if together else None
-        if last is not None and last["version"] == entry["version"] and not last["tables"] and not entry["tables"]:
+        alone = entry["tables"] or entry.get("failed") or (last is not None and (last["tables"] or last.get("failed")))
+        if last is not None and last["version"] == entry["version"] and not alone:
             together[-1][1].extend(packets)
         else:
             together.append((entry, packets))
