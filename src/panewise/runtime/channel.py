@@ -75,7 +75,10 @@ class Channel:
         self.rows_seen = 0
         self.released = 0  # rows that have left the reorder buffer, and those before there was one
         self.retain_us = 0
+        # Rows before it may have gone; INT64_MIN: none have. It follows from the rows and the watermark alone, not from
+        # the pieces in which they came and leave.
         self.retained_from = INT64_MIN
+        self._least: int | None = None  # the least time of a row
         # Where the edges of a change of queries begin to hold, if the host says so: trees find a point by themselves.
         self.cut: int | None = None
         self.begun_at: int | None = None  # rows before it, if any, went by before the channel was there
@@ -130,7 +133,8 @@ class Channel:
 
     def _remember(self, rows: Rows) -> None:
         if len(rows):
-            latest = rows.latest
+            latest, least = rows.latest, int(rows.times.min())
+            self._least = least if self._least is None else min(self._least, least)
             if latest >= self.watermark:
                 self._recent.append((latest, rows))
             if self.retain_us:
@@ -140,8 +144,14 @@ class Channel:
                     self._merge_small()
         while self._recent and self._recent[0][0] < self.watermark:
             self._recent.popleft()
-        while self._retained and self._retained[0][0] < self.watermark - self.retain_us:
-            self.retained_from = max(self.retained_from, self.watermark - self.retain_us)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of the rows that are retained, those whose time is over."""
+        since = self.watermark - self.retain_us
+        if self._least is not None and self._least < since:
+            self.retained_from = max(self.retained_from, since)
+        while self._retained and self._retained[0][0] < since:
             self._retained.popleft()
 
     def recent(self) -> Rows:
@@ -150,9 +160,16 @@ class Channel:
         return concatenated(kept) if kept else self.empty_rows()
 
     def retain(self, duration: int) -> None:
-        if duration > self.retain_us and self.rows_seen:
+        """Rows are kept for so long from now on; what was not kept before is not there."""
+        if not self.retain_us and duration and self.rows_seen:
             self.retained_from = max(self.retained_from, self.watermark)
+            if len(recent := self.recent()):
+                self._retained.append((recent.latest, recent))
         self.retain_us = duration
+        if self.watermark != INT64_MIN:
+            self._let_go()
+        if not duration:
+            self._retained.clear()
 
     def retains(self, start: int | None) -> bool:
         """Whether all rows from an instant on are retained; None: all there ever were."""
@@ -162,7 +179,11 @@ class Channel:
         )
 
     def retained(self) -> Rows:
-        return concatenated([rows for _, rows in self._retained]) if self._retained else self.empty_rows()
+        """All rows from `retained_from` on."""
+        if not self._retained:
+            return self.empty_rows()
+        rows = concatenated([rows for _, rows in self._retained])
+        return rows.take(rows.times >= self.retained_from) if self.retained_from != INT64_MIN else rows
 
     def retained_pieces(self, after: int = -1) -> list[Rows]:
         """What is retained, piece by piece as it came: immutable, for readers to hold on to. `after`: of the rows that
@@ -251,18 +272,19 @@ class Channel:
             "released": self.released,
             "retain_us": self.retain_us,
             "retained_from": self.retained_from,
-            "recent": _packed(self.recent()),
-            "retained": _packed(self.retained()),
+            "least": self._least,
+            "recent": _packed(self.recent()) if self._recent else None,
+            "retained": _packed(self.retained()) if self._retained else None,
             "reorder": self._reorder.snapshot() if self._reorder is not None else None,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         for name in ("watermark", "rows_seen", "released", "retain_us", "retained_from"):
             setattr(self, name, snapshot[name])
+        self._least = snapshot.get("least", self.watermark if self.rows_seen else None)
         for kept, queue in (("recent", self._recent), ("retained", self._retained)):
-            rows = _unpacked(snapshot[kept])
             queue.clear()
-            if len(rows):
+            if snapshot[kept] is not None and len(rows := _unpacked(snapshot[kept])):
                 queue.append((int(rows.times.max()), rows))
         if snapshot["reorder"] is not None:
             if self._reorder is None:
