@@ -17,7 +17,7 @@ from panewise.operators.reports import Piece, Together
 from panewise.runtime import hosted_query
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.ledger import LOOKED_OVER, Entry, Ledger, Reader
-from tests.runtime.small_engine import STREAM, rows, tuples
+from tests.runtime.small_engine import STREAM, row, rows, tuples
 
 SCHEMA = pa.schema([("window_start", pa.int64()), ("window_end", pa.int64())])
 MEMBERS = 5
@@ -328,3 +328,34 @@ def test_a_restored_query_that_is_suspended_knows_how_far_it_has_come(engine: pw
         one.push("t", rows(*range(10, 20)))
         found.append(tuples(one.results("reader")))
     assert found[0] == found[1] == [(end, 6) for end in range(16, 20)]
+
+
+def test_of_reports_that_were_read_only_the_last_stay() -> None:
+    """Large flushes, read at once: what is held is about the last report of each member, not 64 flushes."""
+    model = Model()
+    for number in range(MEMBERS):
+        model.readers.append((model.ledger.join(number), 0))
+    for _ in range(40):
+        model.write(dict.fromkeys(range(3), 2000), {3: 2000}, None)
+        for reader, _ in model.readers:
+            model.ledger.read(reader, written_out)
+    assert sum(entry.rows for entry in model.ledger._kept.values()) < 40_000
+    for number in range(4):
+        last = model.ledger.last(number)
+        assert last is not None
+        assert written_out(last)[-1].column(1)[-1].as_py() == model.said[number][-1]
+
+
+def test_a_last_report_keeps_its_answer_when_others_are_let_go() -> None:
+    """Queries that report seldom keep their lookups beside those that report often, read or not."""
+    engine = pw.Engine()
+    engine.execute(STREAM)
+    windows = {"often": "RANGE 2 SECONDS SLIDE 1 SECOND", "seldom": "RANGE 3000 SECONDS SLIDE 3000 SECONDS"}
+    for name, window in windows.items():
+        engine.execute(f"CREATE QUERY {name} AS SELECT k, COUNT(*) AS n FROM t [{window}] GROUP BY k")
+    for i in range(12):
+        engine.push("t", [row(i * 1000 + j, "ab"[j % 2]) for j in range(1000)])
+        engine.results("often")
+        engine.results("seldom")
+    assert engine.lookup("seldom")["n"].to_pylist() == [1500, 1500]
+    assert engine.lookup("often")["n"].to_pylist() == [1, 1]

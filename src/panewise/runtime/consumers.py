@@ -27,13 +27,14 @@ from panewise.operators.tree_asking import past_report
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.leading_trees import Leads
-from panewise.runtime.ledger import Entry, Ledger, Place
+from panewise.runtime.ledger import Entry, Ledger, Place, last_report_of, row_count
 from panewise.runtime.weaver import Weaver
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import format_instant
 
 Ints = NDArray[np.int64]
 TIME = pa.timestamp("us", tz="UTC")
+SMALL_ROWS = 1024
 COST_WEIGHT = 0.25  # of the last time that what was postponed was answered, in what that is expected to take
 
 
@@ -252,7 +253,7 @@ class TreeConsumer:
             raw = reports.get(self.member_of[name], [])
             finals = [final for piece in raw if (final := self._final_piece(query, piece)) is not None]
             if finals:
-                self._last_pieces[name] = finals[-1]
+                self._last_pieces[name] = _kept_of(finals[-1])
             if name in self.finishes:
                 finals = self._finished(query, raw, finals)
             query.receive(finals, self.channel.watermark)
@@ -435,6 +436,11 @@ class TreesTogether:
                 consumer.see(rows)
             else:
                 consumer.follow(rows, watermark)
+
+
+def _kept_of(piece: Piece) -> Piece:
+    """What is kept of the last piece for lookups: all of a small one, of a large one only its last report."""
+    return piece if row_count(piece) <= SMALL_ROWS else last_report_of(piece)
 
 
 def _ends_of(query: HostedQuery, reports: EmptyReports) -> Ints:

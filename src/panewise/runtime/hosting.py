@@ -74,6 +74,8 @@ class Hosting:
         self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
         self._cores: dict[object, SharedPlan] = {}  # by inputs and meaning
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
+        self._slide_of: dict[str, tuple[int, list[int]]] = {}  # by query: how often it reports, and the streams' ids
+        self._shortest: dict[int, int] | None = {}  # by stream; None: to be found anew
         self.with_history: set[str] = set()  # queries that have a tree for themselves, made of archived rows
         self.took_history = False  # whether an archive has had a say in the state of a query
 
@@ -118,6 +120,7 @@ class Hosting:
             self.consumers[name] = consumer
             channel.attach(consumer, None if history is None else history.rows)
         self.queries[name] = query
+        self._note_slide(query)
         return query
 
     def _host_plan(self, name: str, plan: Emit) -> HostedQuery:
@@ -150,6 +153,7 @@ class Hosting:
             consumer = self._sharing(query, core, channels, history)
         consumer.rewrites = rewritten.applied
         self.queries[name], self.consumers[name] = query, consumer
+        self._note_slide(query)
         consumer.attach()
         return query
 
@@ -315,6 +319,7 @@ class Hosting:
 
     def drop(self, name: str) -> None:
         """Stops a query; what only it needed goes."""
+        self._forget_slide(name)
         consumer = self.consumers.pop(name)
         del self.queries[name]
         self.with_history.discard(name)
@@ -346,23 +351,33 @@ class Hosting:
 
     def slides(self) -> dict[int, int]:
         """By stream, as its id: the shortest slide of the reports that its rows cause, of queries over queries too."""
-        shortest: dict[int, int] = {}
+        if self._shortest is None:
+            self._shortest = {}
+            for slide, roots in self._slide_of.values():
+                self._shorten(slide, roots)
+        return self._shortest
 
-        def note(slide: int | None, channel: Channel) -> None:
-            for root in self.roots(channel) if slide is not None else ():
-                assert slide is not None
-                shortest[id(root)] = min(slide, shortest.get(id(root), slide))
+    def _shorten(self, slide: int, roots: list[int]) -> None:
+        assert self._shortest is not None
+        for root in roots:
+            self._shortest[root] = min(slide, self._shortest.get(root, slide))
 
-        for tree in self.trees:
-            note(None if tree.counts_rows else tree.tree.shortest_slide, tree.channel)
-        for consumer in self.consumers.values():
-            window = report_window(consumer.query.plan) if isinstance(consumer, PlanConsumer) else None
-            if isinstance(consumer, PlanConsumer) and window is not None:
-                for channel in consumer.waits_for:
-                    note(window.slide_us, channel)
-            elif isinstance(consumer, OperatorConsumer) and isinstance(consumer.query.block.window, TimeWindow):
-                note(consumer.query.block.window.slide_us, consumer.channel)
-        return shortest
+    def _note_slide(self, query: HostedQuery) -> None:
+        """A query has come."""
+        consumer = self.consumers[query.name]
+        window = report_window(query.plan) if isinstance(consumer, PlanConsumer) else query.block.window
+        if isinstance(window, TimeWindow) and window.slide_us is not None:
+            channels = consumer.waits_for if isinstance(consumer, PlanConsumer) else [consumer.channel]
+            roots = [id(root) for channel in channels for root in self.roots(channel)]
+            self._slide_of[query.name] = window.slide_us, roots
+            if self._shortest is not None:
+                self._shorten(window.slide_us, roots)
+
+    def _forget_slide(self, name: str) -> None:
+        """A query has gone; only where its slide was the shortest there is another one to find."""
+        slide, roots = self._slide_of.pop(name, (0, []))
+        if self._shortest is not None and any(self._shortest[root] == slide for root in roots):
+            self._shortest = None
 
     def begun_beside(self, stream: Channel) -> int | None:
         """The oldest row that periodic queries have seen which wait for this stream too: they report from there on."""

@@ -10,7 +10,9 @@ gets, and the entry from which on it has read nothing. Queries that are alike ha
              q1 (member 7)   q2 (member 7), q3 (member 9)
 
 Several entries are put together for all members when a second reader asks for the same ones: then a reader's results
-are a slice. Entries that every reader has read are forgotten, but for those that hold the last report of a member.
+are a slice. Entries that every reader has read are forgotten, but for the last report of every member: now and then,
+when as many rows wait for it as last reports have, others are let go. So of what was read about twice the last reports
+are held, and a row costs O(1) for it.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from panewise.aggregates.columns import wrapped
+from panewise.aggregates.columns import integers, wrapped
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.reports import Piece, Together, first_end
 
 Ints = NDArray[np.int64]
 Place = tuple[int, int]  # an entry, and how many rows of a member came before it
-LOOKED_OVER = 64  # entries after which those are let go that hold nobody's last report
+LOOKED_OVER = 64  # entries that were read, after which those are let go that hold nobody's last report
+LOOKED_OVER_ROWS = 1 << 14  # or so many rows of them, more than last reports have
 
 
 @dataclass(eq=False)
@@ -52,6 +55,24 @@ class Entry:
         found = [batch for shared in self.together if (batch := shared.of(number)) is not None]
         return sorted([*found, *self.apart[number]], key=first_end) if number in self.apart else found
 
+    @property
+    def rows(self) -> int:
+        """Those in batches: ranges of empty reports take no room."""
+        apart = (piece for pieces in self.apart.values() for piece in pieces if isinstance(piece, pa.RecordBatch))
+        return sum(int(shared.batch.num_rows) for shared in self.together) + sum(int(piece.num_rows) for piece in apart)
+
+    def last_reports(self, wanted: NDArray[np.bool_]) -> Entry:
+        """The last reports of some members, `wanted` by their numbers, in memory of their own."""
+        result = Entry()
+        for shared in self.together:
+            own = wanted[shared.numbers] & ~np.isin(shared.numbers, list(self.apart))
+            if own.any():
+                result.together.append(_last_together(shared, own))
+        for number in self.apart:
+            if wanted[number]:
+                result.apart[number] = [last_report_of(self.of(number)[-1])]
+        return result
+
 
 class Ledger:
     """Entries from number `_base` on."""
@@ -67,6 +88,8 @@ class Ledger:
         self._held = 0  # rows in entries
         self._last: Ints = np.full(16, -1, np.int64)  # by member: the entry with its last report
         self._kept: dict[int, Entry] = {}  # entries that may hold a last report
+        self._kept_read = 0  # rows in those of them that have been read
+        self._last_rows = 0  # how many last reports had when they were looked over
         self._asked: tuple[int, int] | None = None
         self._sorted: tuple[tuple[int, int], pa.Table, Ints] | None = None
 
@@ -90,14 +113,13 @@ class Ledger:
             self._last[number] = self._end
             self._held += count
         self._kept[self._end] = entry
-        if len(self._kept) > LOOKED_OVER:
-            wanted = set(self._last.tolist())
-            self._kept = {number: kept for number, kept in self._kept.items() if number in wanted}
         if self._readers:
             self._entries.append(entry)
         else:
             self._base += 1
             self._dropped, self._held = self._rows.copy(), 0
+            self._kept_read += entry.rows
+        self._look_over()
         while most is not None and self._held > most and len(self._entries) > 1:
             if int((self._rows - self._dropped).max()) <= most:
                 break
@@ -109,8 +131,24 @@ class Ledger:
             self._rows, self._dropped = np.concatenate([self._rows, more]), np.concatenate([self._dropped, more])
             self._last = np.concatenate([self._last, more - 1])
 
+    def _look_over(self) -> None:
+        """Of the entries that have been read, only last reports stay, once there are many others."""
+        read = len(self._kept) - len(self._entries)
+        if read <= LOOKED_OVER and self._kept_read <= 2 * self._last_rows + LOOKED_OVER_ROWS:
+            return
+        kept: dict[int, Entry] = {}
+        for number, entry in self._kept.items():
+            if number >= self._base:
+                kept[number] = entry
+            elif (wanted := self._last == number).any():
+                kept[number] = entry.last_reports(wanted)
+        self._kept = kept
+        self._kept_read = sum(entry.rows for number, entry in kept.items() if number < self._base)
+        self._last_rows = self._kept_read
+
     def _drop_oldest(self) -> None:
         entry = self._entries.pop(0)
+        self._kept_read += entry.rows if self._base in self._kept else 0
         self._base += 1
         for shared in entry.together:
             self._dropped[shared.numbers] += np.diff(shared.cuts)
@@ -203,6 +241,7 @@ class Ledger:
             needed = min(self._readers, default=self._end)
             while self._entries and self._base < needed:
                 self._drop_oldest()
+            self._look_over()
             if self._sorted is not None and self._sorted[0][0] < needed:
                 self._sorted = None
 
@@ -220,3 +259,22 @@ class Ledger:
 
 def row_count(piece: Piece) -> int:
     return piece.count if isinstance(piece, EmptyReports) else piece.num_rows
+
+
+def last_report_of(piece: Piece) -> Piece:
+    """The last report of a piece; what it was a part of is not held on to."""
+    if isinstance(piece, EmptyReports):
+        return EmptyReports(piece.first + piece.slide * (piece.count - 1), 1, piece.slide)
+    ends = integers(piece.column(1))
+    return piece.take(wrapped(np.arange(np.searchsorted(ends, ends[-1], side="left"), len(ends))))
+
+
+def _last_together(shared: Together, own: NDArray[np.bool_]) -> Together:
+    """The last reports of some members."""
+    sizes, ends = np.diff(shared.cuts), integers(shared.batch.column(1))
+    last = ends[np.maximum(shared.cuts[1:] - 1, 0)]
+    shown = np.repeat(own, sizes) & (ends == np.repeat(last, sizes))
+    owners = np.repeat(np.arange(len(sizes)), sizes)[shown]
+    counts = np.bincount(owners, minlength=len(sizes))[own]
+    batch = shared.batch.take(wrapped(np.flatnonzero(shown)))
+    return Together(shared.shape, batch, shared.numbers[own], np.concatenate([[0], np.cumsum(counts)]))

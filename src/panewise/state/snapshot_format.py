@@ -1,9 +1,13 @@
-"""Snapshots as bytes: nested dicts and lists of plain values, NumPy arrays and Arrow batches, in one Arrow IPC stream.
+"""Snapshots as bytes: nested dicts and lists of plain values, NumPy arrays and Arrow batches.
 
-The tree is JSON in the metadata of the first batch, with a number in place of every array; the arrays follow as columns
-and batches. Nothing is ever executed when a snapshot is read. Layout:
+The tree is JSON, which says of every array and batch where it is. Arrays of numbers stand one after the other as they
+are in memory; one that says little for its size, like a ring that is mostly empty, is compressed. Batches follow as
+Arrow IPC streams. Nothing is ever executed when a snapshot is read. Layout:
 
-    magic, version, length and checksum of the rest, then [JSON length, JSON, IPC stream of each batch]
+    magic, version, length and checksum of the rest, then the JSON (compressed), all arrays, and the
+    batches, each after its length
+
+Version 1, which is still read, had an IPC stream for every array.
 """
 
 from __future__ import annotations
@@ -16,11 +20,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from panewise.errors import SnapshotError
 
 MAGIC = b"PANEWISE"
-VERSION = 1
+VERSION = 2
+VERSIONS_READ = (1, 2)
+CODEC = "lz4_raw"
+SMALL_BYTES = 256  # of an array that is not worth compressing
 _HEADER = struct.Struct("<8sIQI")
 
 
@@ -30,12 +38,14 @@ def dumped(tree: Any) -> bytes:
     >>> loaded(dumped({"a": [1, None], "b": np.arange(3)}))
     {'a': [1, None], 'b': array([0, 1, 2])}
     """
-    batches: list[pa.RecordBatch] = []
-    text = json.dumps(_encoded(tree, batches)).encode()
+    written = _Written()
+    text = json.dumps(written.encoded(tree)).encode()
     body = io.BytesIO()
-    body.write(struct.pack("<Q", len(text)))
-    body.write(text)
-    for batch in batches:
+    packed = struct.pack("<Q", len(text)) + pa.compress(text, codec=CODEC, asbytes=True)
+    for part in (packed, b"".join(written.arrays)):
+        body.write(struct.pack("<Q", len(part)))
+        body.write(part)
+    for batch in written.batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
@@ -53,51 +63,83 @@ def loaded(data: bytes) -> Any:
     if len(data) < _HEADER.size or not data.startswith(MAGIC):
         raise SnapshotError("this is not a snapshot of panewise")
     _, version, length, checksum = _HEADER.unpack_from(data)
-    if version != VERSION:
+    if version not in VERSIONS_READ:
         raise SnapshotError(f"the snapshot has version {version}; this panewise reads version {VERSION}")
     content = data[_HEADER.size :]
     if len(content) != length or zlib.crc32(content) != checksum:
         raise SnapshotError("the snapshot is damaged: its length or checksum is wrong")
-    (size,) = struct.unpack_from("<Q", content)
-    tree = json.loads(content[8 : 8 + size])
-    position, batches = 8 + size, []
+    text, position = _part(content, 0)
+    arrays = memoryview(b"")
+    if version > 1:
+        (plain,) = struct.unpack_from("<Q", text)
+        text = pa.decompress(text[8:], decompressed_size=plain, codec=CODEC, asbytes=True)
+        arrays, position = _part(content, position)
+    batches = []
     while position < len(content):
-        (size,) = struct.unpack_from("<Q", content, position)
-        with pa.ipc.open_stream(content[position + 8 : position + 8 + size]) as reader:
+        part, position = _part(content, position)
+        with pa.ipc.open_stream(part) as reader:
             batches.append(reader.read_all())
-        position += 8 + size
-    return _decoded(tree, batches)
+    return _decoded(json.loads(bytes(text)), arrays, batches)
 
 
-def _encoded(value: Any, batches: list[pa.RecordBatch]) -> Any:
-    match value:
-        case np.ndarray():
-            batches.append(pa.record_batch({"values": pa.array(value.reshape(-1))}))
-            return {"@array": len(batches) - 1, "shape": list(value.shape), "type": str(value.dtype)}
-        case pa.RecordBatch():
-            batches.append(value)
-            return {"@batch": len(batches) - 1}
-        case pa.Table():
-            combined = value.combine_chunks().to_batches()
-            batches.append(combined[0] if combined else pa.RecordBatch.from_pylist([], value.schema))
-            return {"@table": len(batches) - 1}
-        case dict():
-            return {"@dict": [[key, _encoded(item, batches)] for key, item in value.items()]}
-        case list() | tuple():
-            return [_encoded(item, batches) for item in value]
-        case bool() | None | str() | float():
-            return value
-        case int() | np.integer():
-            return int(value)
-        case _:
-            raise AssertionError(f"a snapshot cannot hold {type(value).__name__}")
+def _part(content: bytes, position: int) -> tuple[memoryview, int]:
+    """The part that begins at a position, and where the next one begins."""
+    (size,) = struct.unpack_from("<Q", content, position)
+    end = position + 8 + size
+    return memoryview(content)[position + 8 : end], end
 
 
-def _decoded(value: Any, batches: list[pa.Table]) -> Any:
+class _Written:
+    """What stands behind the JSON."""
+
+    def __init__(self) -> None:
+        self.arrays: list[bytes] = []
+        self.batches: list[pa.RecordBatch] = []
+        self._length = 0
+
+    def encoded(self, value: Any) -> Any:
+        match value:
+            case np.ndarray() if value.dtype.kind in "biuf":
+                return self._array(value)
+            case np.ndarray():
+                self.batches.append(pa.record_batch({"values": pa.array(value.reshape(-1))}))
+                return {"@array": len(self.batches) - 1, "shape": list(value.shape), "type": str(value.dtype)}
+            case pa.RecordBatch():
+                self.batches.append(value)
+                return {"@batch": len(self.batches) - 1}
+            case pa.Table():
+                combined = value.combine_chunks().to_batches()
+                self.batches.append(combined[0] if combined else pa.RecordBatch.from_pylist([], value.schema))
+                return {"@table": len(self.batches) - 1}
+            case dict():
+                return {"@dict": [[key, self.encoded(item)] for key, item in value.items()]}
+            case list() | tuple():
+                return [self.encoded(item) for item in value]
+            case bool() | None | str() | float():
+                return value
+            case int() | np.integer():
+                return int(value)
+            case _:
+                raise AssertionError(f"a snapshot cannot hold {type(value).__name__}")
+
+    def _array(self, value: NDArray[Any]) -> dict[str, Any]:
+        data, plain = value.tobytes(), value.nbytes
+        if plain > SMALL_BYTES:
+            less = pa.compress(data, codec=CODEC, asbytes=True)
+            data = less if len(less) < plain // 2 else data
+        at = self._length
+        self.arrays.append(data)
+        self._length += len(data)
+        return {"@numbers": [at, len(data), plain], "shape": list(value.shape), "type": str(value.dtype)}
+
+
+def _decoded(value: Any, arrays: memoryview, batches: list[pa.Table]) -> Any:
     if isinstance(value, list):
-        return [_decoded(item, batches) for item in value]
+        return [_decoded(item, arrays, batches) for item in value]
     if not isinstance(value, dict):
         return value
+    if "@numbers" in value:
+        return _numbers(value, arrays)
     if "@array" in value:
         column = batches[value["@array"]].column(0).combine_chunks()
         flat = column.to_numpy(zero_copy_only=False).astype(value["type"])
@@ -108,4 +150,13 @@ def _decoded(value: Any, batches: list[pa.Table]) -> Any:
             return table
         parts = table.combine_chunks().to_batches()
         return parts[0] if parts else pa.RecordBatch.from_pylist([], table.schema)
-    return {key: _decoded(item, batches) for key, item in value["@dict"]}
+    return {key: _decoded(item, arrays, batches) for key, item in value["@dict"]}
+
+
+def _numbers(value: dict[str, Any], arrays: memoryview) -> NDArray[Any]:
+    at, size, plain = value["@numbers"]
+    data = arrays[at : at + size]
+    if size != plain:
+        data = pa.decompress(data, decompressed_size=plain, codec=CODEC, asbytes=True)
+    # A copy: what is restored goes on changing.
+    return np.frombuffer(data, value["type"]).reshape(value["shape"]).copy()
