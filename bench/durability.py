@@ -5,6 +5,8 @@ clock runs until the last push has returned and all results are fetched. In each
 also written by themselves, in blocks of a push, once with one sync at the end and once with a sync after each block:
 the disk's own sequential speed, and the most that `sync = 'always'` can have.
 
+A folder with many queries and few rows is closed and opened too: what a query costs there whatever its rows.
+
 Judged is the default: it should run at half the speed of the engine without a path, or write its log at 0.7 of the
 disk's speed where the disk is the slower one.
 """
@@ -28,6 +30,8 @@ from bench.measure import MEBIBYTE, isolated
 from bench.report import ROOT, Aim, Report
 
 ROWS = 6_000_000
+QUERIES = 2_800
+QUERY_ROWS = 101
 SPEED_WANTED = 0.5
 DISK_SPEED_WANTED = 0.7
 RANGE_S = 60
@@ -73,9 +77,17 @@ def run(quick: bool) -> Report:
         f"the folder that was not closed opens in {figure['replay_s']:.2f} s, by replay; close() then takes "
         f"{figure['close_s']:.2f} s, and after it the folder opens in {figure['reopen_s']:.2f} s"
     )
+    queries = 100 if quick else QUERIES
+    many = isolated(many_queries, queries=queries)
+    of_queries = (
+        f"{queries:,} queries, each with a WHERE of its own, and {QUERY_ROWS} rows: close() takes "
+        f"{many['close_s']:.2f} s, the snapshot has {many['bytes'] / MEBIBYTE:.1f} MiB, and the folder opens in "
+        f"{many['reopen_s']:.2f} s"
+    )
     report.notes = [
         "seconds of the clock, medians; each round runs all sides in turn, and ratios are medians of a round's",
         opening,
+        of_queries,
     ]
     return report
 
@@ -164,3 +176,23 @@ def again(folder: Path) -> dict[str, float]:
     reopen_s, engine = clocked(lambda: pw.Engine(folder))
     engine.close(snapshot=False)
     return {"replay_s": replay_s, "close_s": close_s, "reopen_s": reopen_s}
+
+
+def many_queries(queries: int) -> dict[str, float]:
+    """The size of a snapshot of many queries that share little, and what it takes to write it and to go on from it."""
+    import panewise as pw
+
+    build = ROOT / "build"
+    build.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build) as folder:
+        engine = pw.Engine(folder)
+        engine.execute("CREATE STREAM s (ts TIMESTAMP, k STRING, v BIGINT)")
+        for i in range(queries):
+            window = f"[RANGE {10 + i % 50} SECONDS SLIDE {1 + i % 5} SECONDS]"
+            engine.execute(f"CREATE QUERY q{i} AS SELECT k, SUM(v) AS s FROM s {window} WHERE v > {i} GROUP BY k")
+        engine.push("s", [{"ts": i * 1_000_000, "k": "ab"[i % 2], "v": i} for i in range(QUERY_ROWS)])
+        close_s, _ = clocked(engine.close)
+        reopen_s, engine = clocked(lambda: pw.Engine(folder))
+        size = engine.stats()["durability"]["snapshot_bytes"]
+        engine.close(snapshot=False)
+    return {"close_s": close_s, "bytes": float(size), "reopen_s": reopen_s}

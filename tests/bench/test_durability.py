@@ -24,3 +24,8 @@ def test_a_lost_push_is_noticed() -> None:
     pushes = durability.window_rows.batches("BIGINT", 150_000)
     _, tables = durability.session(pushes[:-1], None, "batch")
     assert durability.window_rows.disagreement(pa.concat_tables(tables), 150_000, durability.RANGE_S)
+
+
+def test_many_queries_cost_little_each() -> None:
+    figure = durability.many_queries(queries=20)
+    assert 0 < figure["bytes"] < 20 * 10_000

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -107,3 +109,24 @@ def test_another_version() -> None:
     other = EXAMPLE[:8] + (VERSION + 1).to_bytes(4, "little") + EXAMPLE[12:]
     with pytest.raises(SnapshotError, match=f"has version {VERSION + 1}; this panewise reads version {VERSION}"):
         loaded(other)
+
+
+def test_an_array_that_is_mostly_empty_takes_little_room() -> None:
+    ring = np.zeros((4, 4096), np.int64)
+    ring[:, :3] = 2**40
+    assert len(dumped({"ring": ring})) < 2_000
+    found = loaded(dumped({"ring": ring}))["ring"]
+    assert same(ring, found)
+    found[0, 0] = 1  # what is restored goes on changing
+
+
+def test_a_snapshot_of_version_1_is_still_read() -> None:
+    sink = pa.BufferOutputStream()
+    values = pa.record_batch({"values": pa.array([1, 2, 3, 4], pa.int64())})
+    with pa.ipc.new_stream(sink, values.schema) as writer:
+        writer.write_batch(values)
+    stream = sink.getvalue().to_pybytes()
+    text = b'{"@dict": [["a", {"@array": 0, "shape": [2, 2], "type": "int64"}], ["b", [1, null]]]}'
+    content = struct.pack("<Q", len(text)) + text + struct.pack("<Q", len(stream)) + stream
+    data = struct.pack("<8sIQI", b"PANEWISE", 1, len(content), zlib.crc32(content)) + content
+    assert same({"a": np.array([[1, 2], [3, 4]]), "b": [1, None]}, loaded(data))
