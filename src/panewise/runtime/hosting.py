@@ -90,7 +90,10 @@ class Hosting:
         """
         with_history = set(self.with_history)
         try:
-            return self._host_plan(name, plan) if has_several_inputs(plan) else self._host_block(name, plan, options)
+            several = has_several_inputs(plan)
+            query = self._host_plan(name, plan) if several else self._host_block(name, plan, options)
+            self._note_slide(query)
+            return query
         except BaseException:
             self.with_history = with_history
             self._take_back(name)
@@ -120,7 +123,6 @@ class Hosting:
             self.consumers[name] = consumer
             channel.attach(consumer, None if history is None else history.rows)
         self.queries[name] = query
-        self._note_slide(query)
         return query
 
     def _host_plan(self, name: str, plan: Emit) -> HostedQuery:
@@ -153,7 +155,6 @@ class Hosting:
             consumer = self._sharing(query, core, channels, history)
         consumer.rewrites = rewritten.applied
         self.queries[name], self.consumers[name] = query, consumer
-        self._note_slide(query)
         consumer.attach()
         return query
 
