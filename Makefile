@@ -28,7 +28,7 @@ cluster: $(VENV)/.installed java ## the demonstration on a Spark cluster: a mast
 	@$(BIN)/python tools/spark_cluster.py -- $(BIN)/panewise demo --master {master}
 
 test: $(VENV)/.installed-dev java chromium ## all tests and the examples in the documentation
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(if $(ONLY),-k '$(ONLY)')
+	$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(if $(ONLY),-k '$(ONLY)')
 
 check: $(VENV)/.installed-dev ## ruff, mypy --strict and the layers of the packages
 	$(BIN)/ruff check .

@@ -43,6 +43,10 @@ SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 for _limit in ("connect", "read", "write", "pool"):
     setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _limit, PATIENCE_S)
 
+SESSION_FIXTURES = {"spark", "stock"}
+# Parts of the paths of tests that start Java or servers, or compile most of the loops.
+LONG = ("spark", "test_technique", "tests/serve", "tests/synopses", "test_cases", "test_lockstep", "test_readme")
+
 _figures: list[tuple[str, str]] = []
 
 
@@ -55,17 +59,33 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("soak" if soak else "ci")
     if not soak:
         os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT_LIVED_JAVA)
+    # Tests start many processes, each of which would otherwise translate all of the package's modules anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is not None:
+        from tests.compiling import compile_in_turns
+
+        compile_in_turns(run)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # What takes long comes first, so that two processes end together.
-    items.sort(key=lambda item: "spark" not in item.nodeid)
-    if config.getoption("--soak"):
-        return
-    soak = [item for item in items if item.get_closest_marker("soak")]
-    if soak:
+    if not config.getoption("--soak"):
+        soak = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=soak)
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    # One process has the Spark session and all tests in it; every other file goes to whoever is free.
+    for item in items:
+        in_session = SESSION_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        item.add_marker(pytest.mark.xdist_group("spark" if in_session else item.nodeid.partition("::")[0]))
+    # What takes long comes first, so that all processes end together.
+    items.sort(key=_late)
+
+
+def _late(item: pytest.Item) -> int:
+    if SESSION_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        return 0
+    return next((at for at, part in enumerate(LONG, 1) if part in item.nodeid), len(LONG) + 1)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -14,15 +14,18 @@ from tests.lockstep import run_together
 from tests.spark_host import prefixes_of
 from tests.test_cases import CASES
 
+# All of them take a minute; every run has those of Spark besides.
+NOW_OR_SOAK = [pytest.param(case, marks=[pytest.mark.soak] if number % 4 else []) for number, case in enumerate(CASES)]
+
 
 @pytest.fixture(scope="module")
-def together() -> tuple[dict[str, Exception | None], EngineJob]:
+def together(soak: bool) -> tuple[dict[str, Exception | None], EngineJob]:
     job = EngineJob()
-    cases = [case for case in CASES if "spark" not in case.skips]
+    cases = [case for case in (CASES if soak else CASES[::4]) if "spark" not in case.skips]
     return run_together(cases, job, prefixes_of(cases)), job
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", NOW_OR_SOAK, ids=str)
 def test_a_case_among_all_others(case: Case, together: tuple[dict[str, Exception | None], EngineJob]) -> None:
     if "spark" in case.skips:
         pytest.skip(case.skips["spark"])

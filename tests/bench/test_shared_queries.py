@@ -108,7 +108,7 @@ def test_queries_of_the_peers_agree(peer: str, grouped: bool) -> None:
 
 
 def test_queries_are_planned_each_once() -> None:
-    figures = planning.measure_text(queries=60) | planning.measure_arrays(queries=2000)
+    figures = planning.measure_text(queries=20) | planning.measure_arrays(queries=500)
     assert {figure["disagreement"] for figure in figures.values()} == {""}
     assert figures[planning.WOVEN]["trees"] >= 1
 

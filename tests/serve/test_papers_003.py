@@ -92,6 +92,7 @@ def test_sentences_are_judged_by_the_figures(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.count("DIFFERS") == 2
 
 
+@pytest.mark.soak
 def test_all_of_it_runs_quickly(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     drawn = []
     for module in (papers_003, papers_003_costs):

@@ -1,4 +1,4 @@
-"""The shell through a pipe, and its history file."""
+"""The shell through a pipe, in a process of its own and in this one, and its history file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import Result
 
 from panewise.serve.shell import history_file
+from tests.serve.test_cli import panewise_command
 
 STATEMENTS = """
 CREATE STREAM trades (ts TIMESTAMP, symbol STRING, size BIGINT);
@@ -18,15 +20,16 @@ CREATE QUERY volume AS
 """
 
 
-def shell(stdin: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "panewise.serve.cli", "shell", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+def shell(stdin: str, *arguments: str) -> Result:
+    return panewise_command("shell", *arguments, stdin=stdin)
 
 
 def test_a_session_through_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "trades.csv").write_text("ts,symbol,size\n2026-01-05 09:30:01,ALFA,5\n2026-01-05 09:30:12,ALFA,6\n")
     pushed = f"\\push trades {tmp_path / 'trades.csv'}\n"
-    outcome = shell(STATEMENTS + pushed + "\\flush\n\\lookup volume\n\\stats\nSHOW QUERIES;\n\\quit\nX;\n")
+    typed = STATEMENTS + pushed + "\\flush\n\\lookup volume\n\\stats\nSHOW QUERIES;\n\\quit\nX;\n"
+    command = [sys.executable, "-m", "panewise.serve.cli", "shell"]
+    outcome = subprocess.run(command, input=typed, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
     assert "2 rows into trades" in outcome.stdout
     assert "2026-01-05 09:30:10" in outcome.stdout
@@ -39,7 +42,7 @@ def test_statements_of_a_file_come_first_and_mistakes_are_underlined(tmp_path: P
     (tmp_path / "start.cql").write_text(STATEMENTS)
     stdin = "SELECT sise\nFROM trades [NOW];\nSHOW STREAMS;\n\\psh\n\\push trades\n"
     outcome = shell(stdin, str(tmp_path / "start.cql"))
-    assert outcome.returncode == 1
+    assert outcome.exit_code == 1
     assert "^^^^" in outcome.stderr
     assert "did you mean size?" in outcome.stderr
     assert "there is no command \\psh" in outcome.stderr
@@ -59,7 +62,7 @@ def test_a_generated_stream_is_read() -> None:
         "CREATE QUERY n AS SELECT COUNT(*) AS trades FROM trades [RANGE 1 DAY SLIDE 1 DAY];\n"
         "\\read\n\\flush\n"
     )
-    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.exit_code == 0, outcome.stderr
     assert "5,000 rows into trades" in outcome.stdout
     assert "5000" in outcome.stdout.split("into trades")[1]
 

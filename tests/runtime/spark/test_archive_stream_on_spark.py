@@ -308,11 +308,12 @@ LIFETIMES = {"short": 20, "long": 1_000}
 
 
 @pytest.mark.spark
-def test_a_killed_driver_leaves_archives_that_the_next_one_completes(tmp_path: Path, soak: bool) -> None:
+@pytest.mark.soak  # every run has the like of it with archives of results
+def test_a_killed_driver_leaves_archives_that_the_next_one_completes(tmp_path: Path) -> None:
     scene = StreamScene(tmp_path, None, "", random.Random(8))  # type: ignore[arg-type]
-    files = once.files_of(8, 40 if soak else 6)
+    files = once.files_of(8, 40)
     once.write_files(tmp_path / "input", files)
-    once.kill_drivers_and_finish(scene, 6 if soak else 1)
+    once.kill_drivers_and_finish(scene, 6)
     rows = [row for rows in files for row in rows]
     for name, lifetime_s in LIFETIMES.items():
         found, now = content(tmp_path / name)

@@ -312,6 +312,21 @@ def passing_of(event: dict[str, Any]) -> list[str]:
     return [name for name in event["queries"] if name.startswith("passing")]
 
 
+def test_a_worker_and_a_driver_are_killed(scene: Scene) -> None:
+    """On two cores, then on three."""
+    files = files_of(1, 10)
+    write_files(scene.folder / "input", files)
+    with driver(scene, "local[2]") as first:
+        first.wait_for("running")
+        some_time_later(scene, first, 1)
+        kill_python_worker(scene, first.python_workers)
+        come_and_go(scene, first, 0, [])
+        some_time_later(scene, first, 1)
+        scene.killed.append("driver")
+    finish_and_compare(scene, files)
+
+
+@pytest.mark.soak
 def test_one_kill_of_each_kind(scene: Scene) -> None:
     """On two cores, then on a cluster of two executors, at last on three cores."""
     files = files_of(1, 16)

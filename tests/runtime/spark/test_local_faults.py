@@ -280,14 +280,14 @@ def check(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compare(played, on_engine(played), undisturbed)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(8))
 def test_faults_change_nothing(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(seed, tmp_path, monkeypatch)
 
 
 def test_large_pages_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("panewise.runtime.spark.tree_pages.PAGE_MOST", 500)
-    for seed in range(40, 48):
+    for seed in range(40, 43):
         check(seed, tmp_path / str(seed), monkeypatch)
 
 
