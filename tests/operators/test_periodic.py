@@ -34,7 +34,6 @@ SHAPES: list[list[tuple[str, str | None]]] = [
     [("COUNT", None), ("FIRST", "n"), ("MAX", "g")],
     [("COUNT", None), ("AVG", "x"), ("COUNT", "n")],
 ]
-SLACK = 60  # no slide is longer
 TECHNIQUES = [None, "b_int", "two_stacks"]  # of trees of the weave
 # Three times as many as elsewhere, in long runs.
 EXAMPLES = settings.default.max_examples * (3 if settings.default.max_examples > 1_000 else 1)
@@ -60,6 +59,7 @@ class Checked:
         self.tree = self.new_tree()
         self.rows: list[Row] = []
         self.watermark: int | None = None
+        self.cuts: list[int] = []
         self.members: dict[str, Watched] = {}
 
     def new_tree(self) -> PeriodicTree:
@@ -85,7 +85,9 @@ class Checked:
         if self.by_cuts and cadence.range is None:
             return  # what never forgets is not spread over trees
         cut = self.cut(ahead)
-        self.members[name] = Watched(query, cadence, joined if joined is None or cut is None else cut)
+        # States that others have brought are held from the cut on at which those came.
+        self.cuts.append(-(2**63) if cut is None else cut)
+        self.members[name] = Watched(query, cadence, joined if joined is None or cut is None else max(self.cuts))
         self.tree.add(name, query.aggregation(), cadence, cut)
         self.collect(self.tree.due() if self.watermark is not None else {})
 
@@ -176,7 +178,7 @@ class Checked:
             assert found == expected.get(end), (cadence, end)
         first = min(watched.reports, default=2**62)
         reach = 0 if cadence.range is None else cadence.range + cadence.offset
-        certain = -(2**62) if watched.joined is None else watched.joined + SLACK + reach
+        certain = -(2**62) if watched.joined is None else cadence.next_report(watched.joined + reach - 1)
         silent = [end for end in expected if any(a < end <= b for a, b in watched.silent)]
         missing = set(expected) - set(watched.reports) - set(silent)
         # An ungrouped query that joined begins with the first row that came after, which is not looked into here.

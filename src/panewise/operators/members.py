@@ -169,8 +169,12 @@ def is_whole(tree: PeriodicTree, cadence: Cadence, report: int, since: int | Non
         for edge in (start, end)
     ):
         return False
-    # Rows yet to come before the newest cut fall into slices of the edges before it.
-    return all(tree.store.open.is_edge(edge) for edge in (start, end) if tree.watermark < edge < tree.cut)
+    if end <= tree.watermark:
+        return True
+    # Rows yet to come before the newest cut fall into slices of the edges before it, and the first of these slices may
+    # begin before the watermark.
+    opens = tree.store.open.slice_start(tree.watermark)
+    return all(tree.store.open.is_edge(edge) for edge in (start, end) if opens < edge < tree.cut)
 
 
 def _straddled(starts: Ints, ends: Ints, point: int) -> bool:

@@ -366,11 +366,7 @@ class TreeConsumer:
             if held is not None and held.column(1)[0].value != report:
                 held = None
             return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
-        leading = self._leads.holding(member.name, report)
-        if leading is not None:
-            batch = past_report(leading, leading.members[member.name], report, name)
-        else:
-            batch = self._final(query, past_report(self.tree, member, report, name))
+        batch = self._final(query, past_report(self.tree, member, report, name))
         return pa.Table.from_batches([batch] if batch is not None else [], schema=query.arrow)
 
     @property

@@ -127,10 +127,6 @@ class Leads:
             lead.drop(name)
         self._leads = [lead for lead in self._leads if lead.until]
 
-    def holding(self, name: str, report: int) -> PeriodicTree | None:
-        """The tree of the lead that answers a member's report, if one does."""
-        return next((lead.tree for lead in self._leads if report <= lead.until.get(name, INT64_MIN)), None)
-
     def next_due(self, otherwise: int) -> int:
         """The first point at which a report of a lead will be due, if that is before the other one."""
         return min([otherwise, *(lead.tree.next_due() if lead.begun else INT64_MIN for lead in self._leads)])

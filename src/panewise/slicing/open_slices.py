@@ -134,9 +134,13 @@ class OpenSlices:
         slides, phases = windows.edges
         return np.array_equal(self._slides[newest], slides) and np.array_equal(self._phases[newest], phases)
 
+    def slice_start(self, point: int) -> int:
+        """Where the slice of a row to come at the point begins."""
+        return int(bounds(point, self._epochs, self._firsts, self._slides, self._phases)[0])
+
     def is_edge(self, point: int) -> bool:
         """Whether slices to come are cut at the point."""
-        return bool(bounds(point, self._epochs, self._firsts, self._slides, self._phases)[0] == point)
+        return self.slice_start(point) == point
 
     # -- slots ---------------------------------------------------------------------------------------------------
 

@@ -88,12 +88,12 @@ class WindowSet:
         order = np.lexsort((phases, slides))
         self._edges = slides[order], phases[order]
 
-    def remove(self, cadence: Cadence) -> bool:
-        """One window less; says whether it was the last of its kind."""
+    def remove(self, cadence: Cadence) -> None:
+        """One window less."""
         held = self._counts[cadence] - 1
         self._counts[cadence] = held
         if held:
-            return False
+            return
         del self._counts[cadence]
         self._endless -= cadence.range is None
         for found in classes_of(cadence):
@@ -101,4 +101,3 @@ class WindowSet:
             if not self._classes[found]:
                 del self._classes[found]
                 self._edges = None
-        return True
