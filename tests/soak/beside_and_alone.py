@@ -51,7 +51,8 @@ def judge(script: Script, number: str, beside: Life) -> None:
     settled = 0 if first and not suspended else FOREVER if suspended else query.settles_us
     if settled and settled < FOREVER:
         settled += watermark_at_creation(script, number)
-    if first and not suspended and not query.options and not any("suspend" in step[:1] for step in script.steps):
+    uninterrupted = not any(step[0] in ("suspend", "drop") for step in script.steps)
+    if first and uninterrupted and not query.options:
         always = alone
     else:
         always = with_text(script, number, query.text, closure)

@@ -20,7 +20,8 @@ class ScriptWriter:
 
     def __init__(self, seed: int) -> None:
         self.chance = chance = Random(seed)
-        self.writer = QueryWriter(chance)
+        self.flushes = chance.random() < 0.2  # at the end, as far as windows reach, which is not as far beside others
+        self.writer = QueryWriter(chance, long=not self.flushes)
         self.queries: dict[str, Query] = {}
         self.steps: list[Step] = []
         self.running: dict[str, bool] = {}  # the queries that are there, and whether they run
@@ -44,9 +45,10 @@ class ScriptWriter:
             self._create()
         for _ in range(chance.randint(3, 9)):
             self._turn()
-        if chance.random() < 0.2:
-            self.steps.append(("flush",))
         end = self.now + chance.choice(ENDS)
+        if self.flushes:
+            self.steps.append(("flush",))
+            end = self.now + max(ENDS)
         self.steps += [("advance", stream, end) for stream in STREAMS]
         schedule = chance.choice((DEFAULT,) * 3 + ("late-pending", "earliest-deadline"))
         sharing = chance.choice(("weave", "weave", "full", "none"))

@@ -56,7 +56,8 @@ def _written(duration: int) -> str:
 class Taste:
     """The windows that a script's queries like."""
 
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, chance: Random, long: bool) -> None:
+        self._long = LONG if long else LENGTHS
         self._liked = [self._any(chance) for _ in range(3)]
         self._rows = chance.choice((0.1, 0.1, 0.5))  # how many of the windows are of rows
         self._sides = chance.sample((1, 2, 3, 5, 8), 2)
@@ -75,7 +76,7 @@ class Taste:
         length = chance.choice(LENGTHS)
         slide = chance.choice((length, length / 2, 1, chance.choice(LENGTHS), chance.choice(LENGTHS)))
         if chance.random() < 0.06:
-            slide = length = chance.choice(LONG)
+            slide = length = chance.choice(self._long)
         kind = chance.random()
         length_us = 0 if kind < 0.1 else 1 if kind < 0.15 else _whole(length)
         offset = chance.choice((0, 0, 0, 0, 0, 3 * SECOND, 1_500 * MILLISECOND)) if length_us > 1 else 0

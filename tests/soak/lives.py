@@ -80,9 +80,10 @@ class Script:
 class QueryWriter:
     """Writes queries after the taste of a script."""
 
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, chance: Random, long: bool) -> None:
+        """`long`: windows may be far longer than the script."""
         self.chance = chance
-        self.taste = Taste(chance)
+        self.taste = Taste(chance, long)
         self.groups = chance.sample(("", "k", "", "k", "k, b", "v % 3", "i"), 3)
         self.conditions = ["", "", *chance.sample(CONDITIONS, 2)]
         pools = ((*EXACT, *ROUNDED, *ROUNDED), EXACT, (*EXACT[:6], *HELD))
