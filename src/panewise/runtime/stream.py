@@ -28,7 +28,7 @@ from panewise.runtime.report_schedule import ReportSchedule, postponed_reports
 from panewise.runtime.shedding import OPTIONS, REASONS, Shedder, altered, check_overload_options
 from panewise.runtime.turns import Change
 from panewise.runtime.watermark import Watermark
-from panewise.runtime.window_limit import UNLIMITED, WINDOWS_CLOSED_MAX, Extent, WindowLimit
+from panewise.runtime.window_limit import UNLIMITED, WINDOWS_CLOSED_MAX, Extent, WindowLimit, reach_of
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Stream(Channel):
         """The shortest slide of the queries that read the stream, which limits how far the watermark may move."""
         self._next_due = None
         self.push_times.set_slide(slide, self.newest)
-        self.reach = UNLIMITED if slide is None else slide * WINDOWS_CLOSED_MAX
+        self.reach = reach_of(slide)
         self.others_begun = others_begun
         self._set_limit()
 

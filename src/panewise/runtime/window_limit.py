@@ -31,6 +31,11 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
+def reach_of(slide: int | None) -> int:
+    """How far the watermark may move where the shortest slide is this; None: nobody reports by time."""
+    return UNLIMITED if slide is None else min(slide * WINDOWS_CLOSED_MAX, UNLIMITED)
+
+
 @dataclass(frozen=True)
 class Extent:
     """How far the rows of a stream have come, bad rows aside: the greatest timestamp, and that of the oldest row that

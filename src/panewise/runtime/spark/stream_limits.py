@@ -10,7 +10,7 @@ from __future__ import annotations
 from panewise.plan.inputs import has_several_inputs, report_window
 from panewise.runtime.spark.marks import Marks
 from panewise.runtime.spark.program import PlannedQuery, Program, Version
-from panewise.runtime.window_limit import UNLIMITED, WINDOWS_CLOSED_MAX, Extent, WindowLimit
+from panewise.runtime.window_limit import Extent, WindowLimit, reach_of
 from panewise.temporal import TimeWindow
 
 
@@ -31,7 +31,7 @@ def limit_of(program: Program, version: Version, marks: Marks, stream: str) -> W
     ]
     return WindowLimit(
         delay,
-        reach=min(slides) * WINDOWS_CLOSED_MAX if slides else UNLIMITED,
+        reach=reach_of(min(slides, default=None)),
         stands=of_stream.watermark(delay),
         others_begun=lambda: _begun_beside(program, version, marks, stream),
     )
