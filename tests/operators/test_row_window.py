@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.statements import Emit, SelectItem
 from panewise.operators.counted_reports import CountedRowWindow
+from panewise.operators.partition_tail import RowCounts
 from panewise.operators.partitioned_rows import PartitionedRows
 from panewise.operators.row_window import RowWindow
 from panewise.temporal import RowsWindow, TimeWindow
@@ -173,11 +175,23 @@ def test_reports_before_a_failure_are_shown() -> None:
 
 
 def test_mid_stream_partitions_report_once_full() -> None:
-    rows: list[Row] = [(t, "ab"[t % 2], None, t, None) for t in range(8)]
-    window = RowsWindow(3, 1, partition_by=("k",))
+    """Of `a` two rows have gone by, of `b` one, of `c` none: reports are numbered from the first row on."""
+    rows: list[Row] = [(t, "abc"[t % 3], None, t, None) for t in range(12)]
+    window = RowsWindow(3, 2, partition_by=("k",))
     operator = PartitionedRows(Query(["k"], [("SUM", "n")]).aggregation(), window, None, Emit.RSTREAM, SCHEMA, 0)
+    operator.begin_after(RowCounts([pa.array(["b", "a"])], np.array([1, 2])))
     found = table_rows(operator.process(rows_of(rows), 100))
-    assert found == [(0, 4, "a", 6), (1, 5, "b", 9), (2, 6, "a", 12), (3, 7, "b", 15)]
+    assert found == [(2, 5, "c", 7), (1, 7, "b", 12), (3, 9, "a", 18), (5, 11, "c", 24)]
+
+
+def test_rows_that_were_not_all_seen_are_counted() -> None:
+    """Rows before 4 may lie between others that the query has not seen."""
+    rows: list[Row] = [(t, "a", None, t, None) for t in range(10)]
+    window = RowsWindow(2, 3, partition_by=("k",))
+    operator = PartitionedRows(Query(["k"], [("SUM", "n")]).aggregation(), window, None, Emit.RSTREAM, SCHEMA, 4)
+    operator.begin_after(RowCounts([pa.array(["a"])], np.array([1])))
+    assert table_rows(operator.process(rows_of(rows[:3]), 3)) == []
+    assert table_rows(operator.process(rows_of(rows[3:]), 100)) == [(6, 7, "a", 13)]
 
 
 LETTERS = st.sampled_from(["a", "b", None])

@@ -23,8 +23,9 @@ from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.statements import Emit, SelectItem
 from panewise.operators.aggregation import Aggregation
 from panewise.operators.group_windows import Events, GroupWindows, leaving_of
-from panewise.operators.lifetimes import NEVER, lifetimes_of
+from panewise.operators.lifetimes import NEVER, CountLifetimes, lifetimes_of
 from panewise.operators.multiset import equal_to_previous, remaining
+from panewise.operators.partition_tail import PartitionTail, RowCounts
 from panewise.operators.relation_rows import RelationRows, wanted
 from panewise.operators.result_columns import change_log, continuous_schema, table_of
 from panewise.operators.row_states import MatrixMaker
@@ -61,11 +62,21 @@ class _Continuous:
         """Before any row: those that come first are of the past, and show from this instant on."""
         self._lifetimes.whole_from = instant
 
+    @property
+    def tail(self) -> PartitionTail | None:
+        """The last rows of a window of rows."""
+        return self._lifetimes.tail if isinstance(self._lifetimes, CountLifetimes) else None
+
+    def begin_after(self, gone: RowCounts) -> None:
+        """Before any row: so many came before, of a window of rows."""
+        assert isinstance(self._lifetimes, CountLifetimes)
+        self._lifetimes.begin_after(gone)
+
     def _check_held(self, at: int, held_since: int) -> None:
         """Raises unless the state at that instant is known; before all of time it is, and empty."""
         if at <= NEVER:
             return
-        first, last = max(held_since, self._lifetimes.whole_from), self._watermark - 1
+        first, last = max(held_since, self._lifetimes.known_from), self._watermark - 1
         if first <= at <= last:
             return
         held = "nothing is held yet"

@@ -21,7 +21,7 @@ from panewise.aggregates.columns import wrapped
 from panewise.errors import NotHeldError
 from panewise.language.expressions import Expression
 from panewise.language.statements import Emit, SelectItem
-from panewise.operators.partition_tail import PartitionTail
+from panewise.operators.partition_tail import PartitionTail, RowCounts
 from panewise.operators.relation_rows import SelectedValues
 from panewise.operators.relation_to_stream import CountedReports, RelationToStream
 from panewise.operators.result_columns import periodic_schema, table_of, timestamps
@@ -44,11 +44,12 @@ class DueReports:
     ends: Ints
 
 
-def due_reports(tail: PartitionTail, window: RowsWindow, since: int, wait_until_whole: bool) -> DueReports:
-    """The reports caused by rows with sequence numbers from `since` on."""
+def due_reports(tail: PartitionTail, window: RowsWindow, since: int) -> DueReports:
+    """The reports caused by rows with sequence numbers from `since` on, of windows all whose rows were seen."""
     assert window.slide is not None
-    least = window.offset + (window.rows if wait_until_whole else 1)
-    due = (tail.sequences >= since) & (tail.numbers % window.slide == 0) & (tail.numbers >= least)
+    missed, youngest = tail.missed, tail.numbers - window.offset
+    whole = (youngest > 0) & ((missed == 0) | (youngest - window.rows >= missed))
+    due = (tail.sequences >= since) & (tail.numbers % window.slide == 0) & whole
     causes = np.flatnonzero(due)
     causes = causes[np.argsort(tail.sequences[causes])]
     ends = causes - window.offset + 1
@@ -111,7 +112,8 @@ class ReportEmitter:
 class CountedRowWindow:
     """Rows of a count window with SLIDE, without aggregates. Holds the last n + k rows of every partition.
 
-    `held_from` not None: the query came in mid-stream; a partition reports once n + k of its rows have come.
+    `held_from`: rows before it were not all seen. A partition that has had some (`begin_after`) reports once n + k of
+    its rows have come; reports are numbered from its beginning.
     """
 
     def __init__(
@@ -124,43 +126,45 @@ class CountedRowWindow:
         held_from: int | None = None,
     ) -> None:
         self._window = window
-        self._wait = held_from is not None
         self._selection = Selection(where)
         self._selected = SelectedValues(items)
         self._emitter = ReportEmitter(emit, self._selected.schema)
-        self._tail = PartitionTail(schema, window.partition_by, window.rows + window.offset)
+        self.tail = PartitionTail(schema, window.partition_by, window.rows + window.offset, held_from)
         self._passing: Mask = np.empty(0, np.bool_)  # by row of the tail
         self._values = self._selected.schema.empty_table()  # of the tail's rows that pass, in its order
 
     @property
     def bytes_held(self) -> int:
-        rows = self._tail.bytes_held + self._passing.nbytes + int(self._values.nbytes)
+        rows = self.tail.bytes_held + self._passing.nbytes + int(self._values.nbytes)
         return rows + self._emitter.bytes_held
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
         """The reports that these rows cause; they are all those below the watermark that have not come yet."""
-        since = self._tail.next_sequence
+        rows = self.tail.seen(rows)
+        since = self.tail.next_sequence
         passing = self._selection.passing(rows)
         fresh = np.ones(len(rows), np.bool_) if passing is None else passing
         new = self._selected.of(rows if passing is None else rows.take(passing))
-        self._rearrange(self._tail.extend(rows), fresh, new)
-        due = due_reports(self._tail, self._window, since, self._wait)
+        self._rearrange(self.tail.extend(rows), fresh, new)
+        due = due_reports(self.tail, self._window, since)
         passed = np.concatenate([[0], np.cumsum(self._passing)])
         begins, counts = passed[due.begins], passed[due.ends] - passed[due.begins]
         values = self._values.take(wrapped(spread(begins, counts)))
-        starts, ends = self._tail.times[due.begins], self._tail.times[due.ends - 1]
+        starts, ends = self.tail.times[due.begins], self.tail.times[due.ends - 1]
         result = self._emitter.emitted(starts, ends, np.repeat(np.arange(len(ends)), counts), values)
-        kept = self._tail.trim()
+        kept = self.tail.trim()
         if not kept.all():
             self._values = self._values.filter(wrapped(kept[self._passing])).combine_chunks()
             self._passing = self._passing[kept]
         return result
 
+    def begin_after(self, gone: RowCounts) -> None:
+        """Before any row: so many came before."""
+        self.tail.begin_after(gone)
+
     def take_in(self, rows: Rows) -> None:
         """Rows of the past, of every partition as many as its last report needs: nothing is said of them."""
-        wait, self._wait = self._wait, True
         self.process(rows, 0)
-        self._wait = wait
 
     def _rearrange(self, order: Ints, fresh: Mask, new: pa.Table) -> None:
         """Held and new payload in the tail's order."""
@@ -176,16 +180,14 @@ class CountedRowWindow:
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "tail": self._tail.snapshot(),
+            "tail": self.tail.snapshot(),
             "passing": self._passing.astype(np.uint8),
             "values": self._values,
             "emitter": self._emitter.snapshot(),
-            "wait": self._wait,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._tail.restore(snapshot["tail"])
-        self._wait = snapshot["wait"]
+        self.tail.restore(snapshot["tail"])
         self._passing = snapshot["passing"].astype(np.bool_)
         self._values = snapshot["values"]
         self._emitter.restore(snapshot["emitter"])

@@ -7,10 +7,10 @@ over the same rows, groups and strings. The generalised synopses of rule SS3 put
 a shape costs a fold of the rows, and nothing is said about how much ranges may differ.
 
 A report at e shows results with `birth < e <= death`, as `relation_results.py` does: a row for each group that has
-results in its windows, or, without GROUP BY, one row at every e from the first that shows a row of an input. A query that comes in
-mid-stream reports from when all its windows lie behind the instant from which on it is accounted for. Answers are those
-of the plan that runs for itself (`GroupedRelation`), up to the order in which doubles are added; how time is cut into
-steps changes nothing. Golab 2006, section 8.3.2.
+results in its windows, or, without GROUP BY, one row at every e from the first that shows a row of an input. A query
+that comes in mid-stream reports from when all its windows lie behind the instant from which on it is accounted for.
+Answers are those of the plan that runs for itself (`GroupedRelation`), up to the order in which doubles are added; how
+time is cut into steps changes nothing. Golab 2006, section 8.3.2.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Reader:
 
 
 class JoinAggregates:
-    """`until`: how far the join has come. Who runs it sets `starts`, by query when its series begins (`series_start`)."""
+    """`until`: how far the join has come. Who runs it sets `starts`: by query, when its series begins."""
 
     def __init__(self, keys: tuple[Expression, ...], inputs: int, until: int = NEVER) -> None:
         self._keys = keys

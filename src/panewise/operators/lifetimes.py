@@ -14,7 +14,8 @@ born and dies at the same instant never shows. What is not known yet is FOREVER.
         row 3                |============..           [30, ?)
 
 A query that comes in mid-stream has not seen what came before; its rows are held back until the window is whole: a time
-window's until `held_from + range + offset - 1`, a count window's until n + m rows (of the partition) have come.
+window's until `held_from + range + offset - 1`, a count window's until n + m rows (of the partition) have come, unless
+it is known (`begin_after`) that none of the partition came before.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.operators.partition_tail import PartitionTail
+from panewise.operators.partition_tail import PartitionTail, RowCounts
 from panewise.operators.rows import Rows
 from panewise.schema import Schema
 from panewise.temporal import RowsWindow, TimeWindow, Window
@@ -59,6 +60,10 @@ class Lifetimes(Protocol):
     starts_at: int  # the first instant at which the window held a row; FOREVER before it is known
     whole_from: int  # no row shows before this instant
 
+    @property
+    def known_from(self) -> int:
+        """What the window held before this instant is not known; FOREVER as long as nothing is."""
+
     def assign(self, rows: Rows) -> Assigned:
         """Takes the next rows."""
 
@@ -74,7 +79,7 @@ def lifetimes_of(window: Window, schema: Schema, held_from: int | None) -> Lifet
     """The lifetimes of a window's rows; SLIDE, if any, plays no part."""
     if isinstance(window, TimeWindow):
         return TimeLifetimes(window, held_from)
-    return CountLifetimes(window, schema, held_from is not None)
+    return CountLifetimes(window, schema, held_from)
 
 
 _NONE: Ints = np.empty(0, np.int64)
@@ -94,6 +99,10 @@ class TimeLifetimes:
             self.starts_at = self.whole_from
 
     bytes_held = 0
+
+    @property
+    def known_from(self) -> int:
+        return self.whole_from
 
     def assign(self, rows: Rows) -> Assigned:
         births = rows.times + self._window.offset_us
@@ -118,31 +127,43 @@ class TimeLifetimes:
 class CountLifetimes:
     """Of [PARTITION BY c ROWS n OFFSET m]: holds the last n + m rows of each partition, those that have not died."""
 
-    def __init__(self, window: RowsWindow, schema: Schema, wait_until_whole: bool) -> None:
+    def __init__(self, window: RowsWindow, schema: Schema, held_from: int | None) -> None:
         self._rows, self._offset = window.rows, window.offset
-        self._whole_at = window.rows + window.offset if wait_until_whole else 0
-        self._tail = PartitionTail(schema, window.partition_by, window.rows + window.offset)
+        self._wait = held_from is not None  # rows of any partition may have come before
+        self.tail = PartitionTail(schema, window.partition_by, window.rows + window.offset, held_from)
         self.starts_at = FOREVER
         self.whole_from = NEVER
 
     @property
     def bytes_held(self) -> int:
-        return self._tail.bytes_held
+        return self.tail.bytes_held
+
+    def begin_after(self, gone: RowCounts) -> None:
+        """Before any row: so many came before, and no others."""
+        self._wait = False
+        self.tail.begin_after(gone)
+
+    @property
+    def known_from(self) -> int:
+        misses = self._wait or self.tail.misses_some
+        return max(self.whole_from, self.starts_at if misses else NEVER)
 
     def assign(self, rows: Rows) -> Assigned:
-        tail = self._tail
+        tail = self.tail
         first = tail.next_sequence
-        tail.extend(rows)
+        tail.extend(tail.seen(rows))
         position, ends = np.arange(len(tail.partitions)), tail.ends()
         # The number of the row that brings this one into the window, hence its position in the partition's segment.
-        born_by = position + np.maximum(self._offset, self._whole_at - tail.numbers)
+        missed = tail.missed
+        whole_at = np.where((missed > 0) | self._wait, missed + self._rows + self._offset, 0)
+        born_by = position + np.maximum(self._offset, whole_at - tail.numbers)
         births = np.maximum(self._times_where_new(born_by, ends, first), self.whole_from)
         deaths = self._times_where_new(position + (self._offset + self._rows), ends, first)
         sequences = tail.sequences
         tail.trim()
         new = sequences >= first
         batch_order = sequences[new] - first
-        batch_births, batch_deaths = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        batch_births, batch_deaths = rows.times.copy(), rows.times.copy()  # of those that are only counted
         batch_births[batch_order], batch_deaths[batch_order] = births[new], deaths[new]
         known = ~new & ((births != FOREVER) | (deaths != FOREVER))
         if len(births):
@@ -153,15 +174,15 @@ class CountLifetimes:
         """The times of the rows at these positions; FOREVER where there is none yet or it came in an earlier batch."""
         result = np.full(len(causes), FOREVER, np.int64)
         there = np.flatnonzero(causes < ends)
-        there = there[self._tail.sequences[causes[there]] >= first]
-        result[there] = self._tail.times[causes[there]]
+        there = there[self.tail.sequences[causes[there]] >= first]
+        result[there] = self.tail.times[causes[there]]
         return result
 
     def snapshot(self) -> dict[str, Any]:
-        marks = {"starts_at": self.starts_at, "whole_at": self._whole_at, "whole_from": self.whole_from}
-        return {"tail": self._tail.snapshot(), **marks}
+        marks = {"starts_at": self.starts_at, "wait": self._wait, "whole_from": self.whole_from}
+        return {"tail": self.tail.snapshot(), **marks}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._tail.restore(snapshot["tail"])
-        self.starts_at, self._whole_at = snapshot["starts_at"], snapshot["whole_at"]
-        self.whole_from = snapshot.get("whole_from", NEVER)
+        self.tail.restore(snapshot["tail"])
+        self.starts_at, self._wait = snapshot["starts_at"], snapshot["wait"]
+        self.whole_from = snapshot["whole_from"]

@@ -21,7 +21,7 @@ from panewise.language.expressions import Expression
 from panewise.language.statements import Emit
 from panewise.operators.aggregation import Aggregation, StateKey
 from panewise.operators.counted_reports import DueReports, ReportEmitter, due_reports
-from panewise.operators.partition_tail import PartitionTail, segment_starts
+from panewise.operators.partition_tail import PartitionTail, RowCounts, segment_starts
 from panewise.operators.result_columns import table_of
 from panewise.operators.row_states import MatrixMaker, RowStates, chosen_states
 from panewise.operators.rows import Rows
@@ -38,7 +38,8 @@ _NONE: Ints = np.empty(0, np.int64)
 class PartitionedRows:
     """Grouped within its partition, a report has a row for each group present; without GROUP BY it has one row.
 
-    `held_from` not None: the query came in mid-stream; a partition reports once n + k of its rows have come.
+    `held_from`: rows before it were not all seen. A partition that has had some (`begin_after`) reports once n + k of
+    its rows have come; reports are numbered from its beginning.
     """
 
     def __init__(
@@ -54,10 +55,9 @@ class PartitionedRows:
         assert window.slide is not None
         self._aggregation = aggregation
         self._window, self._slide = window, window.slide
-        self._wait = held_from is not None
         self._selection = Selection(where)
         self._emitter = ReportEmitter(emit, aggregation.item_schema)
-        self._tail = PartitionTail(schema, window.partition_by, window.rows + window.offset)
+        self.tail = PartitionTail(schema, window.partition_by, window.rows + window.offset, held_from)
         self._states = RowStates(aggregation, matrix_of)
         # Of the rows that passed WHERE, in stream order:
         self._partitions: Ints = _NONE
@@ -67,18 +67,19 @@ class PartitionedRows:
     @property
     def bytes_held(self) -> int:
         rows = self._partitions.nbytes + self._numbers.nbytes + self._in_front.nbytes
-        return rows + self._tail.bytes_held + self._states.bytes_held + self._emitter.bytes_held
+        return rows + self.tail.bytes_held + self._states.bytes_held + self._emitter.bytes_held
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
         """The reports that these rows cause; they are all those below the watermark that have not come yet.
 
         QueryFailed where an answer cannot be given; its `results` are the reports before that one.
         """
-        since = self._tail.next_sequence
-        self._tail.extend(rows)
+        rows = self.tail.seen(rows)
+        since = self.tail.next_sequence
+        self.tail.extend(rows)
         self._append(rows, since)
-        due = due_reports(self._tail, self._window, since, self._wait)
-        starts, ends = self._tail.times[due.begins], self._tail.times[due.ends - 1]
+        due = due_reports(self.tail, self._window, since)
+        starts, ends = self.tail.times[due.begins], self.tail.times[due.ends - 1]
         reports, groups, folded = self._folded(due)
         try:
             result = self._emitter.emitted(starts, ends, *self._answers(reports, groups, folded))
@@ -91,27 +92,29 @@ class PartitionedRows:
         self._forget()
         return result
 
+    def begin_after(self, gone: RowCounts) -> None:
+        """Before any row: so many came before."""
+        self.tail.begin_after(gone)
+
     def take_in(self, rows: Rows) -> None:
         """Rows of the past, of every partition as many as its last report needs: nothing is said of them."""
-        wait, self._wait = self._wait, True
         self.process(rows, 0)
-        self._wait = wait
 
     def _append(self, rows: Rows, since: int) -> None:
         passing = self._selection.passing(rows)
-        new = np.flatnonzero(self._tail.sequences >= since)
+        new = np.flatnonzero(self.tail.sequences >= since)
         place = np.empty(len(rows), np.int64)
-        place[self._tail.sequences[new] - since] = new
+        place[self.tail.sequences[new] - since] = new
         if passing is not None:
             rows, place = rows.take(passing), place[passing]
         self._states.append(rows)
-        self._partitions = np.concatenate([self._partitions, self._tail.partitions[place]])
-        self._numbers = np.concatenate([self._numbers, self._tail.numbers[place]])
+        self._partitions = np.concatenate([self._partitions, self.tail.partitions[place]])
+        self._numbers = np.concatenate([self._numbers, self.tail.numbers[place]])
         self._in_front = np.concatenate([self._in_front, np.zeros(len(place), np.bool_)])
 
     def _folded(self, due: DueReports) -> tuple[Ints, Ints, dict[StateKey, StateMatrix]]:
         """Per group of a due report: the report (from 0), the group, and its states."""
-        tail, states = self._tail, self._states
+        tail, states = self.tail, self._states
         report_at = np.full(len(tail.partitions), -1, np.int64)
         report_at[due.causes] = np.arange(len(due.causes))
         touched = np.unique(tail.partitions[due.causes])
@@ -146,7 +149,7 @@ class PartitionedRows:
 
     def _events(self, due: DueReports, owners: Ints, order: Ints, bounds: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Segment, row number and window of every report of every segment that holds rows (ungrouped: of every one)."""
-        numbers, partitions = self._tail.numbers[due.causes], self._tail.partitions[due.causes]
+        numbers, partitions = self.tail.numbers[due.causes], self.tail.partitions[due.causes]
         by_partition = np.lexsort((numbers, partitions))
         numbers, partitions = numbers[by_partition], partitions[by_partition]
         since = numbers[np.searchsorted(partitions, owners, side="left")]
@@ -162,12 +165,12 @@ class PartitionedRows:
         return segment, number, first, last
 
     def _forget(self) -> None:
-        self._tail.trim()
-        tail_starts = segment_starts(self._tail.partitions)
+        self.tail.trim()
+        tail_starts = segment_starts(self.tail.partitions)
         if not len(tail_starts):
             return
-        origin = tail_starts[np.searchsorted(self._tail.partitions[tail_starts], self._partitions)]
-        kept = self._numbers >= self._tail.numbers[origin]
+        origin = tail_starts[np.searchsorted(self.tail.partitions[tail_starts], self._partitions)]
+        kept = self._numbers >= self.tail.numbers[origin]
         if kept.all():
             return
         self._states.keep(kept)
@@ -185,18 +188,16 @@ class PartitionedRows:
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "tail": self._tail.snapshot(),
+            "tail": self.tail.snapshot(),
             "states": self._states.snapshot(),
             "partitions": self._partitions.copy(),
             "numbers": self._numbers.copy(),
             "in_front": self._in_front.astype(np.uint8),
             "emitter": self._emitter.snapshot(),
-            "wait": self._wait,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._tail.restore(snapshot["tail"])
-        self._wait = snapshot["wait"]
+        self.tail.restore(snapshot["tail"])
         self._states.restore(snapshot["states"])
         self._partitions, self._numbers = snapshot["partitions"], snapshot["numbers"]
         self._in_front = snapshot["in_front"].astype(np.bool_)

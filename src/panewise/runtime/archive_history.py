@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import integers
 from panewise.errors import ArchiveError
 from panewise.language.statements import Emit as Emission
+from panewise.operators.partition_tail import RowCounts
 from panewise.operators.rows import Rows, concatenated
 from panewise.plan.blocks import Block
 from panewise.plan.inputs import of_block, report_window, table_inputs, windowed_inputs
@@ -50,15 +51,20 @@ class History:
     """The rows with which a query over one channel begins, in order of time.
 
     `held_from`: rows before it are not among them; None: none that matter are missing. `begins`: rows of before count
-    from this instant on. `first`: of a window of rows, how many came before the first of them. `unsaid`: so many are
-    taken in, and what they cause was said long ago.
+    from this instant on. `gone`: of a window of rows with SLIDE, how many came before the first of them, by partition.
+    `unsaid`: so many are taken in, and what they cause was said long ago.
     """
 
     rows: Rows
     held_from: int | None = None
     begins: int | None = None
-    first: int = 0
+    gone: RowCounts | None = None
     unsaid: int = 0
+
+    @property
+    def first(self) -> int:
+        """How many rows came before the first of them, where they are counted without PARTITION BY."""
+        return 0 if self.gone is None else int(self.gone.counts[0])
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ def rows_between(keeper: Keeper, start: int, end: int) -> Rows | None:
 def history_of(block: Block, channel: Channel) -> History | None:
     """What a new query over one channel needs to give its last report at once; None where that is not known."""
     window, watermark = block.window, channel.watermark
-    if not channel.past or watermark == INT64_MIN or window is None:
+    if watermark == INT64_MIN or window is None or not (channel.past or _retains_partitions(window, channel)):
         return None
     if isinstance(window, RowsWindow):
         return _of_counted(block, window, channel) if window.periodic else _of_last_rows(block, window, channel)
@@ -133,6 +139,12 @@ def history_of(block: Block, channel: Channel) -> History | None:
     if block.restore:
         return history if old else None
     return history if channel.released_now() > len(known.rows) - old else History(known.rows)
+
+
+def _retains_partitions(window: Window, channel: Channel) -> bool:
+    """Whether what a channel retains is asked without an archive: all rows, for what else could not begin right."""
+    partitioned = isinstance(window, RowsWindow) and bool(window.partition_by)
+    return partitioned and channel.retain_us > 0 and channel.retains(None)
 
 
 def _due(window: TimeWindow, watermark: int) -> int:
@@ -182,12 +194,12 @@ def _of_counted(block: Block, window: RowsWindow, channel: Channel) -> History |
     if not known.arrived and (numbered.tied(known.rows.times, kept) or not is_exact(block, Known(rows, arrived=False))):
         return None
     if not window.partition_by:
-        return History(rows, int(firsts[0]) or None, first=int(firsts[0]))
+        return History(rows, gone=RowCounts([], firsts))
     causes = np.flatnonzero((numbered.numbers[kept] % slide == 0) & (numbered.numbers[kept] > window.offset))
     if not known.arrived and len(rows.times[causes]) > 1 and np.ptp(rows.times[causes[-2:]]) == 0:
         return None  # which report is the last one is not known
     says = len(causes) and block.emission is Emission.RSTREAM
-    return History(rows, unsaid=int(causes[-1]) if says else len(rows))
+    return History(rows, gone=RowCounts(numbered.keys, firsts), unsaid=int(causes[-1]) if says else len(rows))
 
 
 def _firsts(totals: Ints, reach: int, slide: int) -> Ints:

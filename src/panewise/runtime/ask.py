@@ -126,7 +126,7 @@ def rows_in(window: Window, channel: Channel, until: int) -> Rows:
     rows = channel.retained()
     rows = rows.take(np.lexsort((rows.arrivals, rows.times)))
     if isinstance(window, RowsWindow):
-        return _last_rows(rows.take(rows.times < until), window, channel)
+        return _last_rows(rows.take((rows.times >= channel.retained_from) & (rows.times < until)), window, channel)
     require_held(channel, start, window)
     inside = rows.times < end
     return rows.take(inside if start is None else inside & (rows.times >= start))
@@ -176,9 +176,12 @@ def require_held(channel: Channel, start: int | None, window: TimeWindow) -> Non
 
 
 def _last_rows(rows: Rows, window: RowsWindow, channel: Channel) -> Rows:
-    if (channel.rows_seen and channel.retained_from != INT64_MIN) or (channel.rows_seen and not channel.retain_us):
+    """Of the rows that are all held from an instant on."""
+    enough = not window.partition_by and len(rows) >= window.rows + window.offset
+    if not enough and not channel.retains(None):
+        held = f"the last {len(rows)}" if channel.retain_us else "none"
         raise NotHeldError(
-            f"the window {window} counts rows that stream '{channel.name}' does not hold",
+            f"the window {window} counts rows that stream '{channel.name}' does not hold (it holds {held})",
             hint=RETAIN,
         )
     if not window.partition_by:

@@ -199,6 +199,7 @@ class TreeConsumer:
         if unseen:
             self.tree.hold_back(self._taken + unseen)
         points = np.arange(self._taken, self._taken + len(rows), dtype=np.int64)
+        self._forget_last(self._taken + len(rows))
         self._taken += len(rows)
         self._times = np.concatenate([self._times, rows.times])
         self.count(points)
@@ -253,7 +254,8 @@ class TreeConsumer:
             raw = reports.get(self.member_of[name], [])
             finals = [final for piece in raw if (final := self._final_piece(query, piece)) is not None]
             if finals:
-                self._last_pieces[name] = _kept_of(finals[-1])
+                last = self._last_by_number(name, raw[-1], finals[-1]) if self.counts_rows else finals[-1]
+                self._last_pieces[name] = None if last is None else _kept_of(last)
             if name in self.finishes:
                 finals = self._finished(query, raw, finals)
             query.receive(finals, self.channel.watermark)
@@ -263,6 +265,22 @@ class TreeConsumer:
             self.remove(name)
 
         self.weaver.look(self)
+
+    def _forget_last(self, taken: int) -> None:
+        """Row numbers have come to `taken`: a report that is due is the last one, also where it has no rows."""
+        for name in self._apart:
+            slide = self._member(name).cadence.slide
+            if taken // slide > self._taken // slide:
+                self._last_pieces[name] = None
+
+    def _last_by_number(self, name: str, raw: Piece, final: Piece) -> Piece | None:
+        """The last report of a window of rows, if it has rows: several reports may end at the same instant."""
+        due = self._taken - self._taken % self._member(name).cadence.slide
+        if isinstance(raw, EmptyReports) or isinstance(final, EmptyReports):
+            assert isinstance(raw, EmptyReports)
+            return final if raw.first + raw.slide * (raw.count - 1) == due else None
+        numbers = integers(raw.column(1))
+        return final.slice(int(np.searchsorted(numbers, due))) if int(numbers[-1]) == due else None
 
     def take_failures(self) -> dict[str, str]:
         """The queries whose members met data that they cannot answer for, with the reason."""

@@ -65,7 +65,7 @@ def _check_lookup_mode(plan: Emit) -> None:
     """A query in that mode reports nothing and holds its answer of the moment; reports are what SLIDE asks for."""
     if plan.periodic:
         raise PlanError(
-            "mode = 'lookup' is for a window without SLIDE, whose answer is held at every instant, and this query reports",
+            "mode = 'lookup' is for a window without SLIDE, and a query with one reports",
             hint="leave out SLIDE, or leave out the mode: lookup finds the last report of any query",
         )
     if has_several_inputs(plan):

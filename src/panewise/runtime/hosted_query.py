@@ -35,6 +35,8 @@ class HostedQuery(Channel):
     and results are handed to it.
     """
 
+    counts_all = True  # False: others have had results of this query that were not counted here
+
     def __init__(self, name: str, plan: Emit, block: Block) -> None:
         super().__init__(name, plan.schema, plan.timestamp)
         self.plan = plan
@@ -151,9 +153,10 @@ class HostedQuery(Channel):
 
     @property
     def held_from(self) -> int | None:
-        """While nobody reads this query its newest results, those at the watermark itself, are not kept."""
+        """While nobody reads this query its newest results, reports at the watermark itself, are not kept."""
         held = super().held_from
-        return held if held is None or self.consumers or self.retain_us else held + 1
+        kept = self.consumers or self.retain_us or not self.block.periodic
+        return held if held is None or kept else held + 1
 
     def _flow_on(self, pieces: list[Piece], watermark: int) -> None:
         batches = [batch for piece in pieces for batch in self.batches(piece)]

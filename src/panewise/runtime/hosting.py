@@ -39,9 +39,17 @@ from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer, TreeKey, TreesTogether
 from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.late_queries import check_rows_seen, check_source, check_versions, check_window, needs_all
+from panewise.runtime.late_queries import (
+    check_counts,
+    check_rows_seen,
+    check_source,
+    check_versions,
+    check_window,
+    needs_all,
+)
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import PlanConsumer
+from panewise.runtime.row_counts import rows_gone
 from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
 from panewise.runtime.table import Table
 from panewise.runtime.technique_option import chosen_technique
@@ -108,6 +116,7 @@ class Hosting:
         check_source(channel)
         if history is None:
             check_window(block.window, channel, alone=block.aggregate is None)
+            check_counts(block, channel)
         query = HostedQuery(name, plan, block)
         if channel.held_from is not None:
             query.watermark = channel.watermark
@@ -119,6 +128,10 @@ class Hosting:
             operator = self._operator(query, block, held_from, silent=chosen.get("mode") == "lookup")
             if history is not None and history.begins is not None:
                 operator.begin_at(history.begins - 1)
+            elif isinstance(block.window, RowsWindow):
+                gone = rows_gone(block.window, channel) if history is None else history.gone
+                if gone is not None:
+                    operator.begin_after(gone)
             consumer = OperatorConsumer(channel, query, operator, history)
             self.consumers[name] = consumer
             channel.attach(consumer, None if history is None else history.rows)
@@ -208,6 +221,7 @@ class Hosting:
             return self._channel_of(source.name)
         inner = f"{name}{HIDDEN}{len(self._hidden.get(name, [])) + 1}"
         hosted = self.host(inner, source)
+        hosted.stand_apart()  # its results are wanted as they come, and are counted
         self._hidden.setdefault(name, []).append(inner)
         return hosted
 

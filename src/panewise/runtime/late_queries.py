@@ -1,15 +1,18 @@
 """Queries that come too late: what would have to be answered from a part of the rows is refused.
 
 A query that comes in mid-stream begins when its windows are whole. Some never are, unless archives know all that was
-before (`archive_history`): windows without an end over aggregates and joins, and windows of rows beside other inputs.
+before (`archive_history`): windows without an end over aggregates and joins, windows of rows beside other inputs, and
+windows of the rows of each partition whose reports are numbered, or of which an aggregate takes all together.
 """
 
 from __future__ import annotations
 
 from panewise.errors import PlanError
+from panewise.language.expressions import ColumnRef
 from panewise.plan.blocks import Block
 from panewise.runtime.channel import Channel
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.row_counts import rows_gone
 from panewise.runtime.table import Table
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
@@ -17,7 +20,37 @@ from panewise.temporal import RowsWindow, TimeWindow, Window
 def needs_all(block: Block, channel: Channel) -> bool:
     """Whether it comes too late, unless all rows there ever were are known."""
     endless = isinstance(block.window, TimeWindow) and block.window.range_us is None
-    return endless and block.aggregate is not None and channel.held_from is not None
+    if endless and block.aggregate is not None:
+        return channel.held_from is not None
+    return _unknown_counts(block, channel) is not None
+
+
+def check_counts(block: Block, channel: Channel) -> None:
+    """Refuses a window of rows that would begin with numbers, or with partitions, missing."""
+    unknown = _unknown_counts(block, channel)
+    if unknown is not None:
+        raise PlanError(
+            f"'{channel.name}' has had rows already, and {unknown}",
+            hint="create the query before the first row, or have all rows kept: by the stream's option 'retain' or by "
+            "an archive, from the first row on",
+        )
+
+
+def _unknown_counts(block: Block, channel: Channel) -> str | None:
+    """What a window of rows has to know of those that have gone by, and cannot; None where it can."""
+    window = block.window
+    if not isinstance(window, RowsWindow):
+        return None
+    gone = rows_gone(window, channel)
+    if window.periodic:
+        of = "of each partition" if window.partition_by else "from the first one on"
+        return f"{window} numbers the rows {of}" if gone is None else None
+    keys = () if block.aggregate is None else block.aggregate.keys
+    grouped = {key.name for key in keys if isinstance(key, ColumnRef)}
+    if not window.partition_by or block.aggregate is None or grouped.issuperset(window.partition_by):
+        return None  # it begins when enough rows have come, each partition by itself
+    none_gone = gone is not None and not gone.counts.any()
+    return None if none_gone else f"an aggregate over several partitions of {window} needs the last rows of all of them"
 
 
 def check_window(window: Window | None, channel: Channel, alone: bool) -> None:

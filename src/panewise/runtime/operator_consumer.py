@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.operators.continuous import ContinuousRows
+from panewise.operators.partition_tail import PartitionTail, RowCounts
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
@@ -57,6 +58,11 @@ class OperatorConsumer:
             ends = table.column("window_end")
             self._last_report = table.filter(pc.equal(ends, ends[-1]))
         self.query.receive(pieces, watermark)
+
+    def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
+        """How many rows of each partition it has counted; None where it has no such window."""
+        tail = getattr(self.operator, "tail", None)
+        return tail.counted(partition_by) if isinstance(tail, PartitionTail) else None
 
     @property
     def relation(self) -> RelationRows:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.operators.rows import Rows
@@ -71,10 +72,11 @@ def _further_back(channel: Channel, before: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Numbered:
-    """Rows by partition, each with its number in it, from 1 on; `totals`: how many a partition has."""
+    """Rows by partition, each with its number in it, from 1 on; by partition, its key and how many rows it has."""
 
     owners: Ints
     numbers: Ints
+    keys: list[pa.Array]
     totals: Ints
 
     def tied(self, times: Ints, kept: Mask, for_good: bool = True) -> bool:
@@ -90,13 +92,14 @@ def numbered_rows(rows: Rows, channel: Channel, window: RowsWindow, before: int 
     """`before`: how many rows, without PARTITION BY, have come before these."""
     if not window.partition_by:
         numbers = np.arange(before + 1, before + len(rows) + 1)
-        return Numbered(np.zeros(len(rows), np.int64), numbers, np.array([before + len(rows)]))
+        return Numbered(np.zeros(len(rows), np.int64), numbers, [], np.array([before + len(rows)]))
     types = tuple(channel.schema[name].type for name in window.partition_by)
-    owners = GroupTable(types).ids([rows.batch.column(name) for name in window.partition_by])
-    order, totals = np.argsort(owners, kind="stable"), np.bincount(owners, minlength=1)
+    table = GroupTable(types)
+    owners = table.ids([rows.batch.column(name) for name in window.partition_by])
+    order, totals = np.argsort(owners, kind="stable"), np.bincount(owners)
     numbers = np.empty(len(rows), np.int64)
     numbers[order] = np.arange(len(rows)) - np.repeat(np.cumsum(totals) - totals, totals) + 1
-    return Numbered(owners, numbers, totals)
+    return Numbered(owners, numbers, table.keys(np.arange(len(table))), totals)
 
 
 def last_rows(window: RowsWindow, channel: Channel, due: int, end: int) -> Rows | None:

@@ -247,8 +247,10 @@ class SparkPipeline:
         for name, stream in self.books.streams.items():
             of_stream = marks.streams.get(keys.get(name, ""))
             if of_stream is not None and of_stream.reached is not None:
-                stream.rows_seen = max(1, of_stream.rows)
+                stream.rows_seen = stream.released = max(1, of_stream.rows)
                 stream.watermark = of_stream.watermark(stream.progress.delay)
+        for name, query in self.books.hosting.queries.items():
+            query.counts_all = not self._handle.copies_begin_late(name)
         self._handle.tables.go_on()
 
     def _select_once(self, statement: s.SelectOnce, parsed: ParsedStatement) -> pa.Table | None:

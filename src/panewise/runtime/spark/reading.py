@@ -64,6 +64,17 @@ class Reader:
         """By the names of streams, what their marks are kept under."""
         return {stream.name.lower(): key for key, stream in self._program.versions[-1].streams.items()}
 
+    def copies_begin_late(self, name: str) -> bool:
+        """Whether who reads a query's results from now on has a copy of it computed that lacks earlier ones."""
+        query, marks = self.version.queries.get(name), self.marks()
+        if query is None or query.created not in marks.since:
+            return False
+        fragment = self._program.fragments[query.fragment]
+        if not fragment.tree and not fragment.exchanged_by:
+            return False  # its readers are computed beside it
+        now = {key: (stream.reached, stream.good_rows) for key, stream in marks.streams.items()}
+        return any(marks.at(query.created, key) != now.get(key, (None, 0)) for key in fragment.streams)
+
     def _key(self, stream: str) -> str:
         return self._program.versions[-1].stream_key(stream)
 
