@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import hypothesis
@@ -22,7 +23,7 @@ hypothesis.settings.register_profile(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=50,
+    max_examples=30,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 # Fresh seeds and many more examples; a failure prints how to reproduce it.
@@ -100,6 +101,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def soak(pytestconfig: pytest.Config) -> bool:
     """Whether this is the long run; loads are sized by it."""
     return bool(pytestconfig.getoption("--soak"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _counted_loops_stay_python(soak: bool) -> None:
+    """Operations are counted in the loops' own source, which is only compiled in long runs: it takes a minute."""
+    from panewise.synopses import counting
+
+    compiled = counting.specialised
+
+    def chosen(loop: Any, name: str | None, **replaced: Any) -> Any:
+        if soak or name is None or not name.endswith("counted"):
+            return compiled(loop, name, **replaced)
+        source = loop.py_func
+        return FunctionType(source.__code__, {**source.__globals__, **replaced}, source.__name__, source.__defaults__)
+
+    counting.specialised = chosen
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,8 @@ from panewise.runtime.answers import watermark_us
 from panewise.runtime.report_schedule import AT_ONCE, DEFAULT, REPORTS_MOST, SCHEDULES, postponed_reports
 from panewise.runtime.stream import Stream
 from tests.runtime.small_engine import SECOND
+from tests.runtime.test_turns import joined, started
+from tests.waiting import until
 
 SCHEDULED = [name for name in SCHEDULES if name != AT_ONCE]
 STREAM = "CREATE STREAM {} (ts TIMESTAMP, k BIGINT, v BIGINT, WATERMARK FOR ts AS ts - INTERVAL 2 SECONDS){}"
@@ -230,6 +232,13 @@ def test_in_overload_short_slides_are_less_late_than_in_the_order_of_creation() 
     assert late["deadline"] < 0.7 * late["creation"]
 
 
+def push_seconds(engine: pw.Engine, first: int, end: int) -> None:
+    for number in range(first, end):
+        times = number * SECOND + np.arange(250) * 4000
+        ts = pa.array(times).cast(pa.timestamp("us", tz="UTC"))
+        engine.push("s", pa.record_batch({"ts": ts, "k": np.arange(250) % 20, "v": np.arange(250)}))
+
+
 def lateness_in_overload(by: str) -> float:
     """How late a report of the short slide is on average, in turns of the queue's thread."""
     engine = pw.Engine(schedule="earliest-deadline")
@@ -255,10 +264,12 @@ def lateness_in_overload(by: str) -> float:
 
     engine.process = counted
     try:
-        for number in range(160):
-            times = number * SECOND + np.arange(250) * 4000
-            ts = pa.array(times).cast(pa.timestamp("us", tz="UTC"))
-            engine.push("s", pa.record_batch({"ts": ts, "k": np.arange(250) % 20, "v": np.arange(250)}))
+        queue = engine.streams["s"].queue
+        assert queue is not None
+        for first in range(0, 160, 5):
+            until(lambda: queue.rows <= 1500)
+            with engine._lock:  # rows wait, however slow the thread is that pushes
+                joined(started(lambda: push_seconds(engine, first, first + 5)))  # noqa: B023 - called at once
     finally:
         engine.process = process
     assert engine.stats()["queries"]["short"]["results"] == 79

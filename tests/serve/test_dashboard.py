@@ -35,8 +35,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[DashboardHost]:
-    # Ten seconds of the stream's own time in one of ours: a window ends every tenth of a second.
-    with DashboardHost(demo_statements(), rows_per_second=50_000, rows_before=500_000) as started:
+    # Four seconds of the stream's own time in one of ours: a window ends every quarter of a second.
+    with DashboardHost(demo_statements(), rows_per_second=20_000, rows_before=500_000) as started:
         yield started
 
 

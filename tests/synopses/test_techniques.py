@@ -259,7 +259,7 @@ def test_answers_of_the_oracle(name: str, kind: StateKind, seed: int, actions: l
 
 ORDERED = [name for name, technique in TECHNIQUES.items() if technique.needs == "any" and name != "recompute"]
 # A user's aggregate is compiled in every process, half a minute for all techniques.
-ORDERED_NOW = ("flat_fat", "two_stacks")
+ORDERED_NOW = ("two_stacks",)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in ORDERED_NOW else pytest.mark.soak) for n in ORDERED])

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.serve.http.serving import BUSY, NDJSON, TOKENS, WRITE, define, ipc, rows, served
 
-CASES = 18  # of each operation: as many that the document allows, and as many that it does not
+CASES = 12  # of each operation: as many that the document allows, and as many that it does not
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 STATEMENTS = [
