@@ -106,29 +106,34 @@ class Member:
         return cadence.next_report(self.reported) - cadence.range - cadence.offset >= self.held_from
 
 
-def note_rows(member: Member, points: Ints, least: int) -> None:
+def note_rows(member: Member, points: Ints, least: int, latest: int) -> None:
     """Rows of the stream, before any WHERE: an ungrouped query begins with the first whole window that holds one.
 
-    `least` is the least of the points. It decides, unless its window is not one.
+    `least` and `latest` of the points decide, unless they lie on both sides of where a window begins.
     """
     cadence = member.cadence
+    reach = (cadence.range or 0) + cadence.offset
     first = cadence.next_report(least + cadence.offset)
+    whole = INT64_MIN
+    if cadence.range is not None and member.held_from is not None:
+        whole = cadence.next_report(member.held_from + reach - 1)
+        first = max(first, whole)
     if member.first_report is not None and first >= member.first_report:
         return
-    start = cadence.start(first)
-    if start is None or (start <= least and (member.held_from is None or start >= member.held_from)):
+    if cadence.range is None or first - reach <= least:
         member.first_report = first
         return
+    if latest < first - reach:
+        return
+    points = points[points >= first - reach]
+    if cadence.slide <= cadence.range:
+        points = points.min(keepdims=True)  # windows leave no gap in which it could lie
     reports = points + cadence.offset
-    reports = reports - (reports - cadence.align) % cadence.slide + cadence.slide
-    assert cadence.range is not None
-    reach = cadence.range + cadence.offset
-    if member.held_from is not None:
-        reports = np.maximum(reports, cadence.next_report(member.held_from + reach - 1))  # the first whole one
-    reports = reports[reports - reach <= points]  # else the row lies between two windows, or before all whole ones
+    reports = np.maximum(reports - (reports - cadence.align) % cadence.slide + cadence.slide, whole)
+    reports = reports[reports - reach <= points]  # else the row lies between two windows
     if len(reports):
-        first = int(reports.min())
-        member.first_report = first if member.first_report is None else min(first, member.first_report)
+        found = int(reports.min())
+        member.first_report = found if member.first_report is None else min(found, member.first_report)
 
 
 def first_answerable(tree: PeriodicTree, member: Member) -> int:

@@ -245,7 +245,7 @@ class PeriodicTree:
                 if member.begun:
                     del self._waiting[name]
                 else:
-                    note_rows(member, points, least)
+                    note_rows(member, points, least, latest)
 
     def begin_reports(self) -> None:
         """Members of an ungrouped tree whose first report has come due are easy from there on: all that follow are due.
