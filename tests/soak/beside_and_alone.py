@@ -59,7 +59,7 @@ def judge(script: Script, number: str, beside: Life) -> None:
     state = with_text(script, number, query.state, closure) if query.state and settled < FOREVER and not first else None
     if always.refused or (state is not None and state.refused):
         state = None
-    retained = any("retain" in script.setup[name] for name in query.inputs)
+    retained = script.archived or any("retain" in script.setup[name] for name in query.inputs)
     try:
         judged = Judge(query, first, settled, always, state, retained)
         judged.compare(beside, alone)

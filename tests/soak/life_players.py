@@ -60,7 +60,7 @@ class Player:
         self.script, self.always, self.beside = script, always, beside
         self.lives = {number: Life() for number in numbers}
         self.texts: dict[str, Query] = {number: script.queries[number] for number in self.lives}
-        self._folder = tempfile.mkdtemp() if beside and script.durable else ""
+        self._folder = tempfile.mkdtemp() if script.archived or (beside and script.durable) else ""
         self._used = {name for query in self.texts.values() for name in query.inputs}
 
     def play(self) -> Player:
@@ -69,6 +69,8 @@ class Player:
             for name, statements in self.script.setup.items():
                 if name in self._used:
                     self._execute(statements)
+                if name in self._used and self.script.archived and statements.startswith("CREATE STREAM"):
+                    self.engine.execute(archive_of(name, self._folder))
             for number in self.lives if self.always else ():
                 self._create(number)
             for step in self.script.steps:
@@ -85,8 +87,15 @@ class Player:
     def _engine(self) -> pw.Engine:
         if not self.beside:
             return pw.Engine(sharing="none")
-        path = self._folder or None
-        return pw.Engine(path, sync="never", sharing=self.script.sharing, schedule=self.script.schedule or DEFAULT)
+        return self._scheduled(self._folder if self.script.durable else None)
+
+    def _scheduled(self, path: str | None = None) -> pw.Engine:
+        script = self.script
+        engine = pw.Engine(path, sync="never", sharing=script.sharing, schedule=script.schedule or DEFAULT)
+        if script.behind:
+            engine.schedule.begins_behind = engine.schedule.stays_behind = lambda stream: True
+            engine.schedule.budget = lambda seconds: 0.0
+        return engine
 
     def _step(self, step: Step) -> None:
         match step:
@@ -102,8 +111,7 @@ class Player:
             case ("flush",):
                 self.engine.flush()
             case ("restore",) if self.beside:
-                fresh = pw.Engine(sharing=self.script.sharing, schedule=self.script.schedule or DEFAULT)
-                self.engine = pw.Engine.restore(self.engine.snapshot(), fresh)
+                self.engine = pw.Engine.restore(self.engine.snapshot(), self._scheduled())
             case (("reopen" | "replay") as verb,) if self.beside:
                 self.engine.close(snapshot=verb == "reopen")
                 self.engine = self._engine()
@@ -169,6 +177,11 @@ class Player:
 @lru_cache(256)
 def parsed_once(text: str) -> list[ParsedStatement]:
     return parse(text)
+
+
+def archive_of(stream: str, folder: str) -> str:
+    options = f"path = '{folder}/past_{stream}', key = 'k', lifetime = '1 day', every = '2 seconds'"
+    return f"CREATE ARCHIVE past_{stream} FROM {stream} WITH ({options})"
 
 
 def as_table(rows: tuple[Row, ...]) -> pa.Table:

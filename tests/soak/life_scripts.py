@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from panewise.runtime.report_schedule import DEFAULT
+from tests.soak.life_players import archive_of
 from tests.soak.life_windows import SECOND
 from tests.soak.lives import COLUMNS, STREAMS, TABLES, Query, QueryWriter, Row, Script, Step
 
@@ -32,6 +33,7 @@ class ScriptWriter:
         self.eager = chance.choice((0.0, 0.3, 1.0))  # how often rows are processed as soon as they are pushed
         self.only_t = chance.random() < 0.4
         self.restarts = chance.choice((0.0, 0.0, 0.25))
+        self.archived = self.restarts == 0 and chance.random() < 0.06
         self.durable = self.restarts > 0 and chance.random() < 0.4
 
     def script(self) -> Script:
@@ -53,7 +55,9 @@ class ScriptWriter:
         schedule = chance.choice((DEFAULT,) * 3 + ("late-pending", "earliest-deadline"))
         sharing = chance.choice(("weave", "weave", "full", "none"))
         referred = chance.choice(sorted(self.queries) or [""]) if chance.random() < 0.3 else ""
-        return Script(sharing, schedule, self.durable, referred, setup, self.queries, tuple(self.steps))
+        found = Script(sharing, schedule, self.durable, archived=self.archived, referred=referred, setup=setup)
+        behind = chance.random() < 0.2
+        return replace(found, behind=behind, queries=self.queries, steps=tuple(self.steps))
 
     def _turn(self) -> None:
         chance, steps = self.chance, self.steps
@@ -163,8 +167,13 @@ def _smaller(script: Script) -> Iterator[Script]:
             for out in range(len(step[2])):
                 rows = (*step[2][:out], *step[2][out + 1 :])
                 yield replace(script, steps=(*script.steps[:at], (*step[:2], rows), *script.steps[at + 1 :]))
-    if script.schedule != DEFAULT:
-        yield replace(script, schedule=DEFAULT)
+    for plainer in ({"schedule": DEFAULT}, {"behind": False}, {"archived": False}, {"durable": False}):
+        if replace(script, **plainer) != script and not (plainer.get("durable") is False and _reopens(script)):
+            yield replace(script, **plainer)
+
+
+def _reopens(script: Script) -> bool:
+    return any(step[0] in ("reopen", "replay") for step in script.steps)
 
 
 def told(script: Script) -> str:
@@ -174,6 +183,11 @@ def told(script: Script) -> str:
     lines = [nan, f"engine = pw.Engine({folder}sharing={script.sharing!r}, schedule={script.schedule!r})"]
     used = {name for query in script.queries.values() for name in query.inputs}
     lines += [f"engine.execute({statements!r})" for name, statements in script.setup.items() if name in used]
+    if script.behind:
+        lines.append("engine.schedule.begins_behind = engine.schedule.stays_behind = lambda stream: True")
+        lines.append("engine.schedule.budget = lambda seconds: 0.0")
+    if script.archived:
+        lines += [f"engine.execute({archive_of(name, 'folder')!r})" for name in STREAMS if name in used]
     for verb, *parts in script.steps:
         query = script.queries.get(str(parts[0])) if parts else None
         match verb:

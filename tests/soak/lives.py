@@ -64,6 +64,8 @@ class Script:
     sharing: str = "weave"
     schedule: str = ""
     durable: bool = False
+    behind: bool = False  # reports wait as long as the schedule allows
+    archived: bool = False  # its streams have archives, with which queries may begin
     referred: str = ""  # the query that the reference answers too
     setup: dict[str, str] = field(default_factory=dict)  # statements that make a stream or a table, by its name
     queries: dict[str, Query] = field(default_factory=dict)
