@@ -173,6 +173,8 @@ class Expressions:
             return self.of_kind(wanted, known, depth)
 
         any_kind = dice.choice([*LITERALS])
+        if kind == "text" and dice.random() < 0.3:
+            return f"({some('text')} || {some(any_kind)})"
         forms = [
             f"CASE WHEN {some('bool')} THEN {some(kind)} ELSE {some(kind)} END",
             f"CASE {some(any_kind)} WHEN {some(any_kind)} THEN {some(kind)} END",

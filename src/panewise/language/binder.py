@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from panewise import aggregates
 from panewise.catalog import Catalog, QueryDefinition, StreamDefinition
-from panewise.errors import BindError, did_you_mean
+from panewise.errors import BindError, ParseError, did_you_mean
 from panewise.language import nodes
 from panewise.language.bind_archives import bind_archive_options
 from panewise.language.bind_options import bind_alteration, bind_options
@@ -23,6 +23,7 @@ from panewise.language.bind_types import bind_type
 from panewise.language.bind_windows import bind_duration
 from panewise.language.binding import Binding, KnownAggregate
 from panewise.language.dialect import ParsedStatement, parse, print_node
+from panewise.language.parse_expressions import NESTING_MAX
 from panewise.language.statements import (
     AlterArchive,
     AlterStream,
@@ -60,9 +61,27 @@ def bind_one(
     binding = Binding(catalog, parsed.text, find_aggregate, aggregate_names)
     try:
         handler = _HANDLERS.get(type(parsed.node), _select_once)
-        return handler(parsed.node, print_node(parsed.node), binding)
+        statement = handler(parsed.node, print_node(parsed.node), binding)
     except RecursionError:
         raise BindError("the statement is nested too deeply", text=parsed.text, span=parsed.span) from None
+    _check_readable(statement, parsed)
+    return statement
+
+
+def _check_readable(statement: Statement, parsed: ParsedStatement) -> None:
+    """What is kept of a statement is its canonical text, which may nest deeper than what was written: `a::INT::INT`."""
+    text = statement.text
+    if sum(map(text.count, ("(", "CASE ", "NOT ", "-"))) < NESTING_MAX // 2:
+        return
+    try:
+        parse(text)
+    except ParseError as error:
+        raise BindError(
+            f"written out in full, the statement cannot be read again: {error.message}",
+            text=parsed.text,
+            span=parsed.span,
+            hint="nest it less deeply",
+        ) from None
 
 
 # ---- definitions ---------------------------------------------------------------------------------------------------

@@ -44,7 +44,15 @@ REFUSED_WORDS: dict[str, str | None] = {
 }
 
 
+# Everything that looks at a plan goes down its whole depth, and each of them makes it one deeper.
+SET_OPERATIONS_MAX = 64
+
+
 class SelectParser(ExpressionParser):
+    def reset(self) -> None:
+        super().reset()
+        self._set_operations = 0
+
     def _parse_select(self, *arguments: Any, **options: Any) -> exp.Expr | None:
         """A query where one begins, otherwise None: sqlglot asks at every opening parenthesis."""
         if self._curr.token_type == TokenType.SELECT:
@@ -89,6 +97,9 @@ class SelectParser(ExpressionParser):
         return left
 
     def _set_operation(self, kind: type[exp.SetOperation], left: exp.Query, operand: Any) -> exp.Query:
+        self._set_operations += 1
+        if self._set_operations > SET_OPERATIONS_MAX:
+            self.refuse(f"a statement has at most {SET_OPERATIONS_MAX} set operations", self._prev)
         every = self._match(TokenType.ALL)
         if not every:
             self._match(TokenType.DISTINCT)

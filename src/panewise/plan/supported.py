@@ -15,6 +15,7 @@ from panewise.plan.supported_tables import check_tables
 from panewise.temporal import RowsWindow, TimeWindow
 
 KEYS_MAX = 62  # a key's NULLs are the bits of one word
+JOINED_MAX = 16  # the orders that are compared grow with the fifth power of the inputs
 
 
 def check_supported(plan: Emit, once: bool = False) -> None:
@@ -51,7 +52,9 @@ def check_supported(plan: Emit, once: bool = False) -> None:
 def _missing(node: Node) -> str | None:
     match node:
         case Join(kinds=kinds) if kinds:
-            return f"{kinds[0]} JOIN"
+            return f"{next(kind for kind in kinds if kind != 'INNER')} JOIN"
+        case Join(inputs=inputs) if len(inputs) > JOINED_MAX:
+            return f"a join of {len(inputs)} inputs (at most {JOINED_MAX})"
         case Negate(kind=kind) if kind.startswith("INTERSECT"):
             return kind
         case Aggregate(keys=keys) if len(keys) > KEYS_MAX:

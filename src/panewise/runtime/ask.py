@@ -20,7 +20,7 @@ from panewise.operators.one_time import relation
 from panewise.operators.rows import Rows
 from panewise.operators.tree_asking import last_report_of
 from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs
+from panewise.plan.inputs import has_several_inputs, reads_answer, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
 from panewise.runtime.archive_history import minds_order
@@ -45,14 +45,10 @@ def ask_once(
     if answered is None or has_several_inputs(plan):
         check_supported(plan, once=True)
     if has_several_inputs(plan):
-
-        def answer_of(name: str) -> pa.Table:
-            return hosting.consumers[name.lower()].lookup(name.lower(), None)
-
-        return ask_inputs(plan, Sources(channel_of, answer_of, table_of, rows_for(plan)))
+        return ask_inputs(plan, Sources(channel_of, hosting.answer_of, table_of, rows_for(plan)))
     block = block_of(plan)
     if answered is not None:
-        table = hosting.consumers[answered.lower()].lookup(answered.lower(), None)
+        table = hosting.answer_of(answered)
         check_answer_columns(block, table.schema.names)
         return relation(block, rows_of_answer(table))
     if not isinstance(block.source, Scan):
@@ -76,9 +72,12 @@ def last_report(window: Window, watermark: int) -> int:
 
 def named_answer(plan: Emit) -> str | None:
     """The query whose answer is read, where FROM names one without a window."""
-    scans = [node for node in plan.walk() if isinstance(node, Scan)]
-    unwindowed = all(isinstance(w, TimeWindow) and w.range_us is None and not w.periodic for w in plan.input.windows())
-    return scans[0].name if len(scans) == 1 and scans[0].kind == "query" and unwindowed else None
+    inputs = windowed_inputs(plan)
+    if len(inputs) != 1 or table_inputs(plan) or not reads_answer(inputs[0]):
+        return None
+    scan = inputs[0].input
+    assert isinstance(scan, Scan)
+    return scan.name
 
 
 def rows_of_answer(table: pa.Table) -> Rows:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers, wrapped
-from panewise.errors import NotHeldError
+from panewise.errors import NotHeldError, SnapshotError
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation
 from panewise.operators.due_reports import EmptyReports
@@ -84,7 +84,17 @@ class TreeConsumer:
         return self._rows / (self.tree.greatest - self._first_point)
 
     def add(self, query: HostedQuery, aggregation: Aggregation, cadence: Cadence, finish: Finish | None) -> None:
-        """A query joins. Where another one with the same meaning came at the same moment, they are one member."""
+        """A query joins. Where another one with the same meaning came at the same moment, they are one member.
+
+        Where something is raised, it has not joined.
+        """
+        try:
+            self._add(query, aggregation, cadence, finish)
+        except BaseException:
+            self.remove(query.name, self.channel.cut)
+            raise
+
+    def _add(self, query: HostedQuery, aggregation: Aggregation, cadence: Cadence, finish: Finish | None) -> None:
         name = query.name
         if self._moment != self.channel.moment:
             self._moment, self._alike, self._began = self.channel.moment, {}, {}
@@ -94,9 +104,10 @@ class TreeConsumer:
             member = None  # what the other one has had already, of windows that were due when it came, is gone
         fresh = member is None
         if member is None:
-            member = self._alike[aggregation, cadence] = name
+            member = name
             self.tree.add(name, aggregation, cadence, self.channel.cut)
             self._leads.cover(name)
+            self._alike[aggregation, cadence] = name
         self.queries[name] = query
         self.member_of[name] = member
         self._followers.setdefault(member, set()).add(name)
@@ -145,17 +156,18 @@ class TreeConsumer:
         return self.tree.members[self.member_of[name]]
 
     def remove(self, name: str, cut: int | None = None) -> None:
-        query = self.queries[name]
-        query.stand_apart()
-        del self.queries[name], self._last_pieces[name], self._apart[name]
-        self.finishes.pop(name, None)
-        member = self.member_of.pop(name)
-        followers = self._followers[member]
-        followers.remove(name)
+        """A query leaves, also one that has joined only in part."""
+        if name in self.queries:
+            self.queries[name].stand_apart()
+        for kept in (self.queries, self._last_pieces, self._apart, self.finishes):
+            kept.pop(name, None)  # type: ignore[attr-defined]
+        member = self.member_of.pop(name, name)
+        followers = self._followers.get(member, set())
+        followers.discard(name)
         if followers and member == name:
             self._hand_over(name, min(followers))
-        elif not followers:
-            del self._followers[member]
+        elif not followers and member in self.tree.members:
+            self._followers.pop(member, None)
             self._alike = {key: other for key, other in self._alike.items() if other != member}
             self._began.pop(member, None)
             gone = self.tree.members[member]
@@ -404,6 +416,9 @@ class TreeConsumer:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        left = [name for name in snapshot["member_of"] if name not in self.queries]
+        if left:  # by an earlier version, of a query inside one that was refused; its states cannot be told from others
+            raise SnapshotError(f"the snapshot has the state of a query {left[0]!r} that is not among its queries")
         for name in [name for name in self.queries if name not in snapshot["member_of"]]:
             self.remove(name)  # it had failed
         self._regroup(snapshot["member_of"])

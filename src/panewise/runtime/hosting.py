@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from panewise.aggregates.user import matrix_of
 from panewise.catalog import Options
-from panewise.errors import SnapshotError
+from panewise.errors import NotHeldError, SnapshotError
 from panewise.language.statements import Emit as Emission
 from panewise.operators.aggregation import Aggregation, aggregation_of
 from panewise.operators.collective import CollectiveLookup
@@ -348,6 +348,13 @@ class Hosting:
         self._leave_unused()
         for inner in self._hidden.pop(name, []):
             self.drop(inner)
+
+    def answer_of(self, name: str) -> pa.Table:
+        """What a query answers now; NotHeldError where it has failed."""
+        query = self.queries[name.lower()]
+        if query.status == "FAILED":
+            raise NotHeldError(f"query '{name}' has failed: {query.reason}", hint="drop it and create it anew")
+        return self.consumers[query.name].lookup(query.name, None)
 
     def last_end(self, channel: Channel, newest: int) -> int:
         """When the last window that holds a row of this time, or a result of such a window, has closed."""
