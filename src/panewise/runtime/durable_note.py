@@ -97,10 +97,13 @@ class LengthNote:
 
     def acknowledge(self, size: int, synced: bool) -> None:
         """The log ends here, and the call that wrote its last record may return."""
+        if synced:
+            self._synced = size
         lengths = _LENGTHS.pack(size, size) if synced else _LENGTH.pack(size)
-        self._synced = size if synced else self._synced
-        with contextlib.suppress(OSError):
+        try:  # for every record, and `suppress` would take as long as the rest
             self._files.note(self._descriptor, lengths, _LENGTHS_AT)
+        except OSError:
+            return
 
     def take_back(self, size: int) -> None:
         """The log is going to be cut to this size; OSError where that cannot be noted."""
