@@ -48,9 +48,11 @@ def judge(script: Script, number: str, beside: Life) -> None:
     alone = Player(script, closure).play().lives[number]
     first = all(created_first(script, other) for other in closure)
     suspended = any(step[0] == "suspend" and step[1] in closure[:-1] for step in script.steps)
-    settled = 0 if first and not suspended else FOREVER if suspended else query.settles_us
-    if settled and settled < FOREVER:
-        settled += watermark_at_creation(script, number)
+    settled = -FOREVER
+    if suspended or (query.settles_us >= FOREVER and not first):
+        settled = FOREVER
+    elif query.settles_us and not first:
+        settled = watermark_at_creation(script, number) + query.settles_us
     uninterrupted = not any(step[0] in ("suspend", "drop") for step in script.steps)
     if first and uninterrupted and not query.options:
         always = alone
@@ -99,7 +101,7 @@ def created_first(script: Script, number: str) -> bool:
 
 def watermark_at_creation(script: Script, number: str) -> int:
     """The greatest time that had come when the last of the queries that it is made of was created."""
-    greatest = 0
+    greatest = -FOREVER
     for step in script.steps:
         if step == ("create", number):
             break

@@ -13,7 +13,7 @@ from collections import Counter
 from itertools import accumulate
 
 from tests.soak.life_players import NOT_HELD, Life, Said, Values
-from tests.soak.lives import Query
+from tests.soak.lives import FOREVER, Query
 
 Multiset = Counter[Values]
 
@@ -35,6 +35,8 @@ class Judge:
         if state is not None:
             self._states = _states(_all(state), state.is_log)
         self._shows_state = always.is_log or state is not None
+        if self._shows_state and settled > -FOREVER:  # changes are not added up from somewhere in the middle
+            self.settled = FOREVER
 
     def compare(self, beside: Life, alone: Life) -> None:
         if alone.refused:
@@ -47,7 +49,7 @@ class Judge:
                 assert not span, f"{who}: said while it was suspended or dropped: {_some(span)}"
         if self.query.own_past and not self.first:
             self._equal(beside, alone)
-        elif self.settled == 0:
+        elif self.settled < FOREVER:
             self._right(alone, "alone")
             self._right(beside, "beside others")
             self._as_early(beside, alone)
@@ -77,7 +79,7 @@ class Judge:
                 continue
             opening = min(span, default=None)
             for instant in sorted(set(span) | set(expected)):
-                if instant < beginning or (instant < max(beginning, self.settled)):
+                if instant < max(beginning, self.settled):
                     continue
                 found, wanted = span.get(instant, Counter()), expected.get(instant, Counter())
                 shown.update(found)
@@ -91,14 +93,17 @@ class Judge:
             lacks = not _within(found, wanted) and not self._shows_state
             assert not lacks, f"{who}, at {instant}: {_difference(found, wanted)}"
             return
+        if self.always.is_log:  # what was shown, added up, is what there is: also after it was suspended
+            state = self.state_at(instant)
+            # The difference to what was shown before it was suspended is of the microsecond before its instant.
+            right = close(+shown, state) or (opens and close(+shown, self.state_at(instant - 1)))
+            assert right, f"{who}, up to {instant}: {_difference(+shown, state)} of the state"
         if close(found, wanted):
             return
         if opens and self._shows_state:
             state = self.state_at(instant)
-            if close(+shown if self.always.is_log else found, state):
-                return
-            if self.always.is_log or not _within(found, state):
-                raise AssertionError(f"{who}, first at {instant}: {_difference(found, state)} of the state")
+            right = self.always.is_log or _within(found, state)
+            assert right, f"{who}, first at {instant}: {_difference(found, state)} of the state"
             return
         if opens and "ROWS" in self.query.text and _within(found, wanted):
             return  # several windows may end at one instant, of which the first are not whole
@@ -109,7 +114,7 @@ class Judge:
         begun = min((min(span) for span in alone.spans[::2] if span), default=None)
         for ours, theirs in zip(beside.spans[::2], alone.spans[::2], strict=True):
             for instant, wanted in theirs.items():
-                if close(ours.get(instant, Counter()), wanted):
+                if instant < self.settled or close(ours.get(instant, Counter()), wanted):
                     continue
                 earlier = begun == instant and not self.first and self._shows_state
                 earlier = earlier and min([min(span) for span in beside.spans[::2] if span], default=0) <= instant
@@ -130,7 +135,7 @@ class Judge:
             if isinstance(found, Counter) and isinstance(wanted, Counter) and (self.first or (found and wanted)):
                 same = close(found, wanted) or self.query.parted
                 assert same, f"lookup at {at} beside others: {_difference(found, wanted)}"
-            if span % 2 or self.settled or (self.query.own_past and not self.first):
+            if span % 2 or self.settled > -FOREVER or (self.query.own_past and not self.first):
                 continue
             for who, answer in (("beside others", found), ("alone", wanted)):
                 if isinstance(answer, Counter) and answer:
