@@ -72,8 +72,7 @@ def kill(engine: Engine) -> None:
         if keeper.archive is not None:
             keeper.archive.close()
     assert engine.durability is not None
-    engine.durability._closed = True
-    engine.durability._let_go()
+    engine.durability.close(snapshot=False)
 
 
 class Died(BaseException):

@@ -356,6 +356,7 @@ def fingerprint(engine: Engine) -> dict[str, Any]:
     names = [definition.name for definition in copy.catalog.of_kind("query")]
     stream = copy.stats()["streams"]["s"]
     found: dict[str, Any] = {name: stream[name] for name in ("rows", "late_rows", "bad_rows", "watermark")}
+    found["names"] = ordered(plain(copy.execute("SELECT k, name FROM names")))
     found["numbers"] = copy.last_sequence("s", "p")
     found["shown"] = [plain(copy.execute(f"SHOW {kind}")) for kind in ("QUERIES", "STREAMS", "TABLES")]
     found["kept"] = [plain(copy.late_rows("s")), plain(copy.bad_rows("s"))]

@@ -20,8 +20,9 @@ of groupings is the rule that it leaves to others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +63,8 @@ class SharedFold:
         self._known: list[tuple[PeriodicTree, int]] = []
         self._classes: list[SelectionClasses] = []
         self._hosts: list[Host] = []
+        # Told of the trees that an error has torn, while the others go on; None: it is raised.
+        self.torn: Callable[[Sequence[PeriodicTree], Exception], None] | None = None
 
     def fold(self, rows: Rows, trees: Sequence[PeriodicTree], masks: Mapping[Expression, Mask] | None = None) -> None:
         """Rows enter all trees, some of them at the next `settle`, which must follow before anybody asks a tree.
@@ -73,7 +76,8 @@ class SharedFold:
         known = dict(masks or {})
         if len(rows) < ROWS_LEAST or len(trees) < 2:
             for tree in trees:
-                tree.fold(rows, known.get(tree.where) if tree.where is not None else None)
+                mask = known.get(tree.where) if tree.where is not None else None
+                self._done([tree], partial(tree.fold, rows, mask))
             return
         self._follow(trees)
         begin = 0
@@ -87,16 +91,35 @@ class SharedFold:
     def _fold(self, rows: Rows, trees: Sequence[PeriodicTree], masks: dict[Expression, Mask]) -> None:
         chosen = ChosenRows(rows.batch, self._classes, masks)
         hosted: set[int] = set()
-        for host in self._hosts:
-            hosted |= host.fold(rows, chosen)
+        for host in list(self._hosts):
+            if not self._done(host.guests, partial(_fold_host, host, rows, chosen, hosted)):
+                hosted.update(map(id, host.guests))
+                self._forget(host)
         for tree in trees:
             if id(tree) not in hosted:
-                tree.fold(rows, None if tree.where is None else chosen.by(tree.where))
+                self._done([tree], partial(_fold_tree, tree, rows, chosen))
 
     def settle(self) -> None:
         """All trees have all rows that were folded."""
-        for host in self._hosts:
-            host.settle()
+        for host in list(self._hosts):
+            if not self._done(host.guests, host.settle):
+                self._forget(host)
+
+    def _done(self, trees: Sequence[PeriodicTree], work: Callable[[], None]) -> bool:
+        """Whether work on trees is done; otherwise they are torn."""
+        try:
+            work()
+        except Exception as problem:
+            if self.torn is None:
+                raise
+            self.torn(trees, problem)
+            return False
+        return True
+
+    def _forget(self, host: Host) -> None:
+        """All its guests are torn."""
+        self._hosts.remove(host)
+        self._known = []
 
     def _follow(self, trees: Sequence[PeriodicTree]) -> None:
         """Trees have come, gone or changed: so do classes and hosts."""
@@ -115,6 +138,14 @@ class SharedFold:
     def host_of(self, tree: PeriodicTree) -> Host | None:
         """The host that the tree is a guest of, for what people are told."""
         return next((host for host in self._hosts if tree in host.guests), None)
+
+
+def _fold_host(host: Host, rows: Rows, chosen: ChosenRows, hosted: set[int]) -> None:
+    hosted |= host.fold(rows, chosen)
+
+
+def _fold_tree(tree: PeriodicTree, rows: Rows, chosen: ChosenRows) -> None:
+    tree.fold(rows, None if tree.where is None else chosen.by(tree.where))
 
 
 def may_share(tree: PeriodicTree) -> bool:

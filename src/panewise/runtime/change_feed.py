@@ -106,6 +106,7 @@ class ChangeFeed:
         self._keyed = bool(definition.primary_key)
         self._key_names = definition.primary_key or definition.schema.names
         self.last_change = INT64_MIN  # the instant of the last change
+        self._taking = INT64_MIN  # the first instant of the rows that were taken last
         self._latest: Ints = NONE  # by key: the slot of its latest row
         self._retired_at: Ints = NONE  # by key: when it was taken away last
         self._slot_numbers: Ints = NONE
@@ -133,9 +134,14 @@ class ChangeFeed:
     def end(self) -> None:
         self.stream.detach(self)
 
+    def fail(self, reason: str) -> None:
+        """The table may be torn by the rows that it was about to take."""
+        self.table.fail(self._taking, reason)
+
     def take(self, rows: Rows, watermark: int) -> None:
         if not len(rows) or self.table.failed:
             return
+        self._taking = int(rows.times[0])
         batch = rows.batch.select(self._names).rename_columns(self._arrow.names).cast(self._arrow)
         operations, problems = self._read(rows.batch, batch)
         keys = self._keys.ids([batch.column(name) for name in self._key_names])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from panewise.aggregates.columns import empty_batch
 from panewise.operators.reorder import ReorderBuffer
 from panewise.operators.rows import Rows, concatenated
+from panewise.runtime.failures import guarded
 from panewise.schema import Schema
 
 INT64_MIN = -(2**63)
@@ -35,6 +37,9 @@ class Consumer(Protocol):
 
     def take(self, rows: Rows, watermark: int) -> None:
         """Rows, in event-time order where `ordered`, and how far the channel has come. Called once per flush."""
+
+    def fail(self, reason: str) -> None:
+        """Its state is torn, or the query that it reads has failed: all its queries are FAILED."""
 
 
 class Together(Protocol):
@@ -114,13 +119,13 @@ class Channel:
             self.together.take(others, rows, self.watermark, more)
         else:
             for consumer in others:
-                consumer.take(rows, self.watermark)
+                guarded(consumer, partial(consumer.take, rows, self.watermark))
         if ordered:
             assert self._reorder is not None
             in_order = self._reorder.release(self.watermark)
             self.released += len(in_order)
             for consumer in ordered:
-                consumer.take(in_order, self.watermark)
+                guarded(consumer, partial(consumer.take, in_order, self.watermark))
 
     def catch_up(self) -> None:
         """What was postponed is answered now."""

@@ -7,6 +7,7 @@ come out of snapshots.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ from panewise.operators.rows import Rows
 from panewise.operators.shared_fold import SharedFold
 from panewise.operators.tree_asking import past_report
 from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.failures import failed, guarded
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.leading_trees import Leads
 from panewise.runtime.ledger import Entry, Ledger, Place, last_report_of, row_count
@@ -75,6 +77,7 @@ class TreeConsumer:
         self._rows = 0
         self.answer_seconds = 0.0  # what it takes to answer what was postponed, as it has been of late
         self.answered_late: tuple[int, int, float] | None = None  # reports after, reports up to, and by the clock when
+        self.torn = False  # whether all its queries have failed, and it holds nothing
 
     @property
     def rows_per_unit(self) -> float | None:
@@ -235,6 +238,9 @@ class TreeConsumer:
     def catch_up(self) -> None:
         """What was postponed is answered in one pass, each report as it would have been."""
         del self.channel.postponed[self]
+        guarded(self, self._catch_up)
+
+    def _catch_up(self) -> None:
         before, begun = self.tree.watermark, self.channel.clock()
         self._advance(self.channel.watermark)
         now = self.channel.clock()
@@ -272,8 +278,7 @@ class TreeConsumer:
                 finals = self._finished(query, raw, finals)
             query.receive(finals, self.channel.watermark)
         for name, reason in self.take_failures().items():
-            query = self.queries[name]
-            query.status, query.reason = "FAILED", reason
+            self.queries[name].fail(reason)
             self.remove(name)
 
         self.weaver.look(self)
@@ -293,6 +298,28 @@ class TreeConsumer:
             return final if raw.first + raw.slide * (raw.count - 1) == due else None
         numbers = integers(raw.column(1))
         return final.slice(int(np.searchsorted(numbers, due))) if int(numbers[-1]) == due else None
+
+    def fail(self, reason: str) -> None:
+        """The state is torn that all its queries share."""
+        self.torn = True
+        self.channel.postponed.pop(self, None)
+        self.channel.detach(self)
+        queries = list(self.queries.values())
+        for query in queries:
+            query.stand_apart()
+        tree = self.tree
+        self.tree = PeriodicTree(
+            tree.keys,
+            tree.where,
+            tree.held_from,
+            timed=tree.timed,
+            folds_only=tree.folds_only,
+            technique=tree.technique,
+        )
+        self.queries, self.finishes, self.member_of, self._followers = {}, {}, {}, {}
+        self._alike, self._ledgers, self._began, self._apart, self._last_pieces = {}, {}, {}, {}, {}
+        for query in queries:
+            query.fail(reason)
 
     def take_failures(self) -> dict[str, str]:
         """The queries whose members met data that they cannot answer for, with the reason."""
@@ -457,14 +484,18 @@ class TreesTogether:
         self.shared_fold = SharedFold()
 
     def take(self, consumers: list[TreeConsumer], rows: Rows, watermark: int, more: bool) -> None:
+        torn: dict[int, Exception] = {}  # by tree, as its id
+        self.shared_fold.torn = lambda trees, problem: torn.update(dict.fromkeys(map(id, trees), problem))
         self.shared_fold.fold(rows, [consumer.tree for consumer in consumers])
         if not more:
             self.shared_fold.settle()
         for consumer in consumers:
-            if more:
+            if id(consumer.tree) in torn:
+                failed(consumer, torn[id(consumer.tree)])
+            elif more:
                 consumer.see(rows)
             else:
-                consumer.follow(rows, watermark)
+                guarded(consumer, partial(consumer.follow, rows, watermark))
 
 
 def _kept_of(piece: Piece) -> Piece:

@@ -84,7 +84,9 @@ class Durability:
             with engine.archives.coming_back():
                 if snapshot is not None:
                     engine.restore(snapshot, engine)
+                engine.replaying = True
                 replayed = replay(engine, folder.records())
+                engine.replaying = False
             if replayed.last_failed:
                 folder.end.take_back()
             if folder.end.broken:

@@ -5,7 +5,9 @@ taken out of the log before anything else is written: where it fails again it is
 fails now has not failed before, and the folder is not opened.
 
 That answers are the same rests on the engine: a stream takes rows in the order of the log whatever the batches, and
-nothing but the log (no clock, no file) has a say in what a query answers.
+nothing but the log (no clock, no file) has a say in what a query answers. Only memory has: a query that fails now, and
+did not then, is FAILED from now on, and statements that name it are passed over. One that failed then, and does not now,
+is whole again: what it could not report at that time is there to be read.
 """
 
 from __future__ import annotations
@@ -95,8 +97,7 @@ def _happen(engine: Engine, fields: dict[str, Any], body: pa.Buffer) -> bool:
         case {"kind": "advance", "stream": stream, "until": until}:
             engine.advance(stream, until)
         case {"kind": "read", "query": query, "results": results}:
-            engine.results(query)
-            return engine.hosting.queries[query].rows_out == int(results)
+            return _handed_out(engine, query, int(results))
         case {"kind": "late", "stream": stream}:
             engine.late_rows(stream)
         case {"kind": "bad", "stream": stream}:
@@ -104,6 +105,14 @@ def _happen(engine: Engine, fields: dict[str, Any], body: pa.Buffer) -> bool:
         case _:
             raise DurabilityError(f"the log holds a record of the kind {fields.get('kind')!r}, which is not known")
     return True
+
+
+def _handed_out(engine: Engine, query: str, results: int) -> bool:
+    """Whether the query has as many results as it had; those that it did not have then are not handed out."""
+    table, count = engine.results(query), engine.hosting.queries[query].rows_out
+    if count > results:  # it had failed then
+        engine.hosting.queries[query].put_back(table.slice(max(0, table.num_rows - (count - results))))
+    return count == results
 
 
 def _was_taken(engine: Engine, stream: str, written: list[Any] | None) -> bool:

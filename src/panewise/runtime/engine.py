@@ -119,6 +119,7 @@ class Engine:
         self.reads = WindowReads(self, self._lock, isolation)
         self._answers = Answers(self._lock, self._answer, self._waits)
         self.durability: Durability | None = None
+        self.replaying = False  # while a log is read: what it says has happened once
         if prepare is not None:
             prepare(self)
         if path is not None:

@@ -101,6 +101,18 @@ class HostedQuery(Channel):
         """Whether it is a change log that will say later what it does not show now."""
         return self._withheld is not None and self._status == "SUSPENDED"
 
+    def fail(self, reason: str) -> None:
+        """It has no results any more, and whoever reads it has none either."""
+        if self._status != "FAILED":
+            self.status, self.reason = "FAILED", reason
+            for consumer in list(self.consumers):
+                consumer.fail(self.reason_for_readers)
+
+    @property
+    def reason_for_readers(self) -> str:
+        """Why a query that reads this one fails."""
+        return f"query '{self.name}', which it reads, has failed: {self.reason}"
+
     @property
     def rows_out(self) -> int:
         return self._rows_out + (0 if self._ledger is None else self._ledger[0].rows_of(self._ledger[1]))

@@ -9,6 +9,7 @@ is hosted first, under a name that nobody else can use.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -89,7 +90,7 @@ class Hosting:
 
     @property
     def trees(self) -> list[TreeConsumer]:
-        return list(self._trees.values())
+        return [tree for tree in self._trees.values() if not tree.torn]
 
     def host(self, name: str, plan: Emit, options: Options = ()) -> HostedQuery:
         """Starts a query whose plan has operators; PlanError where it comes too late for them.
@@ -125,17 +126,24 @@ class Hosting:
         else:
             history = history or self._read_history(block, channel)
             held_from = _missed_before(channel) if history is None else history.held_from
-            operator = self._operator(query, block, held_from, silent=chosen.get("mode") == "lookup")
+            make = partial(self._operator, query, block, held_from, silent=chosen.get("mode") == "lookup")
+            consumer = OperatorConsumer(channel, query, make, history)
             if history is not None and history.begins is not None:
-                operator.begin_at(history.begins - 1)
+                consumer.operator.begin_at(history.begins - 1)
             elif isinstance(block.window, RowsWindow):
                 gone = rows_gone(block.window, channel) if history is None else history.gone
                 if gone is not None:
-                    operator.begin_after(gone)
-            consumer = OperatorConsumer(channel, query, operator, history)
+                    consumer.operator.begin_after(gone)
             self.consumers[name] = consumer
             channel.attach(consumer, None if history is None else history.rows)
         self.queries[name] = query
+        return self._begun(query, [channel])
+
+    def _begun(self, query: HostedQuery, channels: list[Channel]) -> HostedQuery:
+        """A query over one that has failed fails at once: a log may say so, though a statement is refused before."""
+        for channel in channels:
+            if isinstance(channel, HostedQuery) and channel.status == "FAILED":
+                self.consumers[query.name].fail(channel.reason_for_readers)
         return query
 
     def _host_plan(self, name: str, plan: Emit) -> HostedQuery:
@@ -169,7 +177,7 @@ class Hosting:
         consumer.rewrites = rewritten.applied
         self.queries[name], self.consumers[name] = query, consumer
         consumer.attach()
-        return query
+        return self._begun(query, channels)
 
     def _take_back(self, name: str) -> None:
         """A query that could not be started leaves nothing behind, wherever its start has ended."""
@@ -208,7 +216,7 @@ class Hosting:
         if key in self._cores and history is not None:
             self.with_history.add(query.name)  # rows of the past cannot be put below those of others
             key = *key[:-1], query.name
-        if key not in self._cores:
+        if key not in self._cores or self._cores[key].torn:
             self._cores[key] = SharedPlan(core, channels)
         return SharingConsumer(query, core, channels, self._cores[key], history)
 
@@ -234,6 +242,8 @@ class Hosting:
         alone = query.name if self.sharing == "none" or query.name in self.with_history else ""
         key: tuple[int, TreeKey] = (id(channel), (counts_rows, block.where, aggregation.keys, technique, alone))
         consumer = self._trees.get(key)
+        if consumer is not None and consumer.torn:
+            consumer = None
         if history is None and (consumer is None or not _answers_at_once(consumer, aggregation, block.window)):
             history = self._read_history(block, channel)
         if history is not None and (consumer is not None or history.begins is not None):
@@ -422,17 +432,22 @@ class Hosting:
 
     def snapshot(self) -> dict[str, Any]:
         """The state of queries and consumers. A consumer that feeds several queries is written once, by number."""
-        consumers = {id(consumer): consumer for consumer in self.consumers.values()}
+        consumers = {id(consumer): consumer for consumer in self.consumers.values() if not consumer.torn}
         numbers = {key: number for number, key in enumerate(consumers)}
         return {
             "queries": {name: query.snapshot() for name, query in self.queries.items()},
             "consumers": [consumer.snapshot() for consumer in consumers.values()],
-            "fed_by": {name: numbers[id(consumer)] for name, consumer in self.consumers.items()},
+            "fed_by": {
+                name: numbers[id(consumer)] for name, consumer in self.consumers.items() if id(consumer) in numbers
+            },
             "with_history": sorted(self.with_history),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The same queries, hosted afresh, become those of the snapshot, which may hold other things too."""
+        for name, query in snapshot["queries"].items():
+            if query["status"] == "FAILED" and name not in snapshot["fed_by"]:
+                self._leave(name, query["reason"])
         done: set[int] = set()
         for name, query in snapshot["queries"].items():
             if name.partition(HIDDEN)[0] not in self.queries:
@@ -445,6 +460,14 @@ class Hosting:
                 consumer.restore(snapshot["consumers"][number])
                 done.add(id(consumer))
             self.queries[name].restore(query)
+
+    def _leave(self, name: str, reason: str) -> None:
+        """A query that has failed leaves those that are hosted with it before they get their state."""
+        consumer = self.consumers[name]
+        if not isinstance(consumer, TreeConsumer):
+            consumer.fail(reason)
+        elif name in consumer.queries:
+            consumer.remove(name)
 
 
 def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: Window) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -23,17 +24,21 @@ class OperatorConsumer:
     """An operator of one query, fed in event-time order."""
 
     ordered = True
+    torn = False  # whether it has failed, and holds nothing
 
     @property
     def read_queries(self) -> list[HostedQuery]:
         return [self.query] if self.query.consumers else []
 
-    def __init__(self, channel: Channel, query: HostedQuery, operator: Any, history: History | None = None) -> None:
-        """`history`: what it is attached with."""
+    def __init__(
+        self, channel: Channel, query: HostedQuery, make: Callable[[], Any], history: History | None = None
+    ) -> None:
+        """`make`: a fresh operator. `history`: what it is attached with."""
         self.channel = channel
         self._history = history
         self.query = query
-        self.operator = operator
+        self._make = make
+        self.operator = make()
         self._last_report: pa.Table | None = None
 
     def next_due(self) -> int:
@@ -51,7 +56,7 @@ class OperatorConsumer:
         except QueryFailed as problem:
             if isinstance(problem.results, pa.Table):
                 self.query.receive(list(problem.results.to_batches()), watermark)
-            self.query.status, self.query.reason = "FAILED", problem.message
+            self.fail(problem.message)
             return
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
         if isinstance(self.operator, RestoredOperator) and table.num_rows:
@@ -63,6 +68,12 @@ class OperatorConsumer:
         """How many rows of each partition it has counted; None where it has no such window."""
         tail = getattr(self.operator, "tail", None)
         return tail.counted(partition_by) if isinstance(tail, PartitionTail) else None
+
+    def fail(self, reason: str) -> None:
+        self.torn = True
+        self.channel.detach(self)
+        self.operator, self._last_report = self._make(), None
+        self.query.fail(reason)
 
     @property
     def relation(self) -> RelationRows:

@@ -8,6 +8,7 @@ that a stream changes the plan has a clock on that stream's channel, and waits f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,9 +28,11 @@ from panewise.temporal import SECOND
 
 
 class Owner(Protocol):
-    """Who is told when a port has come further."""
+    """Who is told when a port has come further, or what it reads has failed."""
 
     def go_on(self) -> None: ...
+
+    def fail(self, reason: str) -> None: ...
 
 
 class Port:
@@ -54,6 +57,13 @@ class Port:
             self._rows, self._last = self._rows + len(rows), int(rows.times[-1])
         self.watermark = max(self.watermark, watermark)
         self.owner.go_on()
+
+    def fail(self, reason: str) -> None:
+        self.owner.fail(reason)
+
+    def forget(self) -> None:
+        """Nothing waits any more."""
+        self._waiting = []
 
     def released(self, until: int) -> Rows:
         """The rows below an instant, which are in order."""
@@ -101,12 +111,16 @@ class Clock:
         self.watermark = max(self.watermark, watermark)
         self.owner.go_on()
 
+    def fail(self, reason: str) -> None:
+        self.owner.fail(reason)
+
 
 class PlanConsumer:
     """A plan, its ports and its query. `rewrites` is how the plan came to be what it is, for people."""
 
     rewrites: tuple[Applied, ...] = ()
     clocks: Sequence[Clock] = ()
+    torn = False  # whether it has failed, and holds nothing
 
     def __init__(
         self,
@@ -118,13 +132,14 @@ class PlanConsumer:
         """`history`: what it begins with; no tables then."""
         self.query = query
         self.ports = [Port(self, channel) for channel in channels]
-        tables_held_from = [table.held_from for table in tables]
-        self.plan = DeltaPlan(
+        self._make = partial(
+            DeltaPlan,
             query.plan,
             missed_before(channels, history),
-            tables_held_from=tables_held_from,
+            tables_held_from=[table.held_from for table in tables],
             begins=None if history is None else history.begins,
         )
+        self.plan = self._make()
         self._history = history
         self._tables = tables
         changing = {id(table.changes): table.changes for table in tables if table.changes is not None}
@@ -168,7 +183,7 @@ class PlanConsumer:
         self._leave_tables()
 
     def _leave_tables(self) -> None:
-        for table, source in zip(self._tables, self.plan.tables, strict=True):
+        for table, source in zip(self._tables, self.plan.tables, strict=False):
             table.detach(source)
 
     def go_on(self) -> None:
@@ -184,10 +199,17 @@ class PlanConsumer:
         try:
             table = self.plan.process([port.released(until) for port in self.ports], until)
         except QueryFailed as problem:
-            self.query.status, self.query.reason = "FAILED", problem.message
-            self._leave_tables()
+            self.fail(problem.message)
             return
         self._tell(table, until)
+
+    def fail(self, reason: str) -> None:
+        self.torn = True
+        self.detach()
+        for port in self.ports:
+            port.forget()
+        self.plan, self._tables = self._make(), ()
+        self.query.fail(reason)
 
     def _tell(self, table: pa.Table, until: int) -> None:
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
@@ -229,7 +251,6 @@ class PlanConsumer:
             "ports": [port.snapshot() for port in self.ports],
             "clocks": [clock.watermark for clock in self.clocks],
             "watermark": self._watermark,
-            "failed": self.query.status == "FAILED",
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -239,8 +260,8 @@ class PlanConsumer:
         for clock, reached in zip(self.clocks, snapshot["clocks"], strict=True):
             clock.watermark = reached
         self._watermark = snapshot["watermark"]
-        if snapshot.get("failed"):
-            self._leave_tables()
+        if snapshot.get("failed"):  # as snapshots were once written
+            self.fail("")
 
 
 def missed_before(channels: list[Channel], history: PlanHistory | None) -> list[int | None]:

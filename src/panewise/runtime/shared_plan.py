@@ -8,6 +8,7 @@ alone, when its windows are whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from panewise.plan.nodes import Emit, Join
 from panewise.plan.shared_core import SharedCore
 from panewise.runtime.archive_history import PlanHistory
 from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.failures import guarded
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.plan_consumer import PlanConsumer, Port, attach_ports, missed_before
 
@@ -75,11 +77,13 @@ class SharedPlan:
     """The ports and the core of queries that have it in common."""
 
     def __init__(self, core: SharedCore, channels: list[Channel]) -> None:
+        self._core = core
         self.core = core_operator(core)
         self.ports = [Port(self, channel) for channel in channels]
         self.members: dict[str, SharingConsumer] = {}
         self._watermark = INT64_MIN
         self._starts: dict[str, int] = {}  # by query, when the series of an ungrouped answer begins
+        self.torn = False  # whether all have failed, and it holds nothing
 
     def add(self, member: SharingConsumer, history: PlanHistory | None) -> None:
         """`history`: what it begins with, if it is the first."""
@@ -94,7 +98,9 @@ class SharedPlan:
 
     def remove(self, member: SharingConsumer) -> None:
         name = member.query.name
-        del self.members[name], self._starts[name]
+        if self.members.pop(name, None) is None:
+            return  # it has failed
+        del self._starts[name]
         self.core.remove(name)
         if not self.members:
             for port in self.ports:
@@ -110,7 +116,18 @@ class SharedPlan:
         self._note_starts(rows)
         found = self.core.process(rows, since + 1 if since == INT64_MIN else since, until, self._starts)
         for name, member in list(self.members.items()):
-            member.step(found.get(name), self._starts[name], until)
+            guarded(member, partial(member.step, found.get(name), self._starts[name], until))
+
+    def fail(self, reason: str) -> None:
+        """The core is torn, or the query that it reads has failed."""
+        self.torn = True
+        members, self.members, self._starts = list(self.members.values()), {}, {}
+        for port in self.ports:
+            port.channel.detach(port)
+            port.forget()
+        self.core = core_operator(self._core)
+        for member in members:
+            member.fail(reason)
 
     def _note_starts(self, rows: list[Rows]) -> None:
         """Looks for the first rows that reports of the queries show, once for those that report alike."""
@@ -157,7 +174,8 @@ class SharingConsumer(PlanConsumer):
         self.query = query
         self.core = core
         self.held_from = missed_before(channels, history)
-        self.plan = DeltaPlan(query.plan, self.held_from, core.node)
+        self._make = partial(DeltaPlan, query.plan, self.held_from, core.node)
+        self.plan = self._make()
         self.report = None if query.plan.restore else report_window(query.plan)
         self.shared = shared
         self.ports = self.shared.ports
@@ -186,7 +204,13 @@ class SharingConsumer(PlanConsumer):
         else:
             self._tell(table, until)
         if failure is not None:
-            self.query.status, self.query.reason = "FAILED", failure.message
+            self.fail(failure.message)
+
+    def fail(self, reason: str) -> None:
+        self.torn = True
+        self.shared.remove(self)
+        self.plan = self._make()
+        self.query.fail(reason)
 
     def _results(self, found: Delta | pa.Table | None, starts_at: int, until: int) -> pa.Table:
         if isinstance(found, Delta):
@@ -201,11 +225,13 @@ class SharingConsumer(PlanConsumer):
     @property
     def folded(self) -> bool:
         """Whether the core answers it, with others that have the same groups."""
-        return self.shared.core.folds(self.query.name)
+        return not self.torn and self.shared.core.folds(self.query.name)
 
     @property
     def operators(self) -> list[Any]:
         own = [] if self.folded else self.plan.operators
+        if self.torn:
+            return own
         return [*self.shared.core.operators_of(self.query.name), *own]
 
     @property
@@ -215,7 +241,7 @@ class SharingConsumer(PlanConsumer):
 
     @property
     def bytes_held(self) -> int:
-        return self.plan.bytes_held + (self.shared.bytes_held if self._first else 0)
+        return self.plan.bytes_held + (self.shared.bytes_held if self._first and not self.torn else 0)
 
     def snapshot(self) -> dict[str, Any]:
         return {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from panewise.catalog import ArchiveDefinition, StreamDefinition, TableDefinition
+from panewise.catalog import ArchiveDefinition, QueryDefinition, StreamDefinition, TableDefinition
 from panewise.connectors.tables import check_changeable, check_options, table_connector
 from panewise.errors import CatalogError
 from panewise.language import statements as s
@@ -82,6 +82,8 @@ class StatementRunner:
             return
         if isinstance(statement, s.CreateSink):
             self._engine.catalog.get(statement.source, "query")
+        if isinstance(statement, s.CreateArchive):
+            self._check_runs(statement.source)
         definition, plan = definition_of(statement, self._engine.find_aggregate)
         self._engine.catalog.add(definition)
         key = definition.name.lower()
@@ -93,6 +95,8 @@ class StatementRunner:
             elif isinstance(definition, ArchiveDefinition):
                 self._engine.archives.create(definition)
             elif plan is not None:
+                for source in definition.inputs if isinstance(definition, QueryDefinition) else ():
+                    self._check_runs(source)
                 self._create_query(key, plan, statement.options, undo)
             undo.pop_all()
 
@@ -164,9 +168,15 @@ class StatementRunner:
     def _set_status(self, name: str, status: str) -> None:
         self._engine.catalog.get(name, "query")
         query = self._engine.hosting.queries[name.lower()]
-        if query.status == "FAILED":
-            raise CatalogError(f"query '{name}' has failed: {query.reason}", hint="drop it and create it anew")
+        if query.status == "FAILED" and self._engine.replaying:
+            return  # it had not when the statement was logged
+        self._check_runs(name)
         query.status = status
+
+    def _check_runs(self, name: str) -> None:
+        query = self._engine.hosting.queries.get(name.lower())
+        if query is not None and query.status == "FAILED" and not self._engine.replaying:
+            raise CatalogError(f"query '{name}' has failed: {query.reason}", hint="drop it and create it anew")
 
     def _alter_stream(self, statement: s.AlterStream) -> None:
         definition = self._engine.catalog.get(statement.name, "stream")

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from panewise.errors import (
     CatalogError,
     DurabilityError,
+    EngineBroken,
     NotHeldError,
     OverloadError,
     PanewiseError,
@@ -73,7 +74,7 @@ def status_of(error: PanewiseError) -> int:
             return 409
         case NotHeldError():
             return 410
-        case OverloadError() | DurabilityError() | SnapshotError():
+        case OverloadError() | DurabilityError() | EngineBroken() | SnapshotError():
             return 503
     return 400
 
