@@ -179,8 +179,9 @@ class Play:
                 raise AssertionError("a broken engine has answered") from problem
             self.engine.close()
             self.lost = self.folder is None
-            assert ("lost" if self.lost else "again") in str(problem)
-            closed = True
+            said, closed = str(problem), True
+            if ("lost" if self.lost else "again") not in said:
+                raise AssertionError(said) from problem
         if closed and self.folder is not None:
             self.engine.close()
             self.engine = self.opened()

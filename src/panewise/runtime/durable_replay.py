@@ -6,8 +6,8 @@ fails now has not failed before, and the folder is not opened.
 
 That answers are the same rests on the engine: a stream takes rows in the order of the log whatever the batches, and
 nothing but the log (no clock, no file) has a say in what a query answers. Only memory has: a query that fails now, and
-did not then, is FAILED from now on, and statements that name it are passed over. One that failed then, and does not now,
-is whole again: what it could not report at that time is there to be read.
+did not then, is FAILED from now on, and statements that name it are passed over. One that failed then, and does not
+now, is whole again: what it could not report at that time is there to be read.
 """
 
 from __future__ import annotations

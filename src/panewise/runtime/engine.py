@@ -343,7 +343,7 @@ class Engine:
         tables: list[pa.Table] = []
         try:
             for query in queries:
-                tables.append(query.read())
+                tables.append(query.read())  # noqa: PERF401 - what was read is put back where the next one raises
             hand(tables)
             if self.durability is not None:
                 for query, table in zip(queries, tables, strict=True):

@@ -1,8 +1,9 @@
 """An error in one query's operators is that query's alone, and that of the queries whose state it tore.
 
-Whatever an operator raises while it takes rows, an end of memory included, marks the queries of its consumer FAILED with
-the reason; they take no rows any more, what they held is let go, and queries that read them fail too. All others go on
-with the same rows. An interrupt (KeyboardInterrupt, SystemExit) is nobody's: it leaves the engine broken (`turns`).
+Whatever an operator raises while it takes rows, an end of memory included, marks the queries of its consumer FAILED
+with the reason; they take no rows any more, what they held is let go, and queries that read them fail too. All others
+go on with the same rows. An interrupt (KeyboardInterrupt, SystemExit) is nobody's: it leaves the engine broken
+(`turns`).
 """
 
 from __future__ import annotations

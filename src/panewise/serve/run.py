@@ -21,6 +21,7 @@ from rich.table import Table
 from panewise.connectors.sinks import PrintTable
 from panewise.runtime.engine import Engine
 from panewise.serve.flows import Flow, flows_of, interleaved
+from panewise.serve.held_interrupts import interrupts_held
 from panewise.serve.outlets import Fetched, HandedOver, Outlet
 from panewise.serve.statement_texts import read_statements, split_statements
 from panewise.serve.tables import output_console, result_table, short_number
@@ -41,13 +42,15 @@ def run_file(file: Path, *, flush: bool, progress: bool, path: Path | None = Non
         try:
             pump.run(progress=progress and console.is_terminal)
             if flush:
-                engine.flush()
+                with interrupts_held():
+                    engine.flush()
         except KeyboardInterrupt:
             console.print("interrupted: what was read so far is answered")
             code = 130
         finally:
-            pump.outlet.drain()
-            pump.outlet.close()
+            with interrupts_held():
+                pump.outlet.drain()
+                pump.outlet.close()
         console.print(pump.summary())
         failed = any(query["status"] == "FAILED" for query in engine.stats()["queries"].values())
     return code or int(failed)
@@ -139,17 +142,19 @@ class Pump:
                 numbers[name] += 1
                 if numbers[name] <= done[name]:
                     continue
-                if self.path is None:
-                    push(name, batch)
-                else:
-                    push(name, batch, producer=_producer(name), sequence=numbers[name])
+                with interrupts_held():
+                    if self.path is None:
+                        push(name, batch)
+                    else:
+                        push(name, batch, producer=_producer(name), sequence=numbers[name])
                 wanted = self.outlet.pushed()
                 now = time.monotonic()
                 self.seconds = now - started
                 if shown is not None:
                     shown.update(tasks[name], completed=flow.rows, speed=_rate(flow.rows, self.seconds))
                 if wanted or now - drained > DRAIN_SECONDS:
-                    self.outlet.drain()
+                    with interrupts_held():
+                        self.outlet.drain()
                     drained = time.monotonic()
         self.seconds = time.monotonic() - started
 

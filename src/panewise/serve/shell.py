@@ -23,6 +23,7 @@ from panewise.connectors.registry import open_source
 from panewise.errors import ConnectorError, PanewiseError, did_you_mean
 from panewise.runtime.engine import Engine
 from panewise.serve.flows import Flow, flows_of, interleaved
+from panewise.serve.held_interrupts import interrupts_held
 from panewise.serve.statement_texts import is_complete, read_statements, split_statements
 from panewise.serve.tables import error_console, error_text, output_console, result_table
 
@@ -66,13 +67,14 @@ class Shell:
         }
 
     def handle(self, text: str) -> None:
-        """One input; a user's mistake is printed and changes nothing."""
+        """One input; a user's mistake is printed and changes nothing. Ctrl-C ends it between statements or batches."""
         try:
             if text.lstrip().startswith("\\"):
                 self._command(text.strip())
                 return
             for statement in split_statements(text):
-                table = self.engine.execute(statement)
+                with interrupts_held():
+                    table = self.engine.execute(statement)
                 if table is None:
                     self.console.print("ok", style="dim")
                 else:
@@ -80,6 +82,9 @@ class Shell:
         except PanewiseError as error:
             self.failed = True
             self.errors.print(error_text(error))
+        except KeyboardInterrupt:
+            self.failed = True
+            self.errors.print("interrupted: what came before is done, and nothing is in the middle")
 
     def _command(self, text: str) -> None:
         try:
@@ -130,19 +135,22 @@ class Shell:
 
     def _pump(self, flows: list[Flow]) -> None:
         for flow, batch in interleaved(flows):
-            self.engine.push(flow.stream.name, batch)
+            with interrupts_held():
+                self.engine.push(flow.stream.name, batch)
         for flow in flows:
             self.console.print(f"{flow.rows:,} rows into {flow.stream.name}", style="dim")
         self._show_new()
 
     def _flush(self, _: list[str]) -> None:
-        self.engine.flush()
+        with interrupts_held():
+            self.engine.flush()
         self._show_new()
 
     def _results(self, arguments: list[str]) -> None:
         if arguments:
             query = self.engine.catalog.get(arguments[0], "query")
-            table = self.engine.results(query.name)
+            with interrupts_held():
+                table = self.engine.results(query.name)
             self.console.print(result_table(table, title=query.name, rows_max=ROWS_SHOWN))
         else:
             self._show_new()
@@ -150,13 +158,15 @@ class Shell:
     def _show_new(self) -> None:
         for query in self.engine.catalog.of_kind("query"):
             assert isinstance(query, QueryDefinition)
-            table = self.engine.results(query.name)
+            with interrupts_held():
+                table = self.engine.results(query.name)
             if table.num_rows:
                 self.console.print(result_table(table, title=query.name, rows_max=ROWS_SHOWN))
 
     def _lookup(self, arguments: list[str]) -> None:
         query, *at = arguments
-        table = self.engine.lookup(query, at=at[0] if at else None)
+        with interrupts_held():
+            table = self.engine.lookup(query, at=at[0] if at else None)
         self.console.print(result_table(table, title=query, rows_max=ROWS_SHOWN))
 
     def _stats(self, _: list[str]) -> None:

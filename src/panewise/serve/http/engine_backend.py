@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from panewise.catalog import ArchiveDefinition, QueryDefinition, SinkDefinition, StreamDefinition
 from panewise.catalog import Definition as CatalogDefinition
-from panewise.errors import NotHeldError, PanewiseError, QueryFailed
+from panewise.errors import EngineBroken, NotHeldError, PanewiseError, QueryFailed
 from panewise.language import nodes
 from panewise.language.binder import ParsedStatement, parse
 from panewise.runtime.answers import watermark_us
@@ -212,6 +212,8 @@ class EngineBackend:
             return "the server is ending"
         if self._failed:
             return self._failed
+        if self.engine.turns.broken:
+            return str(self.engine.turns.refusal())
         durability = self.engine.durability
         return None if durability is None or not durability.folder.end.broken else durability.folder.end.broken
 
@@ -266,6 +268,8 @@ class EngineBackend:
         self._mover.join()
         try:
             self._move()
+        except EngineBroken as error:  # what was acknowledged is in its log
+            logs.LOGGER.error("%s", error)
         finally:
             self.results.close()
             self.engine.close()

@@ -1,0 +1,57 @@
+"""Ctrl-C while the engine is at work: held until the batch is whole, unless it comes twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from panewise.runtime.engine import Engine
+from panewise.runtime.stream import Stream
+from panewise.serve.held_interrupts import interrupts_held
+from panewise.serve.shell import Shell
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_first_is_raised_at_the_end_and_the_second_at_once() -> None:
+    done: list[str] = []
+
+    def block(*interrupts: int) -> None:
+        with interrupts_held():
+            for _ in interrupts:
+                interrupt()
+                done.append("went on")
+
+    block()
+    with pytest.raises(KeyboardInterrupt):
+        block(1)
+    assert done == ["went on"]
+    with pytest.raises(KeyboardInterrupt):
+        block(1, 2)
+    assert done == ["went on"] * 2
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_shell_goes_on_with_a_whole_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    flush = Stream.flush
+
+    def interrupted(self: Stream, *arguments: object) -> int:
+        interrupt()
+        return flush(self, *arguments)  # type: ignore[arg-type]
+
+    engine, out, errors = Engine(), StringIO(), StringIO()
+    shell = Shell(engine, Console(file=out), Console(file=errors))
+    shell.handle("CREATE STREAM s (ts TIMESTAMP, v BIGINT);")
+    shell.handle("CREATE QUERY q AS SELECT SUM(v) AS total FROM s [RANGE 2 SECONDS SLIDE 1 SECOND];")
+    engine.push("s", [{"ts": 0, "v": 1}, {"ts": 1_000_000, "v": 2}, {"ts": 2_000_000, "v": 4}])
+    monkeypatch.setattr(Stream, "flush", interrupted)
+    shell.handle("\\lookup q")
+    monkeypatch.undo()
+    assert "interrupted" in errors.getvalue()
+    assert engine.results("q")["total"].to_pylist() == [1, 3]
