@@ -50,7 +50,7 @@ def made(engine: Engine) -> Engine:
 
 
 def failing(
-    monkeypatch: pytest.MonkeyPatch, place: tuple[type, str], error: Exception, only: Callable[[Any], bool]
+    monkeypatch: pytest.MonkeyPatch, place: tuple[type, str], error: BaseException, only: Callable[[Any], bool]
 ) -> list[bool]:
     """The method raises, from the moment that the list holds True on."""
     armed = [False]
@@ -189,3 +189,57 @@ def test_statements_on_what_fails_while_a_log_is_read(monkeypatch: pytest.Monkey
         assert {row["name"] for row in engine.execute("SHOW QUERIES").to_pylist() if row["status"] == "FAILED"} == {
             "now", "above", "later"
         }  # fmt: skip
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_query_of_a_suspended_folder_is_dropped_and_never_runs_again(
+    snapshot: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    armed = failing(monkeypatch, (WindowJoin, "process"), SystemExit("no memory: the process ends"), lambda _: True)
+    engine, undisturbed = made(Engine(tmp_path / "e")), made(Engine())
+    for each in (engine, undisturbed):
+        each.push("s", rows(40))
+    if snapshot:
+        engine.checkpoint()
+    for each in (engine, undisturbed):
+        each.push("s", rows(40, 40))
+    engine.execute("CREATE SINK out FROM pairs WITH (connector = 'console')")
+    engine.close(snapshot=False)
+    armed[0] = True
+    with pytest.raises(SystemExit):
+        Engine(tmp_path / "e")
+    with Engine(tmp_path / "e", suspended=True) as engine:
+        shown = engine.execute("SHOW QUERIES").to_pylist()
+        assert {row["name"] for row in shown} == set(QUERIES)
+        assert {row["status"] for row in shown} == {"SUSPENDED"}
+        refused: list[Callable[[], Any]] = [
+            lambda: engine.push("s", rows(1)),
+            lambda: engine.execute("RESUME QUERY sums"),
+            lambda: engine.execute("SELECT SUM(v) FROM s [RANGE 1 SECOND]"),
+            lambda: engine.execute("DROP STREAM s"),
+            lambda: engine.lookup("sums"),
+            lambda: engine.advance("s", 10**9),
+            lambda: engine.execute("DROP QUERY pairs"),  # a sink reads it
+            engine.checkpoint,
+        ]
+        for call in refused:
+            with pytest.raises(pw.PanewiseError):
+                call()
+        for text in ("DROP SINK out", "DROP QUERY pairs", "DROP QUERY few"):
+            engine.execute(text)
+    for _ in range(2):
+        with Engine(tmp_path / "e") as engine:
+            assert not (tmp_path / "e" / "DROPPED").exists()
+            left = set(QUERIES) - {"pairs", "few"}
+            assert {row["name"] for row in engine.execute("SHOW QUERIES").to_pylist()} == left
+    armed[0] = False
+    with Engine(tmp_path / "e") as engine:
+        for each in (engine, undisturbed):
+            each.push("s", rows(40, 80))
+        for name in left:
+            assert engine.results(name).equals(undisturbed.results(name)), name
+
+
+def test_only_a_folder_can_be_suspended() -> None:
+    with pytest.raises(pw.PlanError, match="path"):
+        Engine(suspended=True)

@@ -32,6 +32,7 @@ from panewise.runtime.durable_folder import DurableFolder
 from panewise.runtime.durable_replay import Replayed, replay
 from panewise.runtime.durable_sync import BackgroundSync, check_sync
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.suspended_folder import REASON, Dropped, check_allowed, define
 from panewise.state.durable_files import FileSystem
 from panewise.state.forked import let_go_in_children
 
@@ -47,8 +48,16 @@ class Durability:
     """The log of one engine. All methods are called under the engine's lock."""
 
     def __init__(
-        self, engine: Engine, folder: DurableFolder, files: FileSystem, sync: str, snapshot_every: int
+        self,
+        engine: Engine,
+        folder: DurableFolder,
+        files: FileSystem,
+        sync: str,
+        snapshot_every: int,
+        suspended: Dropped | None = None,
     ) -> None:
+        """`suspended`: nothing is written but what is dropped."""
+        self.suspended = suspended
         self._engine = engine
         self.folder = folder
         self._sync = sync
@@ -73,14 +82,24 @@ class Durability:
         sync: str = "batch",
         snapshot_every: int = SNAPSHOT_EVERY_BYTES,
         files: FileSystem | None = None,
+        suspended: bool = False,
     ) -> Durability:
-        """A fresh engine becomes what the folder holds, and logs what happens to it from now on."""
+        """A fresh engine becomes what the folder holds, and logs what happens to it from now on.
+
+        `suspended`: it gets the definitions only (`suspended_folder`).
+        """
         check_sync(sync)
         files = files or FileSystem()
         folder = DurableFolder.open(Path(path), files)
         folder.note.always = sync == "always"
         try:
-            snapshot = folder.newest_snapshot()
+            snapshot, dropped = folder.newest_snapshot(), Dropped(folder.path, files)
+            if suspended:
+                define(engine, snapshot, folder.records())
+                durability = cls(engine, folder, files, sync, snapshot_every, dropped)
+                durability.attach()
+                return durability
+            engine.hosting.stopped = dropped.queries()
             with engine.archives.coming_back():
                 if snapshot is not None:
                     engine.restore(snapshot, engine)
@@ -95,6 +114,8 @@ class Durability:
             durability._replayed = replayed
             durability._snapshot_bytes = len(snapshot or b"")
             durability.attach()
+            dropped.settle(engine)
+            engine.hosting.stopped = set()
             durability.changed()
             return durability
         except OSError as problem:
@@ -132,8 +153,13 @@ class Durability:
 
     def begin_statement(self, statement: s.Statement) -> bool:
         """Writes a statement down that is going to be run; False where it changes nothing."""
+        if self.suspended is not None:
+            check_allowed(statement)
         if isinstance(statement, _ONLY_READ):
             return False
+        if self.suspended is not None:
+            self.suspended.note(statement.text)
+            return True
         body: bytes | memoryview = b""
         if isinstance(statement, s.CreateTable):
             self._table_rows = self._rows_to_read(statement)
@@ -146,7 +172,10 @@ class Durability:
 
     def undo_statement(self) -> None:
         """The statement that was begun has failed, and left no trace."""
-        self.folder.end.take_back()
+        if self.suspended is not None:
+            self.suspended.take_back()
+        else:
+            self.folder.end.take_back()
 
     def _rows_to_read(self, statement: s.CreateTable) -> pa.RecordBatch | None:
         """The rows of a table with a connector: the file may be another one when the log is read."""
@@ -196,6 +225,8 @@ class Durability:
     def _append(self, fields: dict[str, Any], body: bytes | memoryview = b"") -> None:
         if self.closed:
             raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
+        if self.suspended is not None:
+            raise DurabilityError(f"{REASON}, and takes nothing in", hint="open it without to go on")
         change = self._engine.turns.change
         before, change.begun = change.begun, True
         size = self.folder.end.size
@@ -213,6 +244,8 @@ class Durability:
         log_bytes = self._log_bytes
         # What an archive has said is not in the log, and it may say less when that is read again.
         told, self._engine.hosting.took_history = self._engine.hosting.took_history, False
+        if self.suspended is not None:
+            return
         if not (told or self.folder.given_up) and log_bytes < max(
             self._snapshot_every, self._snapshot_bytes, self._retry_at
         ):
@@ -227,6 +260,8 @@ class Durability:
         """A snapshot takes the place of the log."""
         if self.closed:
             raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
+        if self.suspended is not None:
+            raise DurabilityError(f"{REASON}, and has no state to write", hint="open it without to go on")
         snapshot = self._engine.snapshot()
         change = self._engine.turns.change
         before, change.begun = change.begun, True  # between two logs, nothing can be written to either
@@ -243,7 +278,7 @@ class Durability:
         """Nothing is taken in any more, and another engine may open the folder. A second time does nothing, or goes on
         where the first was interrupted."""
         try:
-            if snapshot and not self.closed and self._log_bytes:
+            if snapshot and not self.closed and self._log_bytes and self.suspended is None:
                 self.checkpoint()
         finally:
             self.closed = True

@@ -87,12 +87,14 @@ class Engine:
         sharing: str = "weave",
         schedule: str = DEFAULT,
         isolation: str = "latest",
+        suspended: bool = False,
     ) -> None:
         """With a `path` everything is logged in that folder, and an engine on it goes on where the last one ended.
 
         `sync`: when the log is brought to the disk: 'batch' (about once a second), 'always' (with every call) or
         'never' (when the system likes). `snapshot_every`: bytes of log after which a snapshot takes its place.
         `prepare` is called before anything is restored, to register aggregates (docs/durability.md).
+        `suspended`: nothing runs, and queries of a folder that does not open otherwise can be dropped.
         `sharing`: 'weave' (by cost), 'full' (one tree for all that may share) or 'none', for experiments.
         `isolation`: of one-time queries from rows that arrive meanwhile: 'latest', 'latest-in-order', 'window' or
         'serial' (docs/isolation.md).
@@ -125,7 +127,9 @@ class Engine:
         if path is not None:
             from panewise.runtime.durability import Durability
 
-            Durability.open(self, path, sync, snapshot_every)
+            Durability.open(self, path, sync, snapshot_every, suspended=suspended)
+        elif suspended:
+            raise PlanError("only an engine with a path can be opened with suspended=True")
 
     # -- statements ----------------------------------------------------------------------------------------------
 
@@ -401,6 +405,8 @@ class Engine:
 
     def _answer(self, query: str, at: int | None = None) -> Answer:
         hosted = self._query(query)
+        if self.durability is not None and self.durability.suspended is not None:
+            raise NotHeldError(f"query '{query}' is suspended: {hosted.reason}", hint="open it without to go on")
         consumer = self.hosting.consumers[hosted.name]
         if isinstance(consumer, TreeConsumer) and consumer in consumer.channel.postponed:
             consumer.catch_up()

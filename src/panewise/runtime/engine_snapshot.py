@@ -59,8 +59,10 @@ def _restore(engine: Engine, tree: dict[str, Any]) -> None:
     engine.statements.slides_given = dict(tree.get("slides_at_most", {}))
     engine.hosting.with_history = set(tree.get("with_history", ()))
     engine.archives.only_books, before = True, engine.archives.only_books
+    stopped, engine.hosting.stopped = engine.hosting.stopped, set()  # they get their state first, as all others do
     for text in tree["statements"]:
         engine.execute(text)
+    engine.hosting.stopped = stopped
     engine.archives.only_books = before
     engine.statements.slides_given = {}
     engine.read_table = reading

@@ -57,6 +57,7 @@ from panewise.runtime.technique_option import chosen_technique
 from panewise.runtime.window_ends import cadence_of, end_of, last_window, plan_ends, reads
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
+STOPPED = "it was dropped while the folder was open with suspended=True"
 HIDDEN = "\0"  # stands in names of queries inside queries, and in no name that a statement can give
 
 
@@ -87,6 +88,7 @@ class Hosting:
         self._shortest: dict[int, int] | None = {}  # by stream; None: to be found anew
         self.with_history: set[str] = set()  # queries that have a tree for themselves, made of archived rows
         self.took_history = False  # whether an archive has had a say in the state of a query
+        self.stopped: set[str] = set()  # queries that are hosted and do not run, because they are about to be dropped
 
     @property
     def trees(self) -> list[TreeConsumer]:
@@ -144,7 +146,15 @@ class Hosting:
         for channel in channels:
             if isinstance(channel, HostedQuery) and channel.status == "FAILED":
                 self.consumers[query.name].fail(channel.reason_for_readers)
+        if query.name in self.stopped:
+            self._stop(query.name)
         return query
+
+    def _stop(self, name: str) -> None:
+        """A query that is about to be dropped does nothing until then, and neither do those inside it."""
+        for stopped in (*self._hidden.get(name, []), name):
+            self._leave(stopped, STOPPED)
+            self.queries[stopped].fail(STOPPED)
 
     def _host_plan(self, name: str, plan: Emit) -> HostedQuery:
         """Starts a query over several inputs, by the cheapest plan that means the same."""
@@ -460,6 +470,8 @@ class Hosting:
                 consumer.restore(snapshot["consumers"][number])
                 done.add(id(consumer))
             self.queries[name].restore(query)
+        for name in self.stopped & set(self.queries):
+            self._stop(name)
 
     def _leave(self, name: str, reason: str) -> None:
         """A query that has failed leaves those that are hosted with it before they get their state."""

@@ -180,18 +180,24 @@ def serve(
     max_rate: Annotated[int, typer.Option(help="Requests a second by token; 0 for no limit.")] = 20_000,
     keep_rows: Annotated[int, typer.Option(help="Results held by query.")] = 1_000_000,
     keep_bytes: Annotated[int, typer.Option(help="The same in bytes.")] = 256 << 20,
+    suspended: Annotated[
+        bool, typer.Option("--suspended", help="Run nothing: queries of a folder that does not open can be dropped.")
+    ] = False,
 ) -> None:
     """Serve an embedded engine over HTTP and WebSocket, with a dashboard."""
     with _errors_shown():
         from panewise.serve.http.access import tokens_from
         from panewise.serve.http.settings import Settings
-        from panewise.serve.served_run import serve_file
+        from panewise.serve.served_run import serve_file, serve_suspended
 
         settings = Settings(
             host=host, port=port, path=path, tokens=tokens_from(token_file), log=log,
             max_body_bytes=max_body_bytes, max_statement_chars=max_statement_chars, max_queries=max_queries,
             max_subscribers=max_subscribers, requests_per_second=max_rate, keep_rows=keep_rows, keep_bytes=keep_bytes,
         )  # fmt: skip
+        if suspended:
+            serve_suspended(file, settings)
+            return
         raise typer.Exit(serve_file(file, settings, flush=False))
 
 

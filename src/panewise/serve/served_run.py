@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from panewise.errors import PanewiseError
+from panewise.runtime.engine import Engine
+from panewise.serve.durable_start import engine_folder
 from panewise.serve.http import logs
 from panewise.serve.http.access import tokens_from
 from panewise.serve.http.engine_backend import EngineBackend, data_folder
@@ -75,6 +77,19 @@ def serve_file(file: Path | None, settings: Settings, *, flush: bool) -> int:
         console.print(reading.pump.summary())
     failed = any(query["status"] == "FAILED" for query in engine.stats()["queries"].values())
     return int(failed or bool(reading.problem))
+
+
+def serve_suspended(file: Path | None, settings: Settings) -> None:
+    """Serves what a data folder defines, with nothing running, so that a query can be dropped."""
+    settings.check()
+    if settings.path is None or file is not None or not engine_folder(settings.path).is_dir():
+        raise PanewiseError(
+            "--suspended is for a data folder that is there", hint="give its --path, and no file of statements"
+        )
+    settings = replace(settings, path=data_folder(settings.path))
+    assert settings.path is not None
+    engine = Engine(engine_folder(settings.path), suspended=True)
+    run_server(settings, EngineBackend(settings, engine, limited=False))
 
 
 @dataclass

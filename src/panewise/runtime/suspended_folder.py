@@ -1,0 +1,111 @@
+"""A folder opened with `suspended=True`: what it defines is known, nothing runs, and definitions can be dropped.
+
+For a folder that does not open otherwise, because one query takes more memory than there is. Snapshot and log are read
+for their definitions only, and stay as they are. What is dropped is noted in a file beside them:
+
+    DROPPED     statements, as JSON; whole or not there
+
+The next engine that opens the folder as usual does not run these queries, not even while it reads the log, drops them
+when it has read it, and removes the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from panewise.connectors.tables import no_rows
+from panewise.errors import CatalogError, DurabilityError, PanewiseError
+from panewise.language import statements as s
+from panewise.language.binder import bind_one, parse
+from panewise.runtime.durable_log import Record
+from panewise.state.durable_files import FileSystem, write_all
+from panewise.state.snapshot_format import loaded
+
+if TYPE_CHECKING:
+    from panewise.runtime.engine import Engine
+
+REASON = "the folder was opened with suspended=True"
+_DEFINING = (s.CreateStream, s.CreateTable, s.CreateQuery, s.CreateSink, s.CreateArchive, s.Drop, s.AlterStream)
+
+
+def define(engine: Engine, snapshot: bytes | None, records: Iterable[Record]) -> None:
+    """A fresh engine gets the definitions of a folder, and no row."""
+    engine.archives.only_books = True
+    engine.read_table = no_rows
+    if snapshot is not None:
+        tree = loaded(snapshot)
+        engine.statements.slides_given = dict(tree.get("slides_at_most", {}))
+        for text in tree["statements"]:
+            engine.execute(text)
+        engine.statements.slides_given = {}
+    problem: PanewiseError | None = None
+    for record in records:
+        if problem is not None:  # only the last record may be of a statement that was refused
+            raise problem
+        try:
+            _define(engine, record.fields.get("text", ""))
+        except PanewiseError as refused:
+            problem = refused
+    for query in engine.hosting.queries.values():
+        query.status, query.reason = "SUSPENDED", REASON
+
+
+def _define(engine: Engine, text: str) -> None:
+    for parsed in parse(text) if text else ():
+        if isinstance(bind_one(parsed, engine.catalog, engine.find_aggregate, engine.aggregate_names), _DEFINING):
+            engine.execute_parsed(parsed)
+
+
+def check_allowed(statement: s.Statement) -> None:
+    """Refuses what needs more than definitions."""
+    if isinstance(statement, s.Show | s.Explain):
+        return
+    if not isinstance(statement, s.Drop) or statement.kind not in ("query", "sink", "archive"):
+        raise DurabilityError(
+            f"{REASON}: there are SHOW, EXPLAIN and DROP of queries, sinks and archives, and nothing else",
+            hint="open it without to go on",
+        )
+
+
+class Dropped:
+    """The statements that are noted in a folder."""
+
+    def __init__(self, folder: Path, files: FileSystem) -> None:
+        self._path = folder / "DROPPED"
+        self._files = files
+        self.statements: list[str] = json.loads(self._path.read_text("utf-8")) if self._path.exists() else []
+
+    def queries(self) -> set[str]:
+        """The queries that are not to run, by lower-case name."""
+        nodes = [parse(text)[0].node.this.name for text in self.statements if text.upper().startswith("DROP QUERY")]
+        return {str(name).lower() for name in nodes}
+
+    def note(self, text: str) -> None:
+        self._write([*self.statements, text])
+
+    def take_back(self) -> None:
+        """The statement that was noted last was refused."""
+        self._write(self.statements[:-1])
+
+    def settle(self, engine: Engine) -> None:
+        """They happen, and are noted no more."""
+        for text in self.statements:
+            with suppress(CatalogError):  # it is gone: the process died before the file was removed
+                engine.execute(text)
+        if self.statements:
+            self._files.remove(self._path)
+            self._files.sync_folder(self._path.parent)
+
+    def _write(self, statements: list[str]) -> None:
+        unfinished = self._path.with_name("DROPPED.unfinished")
+        descriptor = self._files.create(unfinished)
+        with open(descriptor, "wb", closefd=True):
+            write_all(self._files, descriptor, [json.dumps(statements).encode()])
+            self._files.sync(descriptor)
+        self._files.rename(unfinished, self._path)
+        self._files.sync_folder(self._path.parent)
+        self.statements = statements
