@@ -10,6 +10,7 @@ from types import FrameType
 
 import pytest
 
+from panewise.errors import EngineBroken
 from panewise.runtime.turns import Turns
 from tests.waiting import PATIENCE_S, until
 
@@ -188,3 +189,49 @@ def test_writers_are_known_until_their_turn_ends() -> None:
             pass
         assert turns.writers == {threading.get_ident()}
     assert turns.writers == set()
+
+
+@pytest.mark.parametrize("place", ["__exit__", "_leave"])
+def test_a_turn_that_an_interrupt_has_not_let_end_is_taken_over(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interrupt comes before the first step of what should end the turn; nobody waits for ever."""
+    turns, order = Turns(nothing), list[int]()
+
+    def interrupted(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    def turn() -> None:
+        monkeypatch.setattr(Turns, place, interrupted)
+        with turns:
+            pass
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            turn()
+        with turns:  # the same thread finds its own frame gone
+            assert not turns.nested
+        with pytest.raises(KeyboardInterrupt):
+            turn()
+        thread = in_line(turns, order, 1)  # another one looks after the one that it waits for
+        joined(thread)
+    assert order == [1, 1]
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_who_leaves_in_the_middle_of_a_change_has_broken_it(leaves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(nothing)
+
+    def turn() -> None:
+        if not leaves:
+            monkeypatch.setattr(Turns, "__exit__", lambda *_: None)
+        with turns:
+            turns.change.begun = True
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        turn()
+    monkeypatch.undo()
+    for _ in range(2):
+        with pytest.raises(EngineBroken, match="in the middle of a change"), turns:
+            pass
+    assert turns.free

@@ -76,6 +76,11 @@ class DistinctCore:
     def lookup(self, name: str, at: int) -> pa.Table:
         raise AssertionError("it tells changes only")
 
+    @property
+    def results_made(self) -> int:
+        """None that a join makes."""
+        return 0
+
     def failure(self, name: str) -> QueryFailed | None:
         return None
 

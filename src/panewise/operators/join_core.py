@@ -145,6 +145,10 @@ class JoinCore:
         return [self.shared.join, *([] if grouping is None else [self._aggregates[grouping]])]
 
     @property
+    def results_made(self) -> int:
+        return self.shared.join.results_made
+
+    @property
     def described(self) -> str:
         ranges = len({member.ranges for member in self._members.values()})
         windows = "1 set of windows" if ranges == 1 else f"{ranges} sets of windows"

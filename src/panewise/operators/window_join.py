@@ -131,6 +131,11 @@ class WindowJoin:
         return self._plan.orders
 
     @property
+    def results_made(self) -> int:
+        """How many results there have been."""
+        return self._next_sequence
+
+    @property
     def rows_held(self) -> list[int]:
         """By input, dead rows that are still there among them."""
         return list(self._rows.counts)

@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.operators.delta_plan import DeltaPlan
+from panewise.operators.deltas import NONE, Ints
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows, concatenated
 from panewise.optimize.rewrites.rewriting import Applied
 from panewise.runtime.archive_history import PlanHistory
+from panewise.runtime.bounded_steps import BoundedSteps
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.table import Table
@@ -64,6 +66,14 @@ class Port:
     def forget(self) -> None:
         """Nothing waits any more."""
         self._waiting = []
+
+    def first_times(self, count: int) -> Ints:
+        """Of the rows that wait, which are in order."""
+        found, left = [NONE], count
+        for rows in self._waiting:
+            found.append(rows.times[:left])
+            left -= len(found[-1])
+        return np.concatenate(found)
 
     def released(self, until: int) -> Rows:
         """The rows below an instant, which are in order."""
@@ -145,6 +155,7 @@ class PlanConsumer:
         changing = {id(table.changes): table.changes for table in tables if table.changes is not None}
         self.clocks = [Clock(self, channel) for channel in changing.values()]
         self._watermark = INT64_MIN
+        self._steps = BoundedSteps()
 
     @property
     def channel(self) -> Channel:
@@ -191,16 +202,18 @@ class PlanConsumer:
         until = min(waiting.watermark for waiting in self._waiting)
         known = min([until, *(table.known_until for table in self.plan.tables)])
         for reached in (known, until):
-            if reached > self._watermark and self.query.status != "FAILED":
-                self._step(reached)
+            while reached > self._watermark and self.query.status != "FAILED":
+                self._step(self._steps.next(self.ports, reached))
 
     def _step(self, until: int) -> None:
         self._watermark = until
+        made, rows = self.plan.results_made, [port.released(until) for port in self.ports]
         try:
-            table = self.plan.process([port.released(until) for port in self.ports], until)
+            table = self.plan.process(rows, until)
         except QueryFailed as problem:
             self.fail(problem.message)
             return
+        self._steps.made(sum(map(len, rows)), self.plan.results_made - made)
         self._tell(table, until)
 
     def fail(self, reason: str) -> None:

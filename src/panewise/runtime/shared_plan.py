@@ -24,6 +24,7 @@ from panewise.plan.inputs import report_window
 from panewise.plan.nodes import Emit, Join
 from panewise.plan.shared_core import SharedCore
 from panewise.runtime.archive_history import PlanHistory
+from panewise.runtime.bounded_steps import BoundedSteps
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import guarded
 from panewise.runtime.hosted_query import HostedQuery
@@ -35,6 +36,10 @@ class Core(Protocol):
 
     @property
     def described(self) -> str: ...
+
+    @property
+    def results_made(self) -> int:
+        """How many results its join has made."""
 
     def operators_of(self, name: str) -> Sequence[Any]:
         """Those of a query."""
@@ -83,6 +88,7 @@ class SharedPlan:
         self.members: dict[str, SharingConsumer] = {}
         self._watermark = INT64_MIN
         self._starts: dict[str, int] = {}  # by query, when the series of an ungrouped answer begins
+        self._steps = BoundedSteps()
         self.torn = False  # whether all have failed, and it holds nothing
 
     def add(self, member: SharingConsumer, history: PlanHistory | None) -> None:
@@ -109,12 +115,16 @@ class SharedPlan:
     def go_on(self) -> None:
         """As far as all inputs have come."""
         until = min(port.watermark for port in self.ports)
-        if until <= self._watermark:
-            return
+        while until > self._watermark and not self.torn:
+            self._step(self._steps.next(self.ports, until))
+
+    def _step(self, until: int) -> None:
         since, self._watermark = self._watermark, until
         rows = [port.released(until) for port in self.ports]
         self._note_starts(rows)
+        made = self.core.results_made
         found = self.core.process(rows, since + 1 if since == INT64_MIN else since, until, self._starts)
+        self._steps.made(sum(map(len, rows)), self.core.results_made - made)
         for name, member in list(self.members.items()):
             guarded(member, partial(member.step, found.get(name), self._starts[name], until))
 

@@ -12,6 +12,7 @@ when it has read it, and removes the file.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -103,9 +104,11 @@ class Dropped:
     def _write(self, statements: list[str]) -> None:
         unfinished = self._path.with_name("DROPPED.unfinished")
         descriptor = self._files.create(unfinished)
-        with open(descriptor, "wb", closefd=True):
+        try:
             write_all(self._files, descriptor, [json.dumps(statements).encode()])
             self._files.sync(descriptor)
+        finally:
+            os.close(descriptor)
         self._files.rename(unfinished, self._path)
         self._files.sync_folder(self._path.parent)
         self.statements = statements

@@ -1,0 +1,140 @@
+"""Interrupts inside the engine: it is whole, or broken and says so; its log has what was acknowledged, and once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import panewise as pw
+from panewise.runtime.engine import Engine
+from panewise.runtime.stream import Stream
+from panewise.state import durable_files
+from tests.soak import interrupts
+
+STREAM = "CREATE STREAM s (ts TIMESTAMP, v BIGINT)"
+QUERY = "CREATE QUERY q AS SELECT SUM(v) AS total FROM s [RANGE 2 SECONDS SLIDE 1 SECOND]"
+ROWS = [{"ts": 0, "v": 1}, {"ts": 1_000_000, "v": 2}, {"ts": 2_000_000, "v": 4}]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_at_random_points(seed: int) -> None:
+    assert interrupts.play(seed, calls=20, share=0.5) > 0
+
+
+def made(path: Path | None = None) -> Engine:
+    engine = Engine(path, sync="never")
+    engine.execute(STREAM)
+    engine.execute(QUERY)
+    engine.push("s", ROWS, producer="p", sequence=1)
+    return engine
+
+
+def interrupted_in(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, call: Callable[[], object]) -> None:
+    """The call is interrupted when a function of it has returned."""
+    method = getattr(owner, name)
+
+    def interrupting(*arguments: object, **named: object) -> None:
+        monkeypatch.undo()
+        method(*arguments, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, name, interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        call()
+
+
+READS: dict[str, Callable[[Engine], object]] = {
+    "lookup": lambda engine: engine.lookup("q"),
+    "results": lambda engine: engine.results("q"),
+    "hand_over": lambda engine: engine.hand_over("q", lambda table, first: None),
+    "push": lambda engine: engine.push("s", ROWS),
+    "execute": lambda engine: engine.execute("SHOW QUERIES"),
+    "stats": Engine.stats,
+    "snapshot": Engine.snapshot,
+    "subscribe": lambda engine: engine.subscribe("q", print),
+}
+
+
+@pytest.mark.parametrize("name", ["lookup", "results", "hand_over"])
+def test_a_batch_that_was_interrupted_breaks_the_engine(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = made(tmp_path / "e")
+    interrupted_in(monkeypatch, Stream, "_process", lambda: READS[name](engine))
+    for call in READS.values():
+        with pytest.raises(pw.EngineBroken, match=r"open .* again"):
+            call(engine)
+    before = sorted(file.name for file in (tmp_path / "e").iterdir())
+    engine.close()
+    assert sorted(file.name for file in (tmp_path / "e").iterdir()) == before, "it writes no snapshot"
+    with Engine(tmp_path / "e") as again:
+        assert again.results("q")["total"].to_pylist() == [1, 3]
+
+
+def test_an_engine_without_a_path_says_that_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = made()
+    interrupted_in(monkeypatch, Stream, "_process", lambda: engine.lookup("q"))
+    with pytest.raises(pw.EngineBroken, match="lost"):
+        engine.results("q")
+    engine.close()
+
+
+def test_a_record_that_was_interrupted_is_not_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = made(tmp_path / "e")
+    push = {"producer": "p", "sequence": 2}
+    interrupted_in(monkeypatch, durable_files.os, "writev", lambda: engine.push("s", ROWS[2:], **push))
+    assert engine.last_sequence("s", "p") == 1, "nothing was taken, and the engine is whole"
+    engine.push("s", [{"ts": 3_000_000, "v": 8}], **push)
+    engine.close(snapshot=False)
+    with Engine(tmp_path / "e") as again:
+        assert again.stats()["streams"]["s"]["rows"] == 4
+        assert again.stats()["durability"]["bytes_cut"] == 0
+        assert again.results("q")["total"].to_pylist() == [1, 3, 6]
+
+
+def test_what_a_reader_is_handed_when_it_is_interrupted_comes_again(tmp_path: Path) -> None:
+    def interrupted(table: object, first: int) -> None:
+        raise KeyboardInterrupt
+
+    taken: list[int] = []
+    with made(tmp_path / "e") as engine:
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                engine.hand_over("q", interrupted)
+        assert engine.hand_over("q", lambda table, first: taken.append(first)) == 2
+    assert taken == [0]
+
+
+def test_a_subscriber_that_is_interrupted_breaks_nothing() -> None:
+    def interrupted(batch: object) -> None:
+        raise KeyboardInterrupt
+
+    engine, seen = made(), list[object]()
+    engine.results("q")
+    end = engine.subscribe("q", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        engine.push("s", [{"ts": 3_000_000, "v": 8}])
+    end()
+    engine.subscribe("q", seen.append)
+    engine.push("s", [{"ts": 4_000_000, "v": 16}])
+    assert len(seen) == 1 and engine.results("q")["total"].to_pylist() == [6, 12]
+
+
+def test_a_close_that_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = made(tmp_path / "e")
+    assert engine.durability is not None
+    interrupted_in(monkeypatch, engine.durability.folder, "begin_anew", engine.close)
+    engine.close()
+    with Engine(tmp_path / "e") as again:
+        assert again.results("q")["total"].to_pylist() == [1, 3]
+
+
+def test_a_stream_with_a_queue_refuses_rows_of_a_broken_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = made()
+    engine.execute("CREATE STREAM queued (ts TIMESTAMP, v BIGINT) WITH (queue = 10)")
+    engine.push("s", [{"ts": 3_000_000, "v": 8}])
+    interrupted_in(monkeypatch, Stream, "_process", lambda: engine.lookup("q"))
+    with pytest.raises(pw.EngineBroken):
+        engine.push("queued", ROWS)
