@@ -1,0 +1,65 @@
+"""A broken engine is a 503 with a sentence; a folder that is served with --suspended lets a query be dropped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from panewise.runtime.engine import Engine
+from panewise.runtime.stream import Stream
+from panewise.serve.http.settings import Settings
+from panewise.serve.served_run import serve_suspended
+from tests.serve.http.serving import BUSY, NDJSON, served
+
+STREAM = "CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT)"
+ROWS = [{"ts": second * 1_000_000, "k": "a", "v": 1} for second in range(5)]
+BODY = "".join(json.dumps(row) + "\n" for row in ROWS)
+
+
+def test_every_request_says_that_the_engine_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    with served(path=tmp_path) as (client, backend):
+        for text in (STREAM, f"CREATE QUERY busy AS {BUSY}"):
+            assert client.post("/v1/statements", json={"text": text}).status_code == 200
+        pushed = client.post("/v1/streams/t/rows", content=BODY, headers=NDJSON)
+        assert pushed.status_code == 200, pushed.text
+        monkeypatch.setattr(Stream, "_process", failing)
+        client.post("/v1/streams/t/rows", content=BODY, headers=NDJSON)
+        client.get("/v1/queries/busy/lookup")
+        assert backend.engine.turns.broken
+        answers = [
+            client.post("/v1/streams/t/rows", content=BODY, headers=NDJSON),
+            client.get("/v1/queries/busy/lookup"),
+            client.post("/v1/statements", json={"text": "SHOW QUERIES"}),
+            client.get("/readyz"),
+        ]
+        assert [answer.status_code for answer in answers] == [503] * 4
+        assert all("in the middle of a change" in answer.text for answer in answers)
+        assert "open" in answers[0].json()["error"]["hint"]
+    monkeypatch.undo()
+    with Engine(tmp_path / "engine") as again:
+        assert again.stats()["streams"]["t"]["rows"] in (5, 10)
+
+
+def test_a_suspended_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Engine(tmp_path / "engine") as engine:
+        for text in (STREAM, f"CREATE QUERY busy AS {BUSY}", f"CREATE QUERY other AS {BUSY}"):
+            engine.execute(text)
+        engine.push("t", ROWS)
+
+    def drop(settings: Settings, backend: Any) -> None:
+        with pytest.raises(Exception, match="suspended=True"):
+            backend.push("t", ROWS, producer=None, sequence=None, timeout=None)
+        backend.execute("DROP QUERY busy")
+        backend.close()
+
+    monkeypatch.setattr("panewise.serve.served_run.run_server", drop)
+    serve_suspended(None, Settings(path=tmp_path))
+    with Engine(tmp_path / "engine") as engine:
+        assert engine.execute("SHOW QUERIES")["name"].to_pylist() == ["other"]
+        assert engine.results("other").num_rows == 4
