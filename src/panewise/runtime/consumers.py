@@ -163,7 +163,7 @@ class TreeConsumer:
         if name in self.queries:
             self.queries[name].stand_apart()
         for kept in (self.queries, self._last_pieces, self._apart, self.finishes):
-            kept.pop(name, None)  # type: ignore[attr-defined]
+            kept.pop(name, None)
         member = self.member_of.pop(name, name)
         followers = self._followers.get(member, set())
         followers.discard(name)
