@@ -31,10 +31,12 @@ def test_depth_is_answered_or_refused(shape: str) -> None:
     for number, depth in enumerate(DEPTHS):
         select = SHAPES[shape](depth)
         for text in (f"CREATE QUERY q{number} AS {select}", f"EXPLAIN {select}", select):
+            said = "answered"
             try:
                 engine.execute(text)
             except pw.PanewiseError as error:
-                assert 0 < len(str(error)) < 2_000, shape
+                said = str(error)
+            assert 0 < len(said) < 2_000, shape
         engine.push("s", [{"ts": number * 1_000_000, "a": number}])
     engine.results("q0")
     again = pw.Engine.restore(engine.snapshot())

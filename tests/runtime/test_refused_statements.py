@@ -39,6 +39,18 @@ UNPLANNED = [
     "SELECT a FROM (SELECT a FROM s [RANGE 1 MINUTE]) UNION SELECT a FROM u [RANGE 1 MINUTE]",
     "SELECT DISTINCT x.a FROM (SELECT a FROM s [RANGE 1 MINUTE]) x",
     "SELECT a FROM s [NOW] WHERE EXISTS (SELECT * FROM (SELECT a FROM u [NOW]) y WHERE y.a = s.a)",
+    (
+        "SELECT a FROM s [NOW] x WHERE EXISTS (SELECT * FROM u [NOW] y, s [NOW] z WHERE y.a = z.a AND x.a = y.a"
+        " AND NOT EXISTS (SELECT * FROM u [NOW] w WHERE w.a = y.a))"
+    ),
+    (
+        "SELECT a FROM s [NOW] x WHERE EXISTS (SELECT * FROM u [NOW] y WHERE x.a < y.a"
+        " AND NOT EXISTS (SELECT * FROM u [NOW] w WHERE w.a = y.a))"
+    ),
+    (
+        "SELECT a FROM s [NOW] x WHERE EXISTS (SELECT * FROM u [NOW] y"
+        " WHERE NOT EXISTS (SELECT * FROM u [NOW] w WHERE w.a = x.a))"
+    ),
     "SELECT RSTREAM RESTORE a FROM s [ROWS 4 SLIDE 2]",
     "SELECT ISTREAM RESTORE SUM(a) AS total FROM s [PARTITION BY k ROWS 4 SLIDE 2]",
 ]
@@ -174,3 +186,58 @@ def test_a_snapshot_with_what_an_earlier_version_left_is_restored() -> None:
     for each in (engine, again):
         each.push("s", [{"ts": 9_000_000, "a": 7, "k": "x"}])
     assert again.results("sums") == engine.results("sums")
+
+
+def test_the_answer_of_a_failed_query_is_refused_in_words() -> None:
+    engine = pw.Engine()
+    engine.execute(BASE)
+    engine.hosting.queries["sums"].status = "FAILED"
+    engine.hosting.queries["sums"].reason = "it met its end"
+    for text in ("SELECT * FROM sums", "SELECT DISTINCT k FROM sums"):
+        with pytest.raises(pw.NotHeldError, match="it met its end"):
+            engine.execute(text)
+
+
+def test_an_answer_has_no_columns_of_reports() -> None:
+    engine = pw.Engine()
+    engine.execute(BASE + "CREATE QUERY log AS SELECT a FROM s [RANGE 1 SECOND]")
+    for text in (
+        "SELECT instant AS x FROM log",
+        "SELECT DISTINCT instant AS x FROM log",
+        "SELECT MAX(instant) FROM log",
+    ):
+        with pytest.raises(PlanError, match="no column 'instant'"):
+            engine.execute(text)
+
+
+def test_a_query_inside_a_one_time_query_is_not_taken_for_its_answer() -> None:
+    engine = pw.Engine()
+    engine.execute(BASE)
+    with pytest.raises(PlanError, match="over a subquery"):
+        engine.execute("SELECT COUNT(*) AS n FROM (SELECT ISTREAM total FROM sums [UNBOUNDED]) [UNBOUNDED]")
+
+
+def test_frequent_over_several_inputs_is_refused_once_too() -> None:
+    engine = pw.Engine()
+    engine.execute(BASE)
+    with pytest.raises(PlanError, match="FREQUENT"):
+        engine.execute("SELECT FREQUENT(3, x.a) AS f FROM s x JOIN u y ON x.k = y.k")
+
+
+def test_a_join_of_too_many_inputs_and_a_set_operation_of_too_many_are_refused() -> None:
+    engine = pw.Engine()
+    engine.execute(BASE)
+    with pytest.raises(PlanError, match="a join of 17 inputs"):
+        engine.execute(
+            "CREATE QUERY q AS SELECT i0.a FROM s [NOW] i0" + "".join(f", s [NOW] i{i}" for i in range(1, 17))
+        )
+    with pytest.raises(pw.PanewiseError, match="at most 64 set operations"):
+        engine.execute("CREATE QUERY q AS SELECT a FROM s [NOW]" + " UNION ALL SELECT a FROM u [NOW]" * 65)
+
+
+def test_what_cannot_be_read_again_is_refused() -> None:
+    """Its text in the log or in a snapshot would not open the folder."""
+    engine = pw.Engine()
+    engine.execute(BASE)
+    with pytest.raises(pw.PanewiseError, match="cannot be read again"):
+        engine.execute(f"CREATE QUERY q AS SELECT a{'::BIGINT' * 45} AS x FROM s [NOW]")

@@ -40,7 +40,7 @@ def generated() -> list[ParsedStatement]:
     for _ in range(GENERATED):
         try:
             found += parse(grammar.statement())
-        except Exception:  # noqa: BLE001, S112 - some are wrong on purpose
+        except Exception:  # noqa: BLE001 - some are wrong on purpose
             continue
     return found
 

@@ -136,6 +136,11 @@ def _check_exists(right: Node) -> None:
         )
     inner = source_names(right)
     below = right.input
+    if isinstance(below, Negate) and _conditions_read(below) - inner:
+        raise PlanError(
+            "EXISTS inside EXISTS, where one of them is about the outermost input, has no operator",
+            hint="make the inner one a query of its own",
+        )
     condition = below.predicate if isinstance(below, Filter) else below.condition if isinstance(below, Join) else None
     for part in conjuncts(condition):
         sources = {column.source for column in part.columns()}
@@ -145,6 +150,13 @@ def _check_exists(right: Node) -> None:
                 "EXISTS relates its two sides by something else than an equality of one with the other",
                 hint="write conditions such as a.k = b.k; conditions on the inner side alone may be anything",
             )
+
+
+def _conditions_read(node: Node) -> set[str]:
+    """The inputs that conditions in a part of a plan read."""
+    found = [part.predicate for part in of_block(node) if isinstance(part, Filter)]
+    found += [part.condition for part in of_block(node) if isinstance(part, Join) and part.condition is not None]
+    return {column.source for condition in found for column in condition.columns() if column.source is not None}
 
 
 def _filters_groups(node: Node) -> bool:

@@ -17,6 +17,7 @@ from panewise.optimize.rewrites.exists_keys import EXISTS, conditions, keys, wit
 from panewise.optimize.rewrites.push_down_selections import selected
 from panewise.plan.canonical import canonical
 from panewise.plan.conjunctions import conjunction, conjuncts
+from panewise.plan.inputs import source_names
 from panewise.plan.nodes import Distinct, Filter, Join, Negate, Node, Project, WindowOf
 
 
@@ -51,7 +52,7 @@ def known(node: Node) -> list[Expression]:
 
 
 def _of_join(node: Join) -> list[Expression]:
-    parts = known(node)
+    parts, own = known(node), source_names(node)
     classes: list[set[ColumnRef]] = []
     for part in parts:
         pair = _equal_columns(part)
@@ -63,7 +64,8 @@ def _of_join(node: Join) -> list[Expression]:
     for part in parts:
         column = _only_column(part)
         group = next((group for group in classes if column in group), set())
-        for other in sorted(group, key=repr):
+        # Behind EXISTS a column may be equal to one of the outer side, about which nothing is said here.
+        for other in sorted((other for other in group if other.source in own), key=repr):
             assert column is not None
             follows = canonical(_said_of(part, column, other))
             if follows not in seen:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from panewise.catalog import ArchiveDefinition, QueryDefinition, SinkDefinition, StreamDefinition, TableDefinition
 from panewise.connectors.options import written_option
-from panewise.errors import ArchiveError, CatalogError, ConnectorError, DataError, PlanError
+from panewise.errors import CatalogError, ConnectorError, DataError, PlanError
 from panewise.language import statements as s
 from panewise.language.archive_layout import BY_COST, OWN
 from panewise.language.binder import ParsedStatement, bind_one, parse
@@ -97,7 +97,7 @@ class SparkPipeline:
             self.frames[name.lower()] = frame
             try:
                 self.execute(statement_of(StreamDefinition(name, schema, timestamp, delay, written)))
-            except Exception:
+            except BaseException:
                 self.frames = before
                 raise
 
@@ -192,7 +192,7 @@ class SparkPipeline:
                 check_place(definition)  # it is made when the pipeline starts
             else:
                 opened(definition, layout_of(definition.options)).close()
-        except ArchiveError:
+        except BaseException:
             self.books.execute(f"DROP ARCHIVE {name_to_sql(name)}")
             raise
 
