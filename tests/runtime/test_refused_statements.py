@@ -40,7 +40,7 @@ UNPLANNED = [
     "SELECT DISTINCT x.a FROM (SELECT a FROM s [RANGE 1 MINUTE]) x",
     "SELECT a FROM s [NOW] WHERE EXISTS (SELECT * FROM (SELECT a FROM u [NOW]) y WHERE y.a = s.a)",
     (
-        "SELECT a FROM s [NOW] x WHERE EXISTS (SELECT * FROM u [NOW] y, s [NOW] z WHERE y.a = z.a AND x.a = y.a"
+        "SELECT a FROM s [NOW] x WHERE EXISTS (SELECT 1 AS one FROM u [NOW] y, s [NOW] z WHERE y.a = z.a AND x.a = y.a"
         " AND NOT EXISTS (SELECT * FROM u [NOW] w WHERE w.a = y.a))"
     ),
     (
@@ -123,7 +123,7 @@ def test_whatever_raises_nothing_is_left(
     engine.results("sums")
     before, plan = books(engine), str(engine.explain())
     for number in range(6):
-        call, after, problem = number // 2, number % 2 == 1, (AssertionError, Stopped, MemoryError)[number % 3]
+        call, after, problem = number // 2, number % 2 == 1, (AssertionError, MemoryError)[number % 2]
         with monkeypatch.context() as patched:
             patched.setattr(owner, method, raising_at(getattr(owner, method), call, after, problem))
             with suppress(problem):
@@ -168,8 +168,10 @@ def test_the_folder_opens_after_any_exception(
     engine.close(snapshot=False)
     for _ in range(2):  # from the log, and from the snapshot of the first
         with pw.Engine(tmp_path) as again:
-            assert [query.name for query in again.catalog.of_kind("query")] == ["sums", "pairs"]
-            assert sorted(again.hosting.queries) == ["pairs", "sums"]
+            there = [query.name for query in again.catalog.of_kind("query")]
+            # A call that was interrupted has happened, or it has not; one that was refused has not.
+            assert there == ["sums", "pairs"] or (problem is Stopped and there == ["sums", "pairs", "q"])
+            assert {name.partition("\0")[0] for name in again.hosting.queries} == set(there)
 
 
 def test_a_snapshot_with_what_an_earlier_version_left_is_restored() -> None:
