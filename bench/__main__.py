@@ -27,6 +27,7 @@ BENCHMARKS = {
     "quantiles": "exact quantiles of windows of 100,000 values, against sorting them",
     "techniques": "every technique: rows/s and latencies of windows of 1 slice to 4 Mi, one range and 1,000",
     "windows": "2 million rows, 100 groups, ranges of 1 to 300 s, against the floor, DuckDB and Polars",
+    "fresh_process": "range 60 s of `windows` in a process that has run nothing else, against one that has run 300 s",
     "many_queries": "100 queries that share a tree, against one",
     "shared_queries": "1 to 10,000 MAX queries over 2 million rows, against the floor, DuckDB and Polars",
     "shared_selections": "queries that differ in WHERE or GROUP BY, folded in one pass, against one by one",

@@ -1,8 +1,9 @@
 """Many readers while rows arrive: eight threads at 250 lookups a second each, against a writer at full speed.
 
-The writer pushes as fast as the engine takes rows, alone and then with the readers, in turns; the ratio of its rows a
-second is the aim. Every answer of every reader is compared with the answer at the watermark that it reports, computed
-from the rows themselves, and with what had been seen before the lookup began: nobody may be shown an older state.
+The writer pushes as fast as the engine takes rows, alone and with the readers, in turns, each run in a process of its
+own; the ratio of its rows a second is the aim. Every answer of every reader is compared with the answer at the
+watermark that it reports, computed from the rows themselves, and with what had been seen before the lookup began:
+nobody may be shown an older state.
 
 Rows come 20 microseconds apart in event time, out of order by up to 140, and the watermark waits for 200. Row number i
 has a group and a value that follow from i, so that the oracle needs no copy of the stream.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,18 @@ class Outcome:
     @property
     def rows_per_cpu_s(self) -> float:
         return self.rows_per_s * self.seconds / self.cpu_s
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a process tells of its session."""
+
+    rows_per_s: float
+    rows_per_cpu_s: float
+    seconds: float
+    latencies_s: list[float]
+    versions: int  # different states that readers saw
+    wrong: list[str]
 
 
 class Session:
@@ -210,7 +223,7 @@ def run(quick: bool) -> Report:
          "p99 us", "max ms", "versions", "agrees"),
     )  # fmt: skip
     for name in CASES:
-        figures = isolated_on_all_cores(measure, case=name, quick=quick)
+        figures = measure(name, quick)
         report.rows.append({"queries": name, "rows a push": CASES[name][1], **figures})
         report.agree &= figures["agrees"]
         if CASES[name][1] >= FULL_SPEED_ROWS:
@@ -222,25 +235,42 @@ def run(quick: bool) -> Report:
 
 
 def measure(case: str, quick: bool) -> dict[str, Any]:
-    queries, rows_per_push, seconds = CASES[case]
-    seconds, repeat = (0.5, 1) if quick else (seconds, 3)
-    Session(queries, rows_per_push).run(0.2, 2)
-    alone, read, idle = [], [], []
+    seconds, repeat = (0.5, 1) if quick else (CASES[case][2], 3)
+    lasting = {"idle": min(seconds, 5.0), "alone": min(seconds, 5.0), "read": seconds}
+    runs: dict[str, list[Run]] = {side: [] for side in lasting}
     for _ in range(repeat):
-        idle.append(Session(queries, rows_per_push, idle=True).run(min(seconds, 5.0), READERS))
-        alone.append(Session(queries, rows_per_push).run(min(seconds, 5.0), 0))
-        read.append(Session(queries, rows_per_push).run(seconds, READERS))
-    latencies = sorted(latency for outcome in read for latency in outcome.latencies_s)
+        for side, lasts in lasting.items():
+            runs[side].append(Run(**isolated_on_all_cores(measure_side, case=case, side=side, seconds=lasts)))
+    alone, read, idle = runs["alone"], runs["read"], runs["idle"]
+    latencies = sorted(latency for run in read for latency in run.latencies_s)
     return {
-        "alone rows/s": statistics.median(outcome.rows_per_s for outcome in alone),
-        "rows/s": statistics.median(outcome.rows_per_s for outcome in read),
+        "alone rows/s": statistics.median(run.rows_per_s for run in alone),
+        "rows/s": statistics.median(run.rows_per_s for run in read),
         "ratio": statistics.median(r.rows_per_s / a.rows_per_s for r, a in zip(read, alone, strict=True)),
         "idle ratio": statistics.median(i.rows_per_s / a.rows_per_s for i, a in zip(idle, alone, strict=True)),
         "CPU ratio": statistics.median(r.rows_per_cpu_s / a.rows_per_cpu_s for r, a in zip(read, alone, strict=True)),
-        "lookups/s": len(latencies) / sum(outcome.seconds for outcome in read),
+        "lookups/s": len(latencies) / sum(run.seconds for run in read),
         "p50 us": 1e6 * latencies[len(latencies) // 2],
         "p99 us": 1e6 * latencies[len(latencies) * 99 // 100],
         "max ms": 1e3 * latencies[-1],
-        "versions": sum(len({at for _, at in outcome.answers}) for outcome in read),
-        "agrees": not any(outcome.wrong for outcome in read),
+        "versions": sum(run.versions for run in read),
+        "agrees": not any(run.wrong for run in read),
     }
+
+
+def measure_side(case: str, side: str, seconds: float) -> dict[str, Any]:
+    """One run in this process: the writer alone, with readers, or with readers that are idle."""
+    queries, rows_per_push, _ = CASES[case]
+    readers = 0 if side == "alone" else READERS
+    for lasts in (0.2, seconds):  # the first one compiles
+        outcome = Session(queries, rows_per_push, idle=side == "idle").run(lasts, readers)
+    return asdict(
+        Run(
+            outcome.rows_per_s,
+            outcome.rows_per_cpu_s,
+            outcome.seconds,
+            outcome.latencies_s,
+            len({at for _, at in outcome.answers}),
+            outcome.wrong,
+        )
+    )

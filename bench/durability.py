@@ -1,11 +1,12 @@
 """Durability: an engine with a path against one without, beside what the disk can do by itself.
 
-The same batches of 65,536 rows are pushed to an engine without a path and to one for each `sync`, in turn, and the
-clock runs until the last push has returned and all results are fetched. In each round as many bytes as the log has are
-also written by themselves, in blocks of a push, once with one sync at the end and once with a sync after each block:
-the disk's own sequential speed, and the most that `sync = 'always'` can have.
+The same batches of 65,536 rows are pushed to an engine without a path and to one for each `sync`, in turn, each in a
+process of its own, and the clock runs until the last push has returned and all results are fetched. In each round as
+many bytes as the log has are also written by themselves, in blocks of a push, once with one sync at the end and once
+with a sync after each block: the disk's own sequential speed, and the most that `sync = 'always'` can have.
 
-A folder with many queries and few rows is closed and opened too: what a query costs there whatever its rows.
+A folder with many queries and few rows is closed and opened too: what a query costs there whatever its rows. Folders
+are opened by processes that have done nothing else, as after a restart.
 
 Judged is the default: it should run at half the speed of the engine without a path, or write its log at 0.7 of the
 disk's speed where the disk is the slower one.
@@ -26,7 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from bench import window_rows
-from bench.measure import MEBIBYTE, isolated
+from bench.measure import MEBIBYTE, Setting, in_turn, isolated
 from bench.report import ROOT, Aim, Report
 
 ROWS = 6_000_000
@@ -36,19 +37,21 @@ SPEED_WANTED = 0.5
 DISK_SPEED_WANTED = 0.7
 RANGE_S = 60
 SYNCS = ("batch", "always", "never")
+ENGINES = ("none", *SYNCS)
+DISKS = {"disk": False, "disk, synced": True}  # whether each block is synced
 MEANINGS = {"batch": "about once a second", "always": "every push", "never": "when the system likes"}
 
 
 def run(quick: bool) -> Report:
     count, repeat = (400_000, 1) if quick else (ROWS, 5)
-    figure = isolated(measure, count=count, repeat=repeat)
+    figure = measure(count, repeat)
     report = Report(
         "durability",
         f"durability: {count:,} rows in pushes of {window_rows.PUSH_ROWS:,}, 24 bytes a row, SUM and MAX of 100 groups",
         ("engine", "sync", "seconds", "rows/s", "to none", "log MiB", "MiB/s", "to disk", "agrees"),
     )
     disk = figure["disk"]
-    for name in ("none", *SYNCS):
+    for name in ENGINES:
         side = figure[name]
         report.rows.append(
             {"engine": "without a path" if name == "none" else f"sync = '{name}'", "sync": MEANINGS.get(name, ""),
@@ -57,7 +60,7 @@ def run(quick: bool) -> Report:
              "to disk": side["to_disk"], "agrees": not side["disagreement"]}
         )  # fmt: skip
         report.agree &= not side["disagreement"]
-    for name, what in (("disk", "one sync at the end"), ("disk, synced", "every push")):
+    for name, what in zip(DISKS, ("one sync at the end", "every push"), strict=True):
         side = figure[name]
         report.rows.append(
             {"engine": "the disk alone", "sync": what, "seconds": side["seconds"], "log MiB": disk["bytes"] / MEBIBYTE,
@@ -78,7 +81,7 @@ def run(quick: bool) -> Report:
         f"{figure['close_s']:.2f} s, and after it the folder opens in {figure['reopen_s']:.2f} s"
     )
     queries = 100 if quick else QUERIES
-    many = isolated(many_queries, queries=queries)
+    many = measure_queries(queries)
     of_queries = (
         f"{queries:,} queries, each with a WHERE of its own, and {QUERY_ROWS} rows: close() takes "
         f"{many['close_s']:.2f} s, the snapshot has {many['bytes'] / MEBIBYTE:.1f} MiB, and the folder opens in "
@@ -90,6 +93,51 @@ def run(quick: bool) -> Report:
         of_queries,
     ]
     return report
+
+
+def measure(count: int, repeat: int) -> dict[str, Any]:
+    """All sides in turn, each in a process of its own; then the folder of the default is opened, closed and opened."""
+    with tempfile.TemporaryDirectory(dir=_build()) as place:
+        given: dict[str, Any] = {"place": place, "count": count}
+        block_bytes = isolated(log_bytes, **given)["bytes"] // -(-count // window_rows.PUSH_ROWS)
+        settings = {name: given | {"side": name} for name in ENGINES}
+        settings |= {name: given | {"side": name, "block_bytes": block_bytes} for name in DISKS}
+        found = in_turn(setting_of, settings, repeat)
+        folder = str(Path(place) / "batch")
+        opened = isolated(open_and_close, folder=folder) | {"reopen_s": isolated(open_only, folder=folder)["open_s"]}
+    seconds = {name: [timing.clock for timing in side.timings] for name, side in found.items()}
+    answer: dict[str, Any] = {
+        "replay_s": opened["open_s"],
+        "close_s": opened["close_s"],
+        "reopen_s": opened["reopen_s"],
+    }
+    for name, side in found.items():
+        answer[name] = side.told | {
+            "seconds": statistics.median(seconds[name]),
+            "to_none": middle(seconds["none"], seconds[name]),
+            # The logs differ by a few records only.
+            "to_disk": None if name == "none" else middle(seconds["disk"], seconds[name]),
+        }
+    return answer
+
+
+def measure_queries(queries: int) -> dict[str, float]:
+    """The size of a snapshot of many queries that share little, and what it takes to write it and to go on from it."""
+    with tempfile.TemporaryDirectory(dir=_build()) as folder:
+        closed = isolated(close_many_queries, folder=folder, queries=queries)
+        opened = isolated(open_only, folder=folder)
+    return {"close_s": closed["close_s"], "bytes": opened["snapshot_bytes"], "reopen_s": opened["open_s"]}
+
+
+def middle(numerator: list[float], denominator: list[float]) -> float:
+    return statistics.median(n / d for n, d in zip(numerator, denominator, strict=True))
+
+
+def _build() -> Path:
+    """Beside the sources, and so on a disk, where the folder of temporary files may be memory."""
+    build = ROOT / "build"
+    build.mkdir(exist_ok=True)
+    return build
 
 
 # -- in a process of its own -------------------------------------------------------------------------------------------
@@ -128,71 +176,71 @@ def disk_alone(folder: Path, block: bytes, blocks: int, every: bool) -> None:
     (folder / "disk").unlink()
 
 
-def measure(count: int, repeat: int) -> dict[str, Any]:
-    pushes = window_rows.batches("BIGINT", count)
-    session(pushes[:2], None, "batch")
-    build = ROOT / "build"
-    build.mkdir(exist_ok=True)
-    seconds: dict[str, list[float]] = {}
-    answer: dict[str, Any] = {name: {} for name in ("none", *SYNCS)}
-    with tempfile.TemporaryDirectory(dir=build) as temporary:
-        for _ in range(repeat):
-            for name in ("none", *SYNCS):
-                folder = None if name == "none" else Path(temporary) / name
-                if folder is not None:
-                    shutil.rmtree(folder, ignore_errors=True)
-                taken, (engine, tables) = clocked(partial(session, pushes, folder, name))
-                seconds.setdefault(name, []).append(taken)
-                of_log = engine.stats().get("durability", {"log_bytes": 0})
-                problem = window_rows.disagreement(pa.concat_tables(tables), count, RANGE_S)
-                answer[name] = {"log_bytes": of_log["log_bytes"], "disagreement": problem}
-                engine.close(snapshot=False)
-                os.sync()  # what one side has left to the system is not paid for by the next
-            # Of no pattern: some disks are fast with bytes that are all the same.
-            block = os.urandom(answer["batch"]["log_bytes"] // len(pushes))
-            for name, every in (("disk", False), ("disk, synced", True)):
-                work = partial(disk_alone, Path(temporary), block, len(pushes), every)
-                seconds.setdefault(name, []).append(clocked(work)[0])
-        answer |= again(Path(temporary) / "batch")
-    answer |= {name: {"bytes": len(block) * len(pushes)} for name in ("disk", "disk, synced")}
-    for name, taken in seconds.items():
-        answer[name]["seconds"] = statistics.median(taken)
-        answer[name]["to_none"] = middle(seconds["none"], taken)
-        # The logs differ by a few records only.
-        answer[name]["to_disk"] = None if name == "none" else middle(seconds["disk"], taken)
-    return answer
-
-
-def middle(numerator: list[float], denominator: list[float]) -> float:
-    return statistics.median(n / d for n, d in zip(numerator, denominator, strict=True))
-
-
-def again(folder: Path) -> dict[str, float]:
-    """What it takes to open the folder of an engine that was not closed, to close it, and to open it then."""
-    import panewise as pw
-
-    replay_s, engine = clocked(lambda: pw.Engine(folder))
-    close_s, _ = clocked(engine.close)
-    reopen_s, engine = clocked(lambda: pw.Engine(folder))
+def log_bytes(place: str, count: int) -> dict[str, int]:
+    """How large the log of all pushes is."""
+    engine, _ = session(window_rows.batches("BIGINT", count), Path(place) / "measured", "never")
+    size = engine.stats()["durability"]["log_bytes"]
     engine.close(snapshot=False)
-    return {"replay_s": replay_s, "close_s": close_s, "reopen_s": reopen_s}
+    return {"bytes": size}
 
 
-def many_queries(queries: int) -> dict[str, float]:
-    """The size of a snapshot of many queries that share little, and what it takes to write it and to go on from it."""
+def setting_of(side: str, place: str, count: int, block_bytes: int = 0) -> Setting:
+    """An engine, or the disk alone."""
+    pushes = window_rows.batches("BIGINT", count)
+    if side in DISKS:
+        # Of no pattern: some disks are fast with bytes that are all the same.
+        block = os.urandom(block_bytes)
+        work = partial(disk_alone, Path(place), block, len(pushes), DISKS[side])
+        return Setting(lambda: work, {"bytes": block_bytes * len(pushes)})
+    folder = None if side == "none" else Path(place) / side
+    held: list[tuple[Any, list[pa.Table]]] = []
+    told: dict[str, Any] = {"disagreement": ""}
+
+    def begin() -> Callable[[], None]:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        return lambda: held.append(session(pushes, folder, side))
+
+    def settle() -> None:
+        engine, tables = held.pop()
+        told["log_bytes"] = engine.stats().get("durability", {"log_bytes": 0})["log_bytes"]
+        told["disagreement"] = told["disagreement"] or window_rows.disagreement(
+            pa.concat_tables(tables), count, RANGE_S
+        )
+        engine.close(snapshot=False)
+        os.sync()  # what one side has left to the system is not paid for by the next
+
+    session(pushes[:2], folder, side)[0].close(snapshot=False)
+    return Setting(begin, {}, lambda: told, settle)
+
+
+def open_only(folder: str) -> dict[str, float]:
+    """What it takes to open a folder, and how large its snapshot is."""
     import panewise as pw
 
-    build = ROOT / "build"
-    build.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=build) as folder:
-        engine = pw.Engine(folder)
-        engine.execute("CREATE STREAM s (ts TIMESTAMP, k STRING, v BIGINT)")
-        for i in range(queries):
-            window = f"[RANGE {10 + i % 50} SECONDS SLIDE {1 + i % 5} SECONDS]"
-            engine.execute(f"CREATE QUERY q{i} AS SELECT k, SUM(v) AS s FROM s {window} WHERE v > {i} GROUP BY k")
-        engine.push("s", [{"ts": i * 1_000_000, "k": "ab"[i % 2], "v": i} for i in range(QUERY_ROWS)])
-        close_s, _ = clocked(engine.close)
-        reopen_s, engine = clocked(lambda: pw.Engine(folder))
-        size = engine.stats()["durability"]["snapshot_bytes"]
-        engine.close(snapshot=False)
-    return {"close_s": close_s, "bytes": float(size), "reopen_s": reopen_s}
+    open_s, engine = clocked(lambda: pw.Engine(folder))
+    size = engine.stats()["durability"]["snapshot_bytes"]
+    engine.close(snapshot=False)
+    return {"open_s": open_s, "snapshot_bytes": float(size)}
+
+
+def open_and_close(folder: str) -> dict[str, float]:
+    """What it takes to open a folder, and to close it with a snapshot."""
+    import panewise as pw
+
+    open_s, engine = clocked(lambda: pw.Engine(folder))
+    close_s, _ = clocked(engine.close)
+    return {"open_s": open_s, "close_s": close_s}
+
+
+def close_many_queries(folder: str, queries: int) -> dict[str, float]:
+    import panewise as pw
+
+    engine = pw.Engine(folder)
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, k STRING, v BIGINT)")
+    for i in range(queries):
+        window = f"[RANGE {10 + i % 50} SECONDS SLIDE {1 + i % 5} SECONDS]"
+        engine.execute(f"CREATE QUERY q{i} AS SELECT k, SUM(v) AS s FROM s {window} WHERE v > {i} GROUP BY k")
+    engine.push("s", [{"ts": i * 1_000_000, "k": "ab"[i % 2], "v": i} for i in range(QUERY_ROWS)])
+    close_s, _ = clocked(engine.close)
+    return {"close_s": close_s}

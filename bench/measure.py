@@ -153,6 +153,7 @@ class Setting:
     session: Callable[[], Callable[[], Any]]  # makes what is timed, anew for each run
     told: dict[str, Any]  # what is known of it beside its times
     after: Callable[[], dict[str, Any]] = dict  # what is known after all runs
+    settle: Callable[[], object] = lambda: None  # called after each run, outside its time, before others run
 
 
 @dataclass(frozen=True)
@@ -164,17 +165,22 @@ class Measured:
 
 
 def in_turn(
-    function: Callable[..., Setting], settings: Mapping[str, dict[str, Any]], repeat: int
+    function: Callable[..., Setting],
+    settings: Mapping[str, dict[str, Any]],
+    repeat: int,
+    compile_caches: Path | None = None,
 ) -> dict[str, Measured]:
     """Settings that are compared, each in a process of its own on one core: runs of all of them in turn.
 
-    `function` makes a setting of its arguments.
+    `function` makes a setting of its arguments. With a folder for `compile_caches` each process has a compile cache of
+    its own there; otherwise all of them have the user's.
     """
     name = f"{function.__module__}:{function.__qualname__}"
     processes: dict[str, _SettingProcess] = {}
     try:
         for setting, arguments in settings.items():
-            processes[setting] = _SettingProcess(name, arguments)
+            cache = {} if compile_caches is None else {"NUMBA_CACHE_DIR": str(compile_caches / setting)}
+            processes[setting] = _SettingProcess(name, arguments, ONE_THREAD | cache)
         timings: dict[str, list[Timing]] = {setting: [] for setting in settings}
         for _ in range(repeat):
             for setting, process in processes.items():
@@ -189,13 +195,13 @@ def in_turn(
 class _SettingProcess:
     """Waits between runs, and so disturbs no other."""
 
-    def __init__(self, name: str, arguments: dict[str, Any]) -> None:
+    def __init__(self, name: str, arguments: dict[str, Any], environment: dict[str, str]) -> None:
         self._name = name
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.measure", name, "--pin", "--setting"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, cwd=ROOT,
-            env=os.environ | ONE_THREAD,
+            env=os.environ | environment,
         )  # fmt: skip
         self.told = self.ask(json.dumps(arguments))
 
@@ -225,6 +231,7 @@ def serve_setting(function: Callable[..., Setting]) -> None:
     for line in sys.stdin:
         if line.strip() == "run":
             taken = timed(setting.session())[0]
+            setting.settle()
             print(json.dumps({"cpu": taken.cpu, "clock": taken.clock}), flush=True)
         else:
             print(json.dumps(setting.after()), flush=True)

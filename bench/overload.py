@@ -1,7 +1,7 @@
 """Overload: rows at twice the rate that the engine sustains, for a minute, with and without load shedding.
 
-The sustainable rate is measured first, by pushing as fast as the engine takes rows. Then one thread offers rows at
-twice that rate, by the clock, to a stream with a queue:
+The sustainable rate is measured before each case, in a process of its own, by pushing as fast as the engine takes rows.
+Then, in another process, one thread offers rows at twice that rate, by the clock, to a stream with a queue:
 
 - without shedding it is slowed to what the engine sustains, no row is lost and the queue stays within its bound;
 - with shedding (by the queue, or by `max_rate` at the sustainable rate) it is not slowed, taken and dropped rows add up
@@ -26,6 +26,7 @@ from bench.report import Aim, Report
 
 PUSH_ROWS = 10_000
 PUSHES_A_WINDOW = 20
+WARM_UP_PUSHES = 3 * PUSHES_A_WINDOW
 QUEUE_ROWS = 200_000
 KEYS = 1000
 SECONDS = 60
@@ -47,7 +48,8 @@ def run(quick: bool) -> Report:
          "windows", "worst error", "within 3", "together", "agrees"),
     )  # fmt: skip
     for case in CASES:
-        figure = isolated_on_all_cores(measure, case=case, seconds=seconds)
+        sustained = isolated_on_all_cores(sustainable, seconds=max(1.0, seconds / 20))["rows/s"]
+        figure = isolated_on_all_cores(measure, case=case, seconds=seconds, sustained=sustained)
         report.rows.append(figure)
         report.agree &= figure["agrees"]
         if case == CASES[0]:
@@ -61,18 +63,19 @@ def run(quick: bool) -> Report:
     return report
 
 
-def measure(case: str, seconds: float) -> dict[str, Any]:
+def measure(case: str, seconds: float, sustained: float) -> dict[str, Any]:
     """One case, in this process."""
-    sustained = sustainable(max(1.0, seconds / 20))
     options = [f"queue = {QUEUE_ROWS}"]
     if case != CASES[0]:
         options.append("shedding = 'random'")
     if case == CASES[2]:
         options.append(f"max_rate = {round(sustained)}")
-    engine = engine_with(f"WITH ({', '.join(options)})")
+    with_options = f"WITH ({', '.join(options)})"
+    values = drawn()
+    warmed_up(with_options, values)
+    engine = engine_with(with_options)
     stream = engine.streams["s"]
     pushes = math.ceil(2 * sustained * seconds / PUSH_ROWS / PUSHES_A_WINDOW) * PUSHES_A_WINDOW
-    values = drawn()
     shares = []
     began = time.perf_counter()
     for number in range(pushes):
@@ -117,20 +120,26 @@ def engine_with(options: str) -> pw.Engine:
     return engine
 
 
-def sustainable(seconds: float) -> float:
-    """Rows a second that an engine without a queue takes, after it has been warmed up."""
-    values = drawn()
-    engine = engine_with("")
-    for number in range(3 * PUSHES_A_WINDOW):
+def warmed_up(options: str, values: list[tuple[Any, Any]]) -> pw.Engine:
+    """An engine that has processed WARM_UP_PUSHES pushes: its loops are compiled."""
+    engine = engine_with(options)
+    for number in range(WARM_UP_PUSHES):
         engine.push("s", push_of(number, values))
     engine.stats()
-    began, first = time.perf_counter(), 3 * PUSHES_A_WINDOW
+    return engine
+
+
+def sustainable(seconds: float) -> dict[str, float]:
+    """Rows a second that an engine without a queue takes, after it has been warmed up."""
+    values = drawn()
+    engine = warmed_up("", values)
+    began, first = time.perf_counter(), WARM_UP_PUSHES
     number = first
     while time.perf_counter() - began < seconds:
         engine.push("s", push_of(number, values))
         number += 1
     engine.stats()
-    return (number - first) * PUSH_ROWS / (time.perf_counter() - began)
+    return {"rows/s": (number - first) * PUSH_ROWS / (time.perf_counter() - began)}
 
 
 def drawn() -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:

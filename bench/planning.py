@@ -5,6 +5,7 @@ as likely as the others, and ranges of 1 to 1,000 slides. As text each is a CREA
 parses, binds and registers; then the engine weaves them by the figures of this machine, and says what they share. As
 arrays a million are woven without an engine, by the engine's own model and by numbers of operations. One more query
 comes to ten thousand that are registered already, before any row and between rows; each comes with a window of its own.
+What follows from each other is measured in one process, everything else in processes of their own.
 Times are processor seconds of one core. That every query is in exactly one tree, and that no weave costs more than
 one tree for all, is checked.
 """
@@ -12,6 +13,7 @@ one tree for all, is checked.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +34,12 @@ AS_TEXT, AS_ARRAYS, ONE_MORE = 10_000, 1_000_000, 20
 QUICK_AS_TEXT, QUICK_AS_ARRAYS = 200, 10_000
 ROWS_A_SECOND = 1_000
 REGISTERED, WOVEN, REPORTED = "parse, bind, register", "weave", "say what is shared"
+# Whether by this machine's figures, and the optimizer.
+WEAVES = {
+    "as arrays: TriWeave, by this machine's figures": (True, "tri_weave"),
+    "as arrays: TriWeave, by operations": (False, "tri_weave"),
+    "as arrays: WeaveShare, by operations": (False, "weave_share"),
+}
 TEXT_S_WANTED, WEAVE_S_WANTED, ARRAYS_S_WANTED, ONE_MORE_MS_WANTED = 30.0, 10.0, 300.0, 20.0
 
 
@@ -43,8 +51,10 @@ def run(quick: bool) -> Report:
         "one core",
         ("what", "queries", "seconds", "queries/s", "median ms", "most ms", "trees", "clock/CPU", "agrees"),
     )
-    text = isolated(measure_text, queries=as_text)
-    arrays = isolated(measure_arrays, queries=as_arrays)
+    text: dict[str, Any] = isolated(measure_text, queries=as_text)
+    for running in (False, True):
+        text |= isolated(measure_one_more, queries=as_text, running=running)
+    arrays = {name: isolated(measure_arrays, queries=as_arrays, name=name) for name in WEAVES}
     for what, figure in (text | arrays).items():
         number = {"queries": figure["queries"], "seconds": figure["seconds"]}
         report.rows.append(
@@ -91,12 +101,10 @@ def statement(name: str, range_s: int, slide_s: int) -> str:
     return f"CREATE QUERY {name} AS SELECT MAX(v) AS m FROM s [RANGE {range_s} SECONDS SLIDE {slide_s} SECONDS]"
 
 
-def measure_text(queries: int) -> dict[str, Any]:
-    """The steps from text to a report, then single queries, before and between rows."""
+def registering(queries: int) -> tuple[Any, Callable[[], None]]:
+    """An engine, and what registers so many queries in it."""
     import panewise as pw
-    from panewise.runtime.weaver import planned
 
-    warm_up()
     texts = [statement(f"q{i}", *window) for i, window in enumerate(zip(*windows(queries), strict=True))]
     engine = pw.Engine()
     engine.execute("CREATE STREAM s (ts TIMESTAMP, v DOUBLE)")
@@ -105,6 +113,15 @@ def measure_text(queries: int) -> dict[str, Any]:
         for text in texts:
             engine.execute(text)
 
+    return engine, register
+
+
+def measure_text(queries: int) -> dict[str, Any]:
+    """The steps from text to a report."""
+    from panewise.runtime.weaver import planned
+
+    warm_up()
+    engine, register = registering(queries)
     answer: dict[str, Any] = {}
     answer[REGISTERED] = _figure(queries, timed(register)[0])
     (consumer,) = engine.hosting.trees
@@ -114,12 +131,19 @@ def measure_text(queries: int) -> dict[str, Any]:
     taken, report = timed(engine.sharing_report)
     problem = "" if report.query_count == queries else f"{report.query_count} queries are reported"
     answer[REPORTED] = _figure(queries, taken, problem) | {"trees": report.tree_count}
-    answer["one more, before rows"] = _one_more(engine, "before", queries)
-    taken, _ = timed(lambda: _pushed(engine, 0))
-    trees = engine.sharing_report().tree_count
-    answer["first push"] = _figure(queries + ONE_MORE, taken) | {"trees": trees}
-    answer["one more, between rows"] = _one_more(engine, "between", queries + ONE_MORE)
     return answer
+
+
+def measure_one_more(queries: int, running: bool) -> dict[str, Any]:
+    """Single queries that come to those that are registered: before any row, or between rows after a first push."""
+    warm_up()
+    engine, register = registering(queries)
+    register()
+    if not running:
+        return {"one more, before rows": _one_more(engine, "before", queries)}
+    taken, _ = timed(lambda: _pushed(engine, 0))
+    pushed = _figure(queries, taken) | {"trees": engine.sharing_report().tree_count}
+    return {"first push": pushed, "one more, between rows": _one_more(engine, "between", queries)}
 
 
 def _pushed(engine: Any, second: int) -> None:
@@ -148,26 +172,19 @@ def _one_more(engine: Any, name: str, there: int) -> dict[str, Any]:
     }
 
 
-def measure_arrays(queries: int) -> dict[str, Any]:
-    """By the engine's own model for one MAX without groups, and by numbers of operations, with either optimizer."""
+def measure_arrays(queries: int, name: str) -> dict[str, Any]:
+    """One weave: by the engine's own model for one MAX without groups, or by numbers of operations."""
     from panewise.optimize.sharing.costs import EACH_ITS_BEST, OperationModel
     from panewise.optimize.sharing.weaving import weave
 
-    model = machine_model()
-    rate = ROWS_A_SECOND / SECOND
-    by_operations = OperationModel(), ("slick_deque",)
-    answer = {}
-    weave(columns(100), rate, model, (EACH_ITS_BEST,))
-    for name, (chosen, techniques), optimizer in (
-        ("as arrays: TriWeave, by this machine's figures", (model, (EACH_ITS_BEST,)), "tri_weave"),
-        ("as arrays: TriWeave, by operations", by_operations, "tri_weave"),
-        ("as arrays: WeaveShare, by operations", by_operations, "weave_share"),
-    ):
-        drawn = columns(queries)
-        arguments = drawn, rate, chosen, techniques, optimizer
-        taken, woven = timed(lambda arguments=arguments: weave(*arguments))  # type: ignore[misc]
-        answer[name] = _figure(queries, taken, disagreement(woven, queries)) | {"trees": len(woven.trees)}
-    return answer
+    by_machine, optimizer = WEAVES[name]
+    model: Any = machine_model() if by_machine else OperationModel()
+    techniques = (EACH_ITS_BEST if by_machine else "slick_deque",)
+    arguments = ROWS_A_SECOND / SECOND, model, techniques, optimizer
+    weave(columns(100), *arguments)
+    drawn = columns(queries)
+    taken, woven = timed(lambda: weave(drawn, *arguments))
+    return _figure(queries, taken, disagreement(woven, queries)) | {"trees": len(woven.trees)}
 
 
 def columns(queries: int) -> CadenceColumns:

@@ -1,8 +1,9 @@
 """Shared selections: queries that differ in WHERE or GROUP BY, folded in one pass, against each family for itself.
 
-Two million rows 1 ms apart arrive in pushes of 65,536; windows slide by 1, 2, 5 or 10 s. Three engines run in turn in
-one process: `together` as it is, `by family` with what families have in common not used, `alone` with nothing shared
-(`sharing = 'none'`). Registering is not counted; every result is fetched at the end, and the three must say the same.
+Two million rows 1 ms apart arrive in pushes of 65,536; windows slide by 1, 2, 5 or 10 s. Three engines run in turn,
+each in a process of its own: `together` as it is, `by family` with what families have in common not used, `alone` with
+nothing shared (`sharing = 'none'`). Registering is not counted; every result is fetched at the end, and the three must
+say the same.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 The queries are those of `shared_queries`, MAX by 100 groups, with a Parquet sink for each. What counts is a trigger of
 the running query in Spark's own progress, with the results of all queries in their sinks, as typed columns.
 
-Against Spark: the files of `spark_windows`, as many a trigger as there. In the same session, after the pipeline has
-ended, some of the queries run as everybody writes them, each alone: a watermark, `groupBy(window(...), k)`, append
-mode, a Parquet sink. They are taken evenly from all in the order of their slides a range, because `window()` makes as
-many rows of each; a `window()` for every query is taken to cost their mean times the number of queries. The session has
-the setting of the JVM and the number of shuffle partitions that are better for Spark.
+Against Spark: the files of `spark_windows`, as many a trigger as there. Some of the queries run as everybody writes
+them, each alone: a watermark, `groupBy(window(...), k)`, append mode, a Parquet sink. They are taken evenly from all in
+the order of their slides a range, because `window()` makes as many rows of each; a `window()` for every query is taken
+to cost their mean times the number of queries. The pipeline and each of them have a process of their own, with the
+setting of the JVM and, for Spark's own queries, the number of shuffle partitions that are better for Spark.
 
-Against one: a file a trigger, the one query and the thousand in sessions of their own. Results cost what they cost to
+Against one: a file a trigger, the one query and the thousand in processes of their own. Results cost what they cost to
 write, so beside twice the time of one query a second is allowed for every half million of them.
 """
 
@@ -61,7 +61,7 @@ def run(quick: bool) -> Report:
         "median s: of triggers after the first ones; results of all of them are in Parquet when they end",
         "rows, results: in a trigger, as the median of those; to ours: their time to that of the pipeline",
         "Spark window(): some queries, each alone; Spark, scaled: their mean, times the number of queries",
-        f"the session that both are in has {BETTER_JVM} and, for Spark's own queries, {cores()} shuffle partitions",
+        f"against Spark all have {BETTER_JVM} and, for Spark's own queries, {cores()} shuffle partitions",
         "Spark window() reports windows up to the watermark, the pipeline at last those that the last rows still fill",
     ]
     return report
@@ -73,12 +73,16 @@ def _against_spark(report: Report, quick: bool) -> None:
     rows = files * file_rows
     spark_rows.folder(TRIGGERS * rows, file_rows)  # written before any clock starts
     given = {"count": TRIGGERS * rows, "file_rows": file_rows, "files": files, "leave_out": 1}
-    figure = isolated_on_all_cores(measure, queries=queries, alone=alone, **given)
+    figure = isolated_on_all_cores(measure, queries=queries, java_options=BETTER_JVM, **given)
     ours_s = median(figure["seconds"])
     _add(report, "panewise", queries, rows, figure)
-    for one in figure["alone"]:
+    by_spark = [
+        isolated_on_all_cores(measure_alone, window=window, **given)
+        for window in evenly(floor_of_queries.queries(queries), alone)
+    ]
+    for one in by_spark:
         _add(report, "Spark window()", 1, rows, one)
-    mean_s = statistics.mean(median(one["seconds"]) for one in figure["alone"])
+    mean_s = statistics.mean(median(one["seconds"]) for one in by_spark)
     ratio = queries * mean_s / ours_s
     report.rows.append(
         {"system": "Spark, scaled", "queries": queries, "rows": rows, "median s": queries * mean_s, "to ours": ratio,
@@ -93,7 +97,7 @@ def _against_one(report: Report, quick: bool) -> None:
     file_rows = QUICK_FILE_ROWS if quick else FILE_ROWS
     spark_rows.folder(triggers * file_rows, file_rows)
     given = {"count": triggers * file_rows, "file_rows": file_rows, "files": 1, "leave_out": WARM_UP}
-    figures = {queries: isolated_on_all_cores(measure, queries=queries, alone=0, **given) for queries in (1, many)}
+    figures = {queries: isolated_on_all_cores(measure, queries=queries, **given) for queries in (1, many)}
     for queries, figure in figures.items():
         _add(report, "panewise", queries, file_rows, figure)
     results = median(figures[many]["results"])
@@ -118,29 +122,23 @@ def _add(report: Report, system: str, queries: int, rows: int, figure: dict[str,
 # -- in a process of its own -----------------------------------------------------------------------------------------
 
 
-def measure(queries: int, count: int, file_rows: int, files: int, leave_out: int, alone: int) -> dict[str, Any]:
-    """The pipeline over all files; then, in the same session, so many of its queries each alone by Spark itself."""
+def measure(
+    queries: int, count: int, file_rows: int, files: int, leave_out: int, java_options: str = ""
+) -> dict[str, Any]:
+    """The pipeline over all files."""
     rows = spark_rows.folder(count, file_rows)
     windows = floor_of_queries.queries(queries)
-    answers = expected_of(count)
-    with tempfile.TemporaryDirectory(dir=rows.parent) as place, session(BETTER_JVM if alone else "") as spark:
+    with tempfile.TemporaryDirectory(dir=rows.parent) as place, session(java_options) as spark:
         folder = Path(place)
         cql = statements(rows, folder / "out", windows, files)
         handle, progress = run_to_the_end(spark, cql, folder / "checkpoint")
         handle.stop()
         seconds = trigger_seconds(progress, leave_out)
-        problems, results = disagreements(folder / "out", windows, answers)
-        spark.conf.set("spark.sql.shuffle.partitions", str(cores()))
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-        by_spark = [
-            measure_alone(spark, rows, folder / f"alone{number}", window, files, (count - 1) // 1000, answers)
-            for number, window in enumerate(evenly(windows, alone))
-        ]
+        problems, results = disagreements(folder / "out", windows, expected_of(count))
     return {
         "seconds": seconds,
         "results": [results.get(batch, 0) for batch in range(leave_out, leave_out + len(seconds))],
         "disagreement": "; ".join(problems),
-        "alone": by_spark,
     }
 
 
@@ -197,10 +195,26 @@ def evenly(windows: list[Window], count: int) -> list[Window]:
     return [ordered[(2 * part + 1) * len(ordered) // (2 * count)] for part in range(count)]
 
 
-def measure_alone(
-    spark: SparkSession, rows: Path, place: Path, window: Window, files: int, until_s: int, answers: Expected
-) -> dict[str, Any]:
+def measure_alone(window: Window, count: int, file_rows: int, files: int, leave_out: int) -> dict[str, Any]:
     """One query in Structured Streaming; windows that end after the watermark are not reported."""
+    rows = spark_rows.folder(count, file_rows)
+    range_s, slide_s = window
+    settings = {"spark__sql__shuffle__partitions": str(cores()), "spark__sql__session__timeZone": "UTC"}
+    with tempfile.TemporaryDirectory(dir=rows.parent) as folder, session(BETTER_JVM, **settings) as spark:
+        seconds = trigger_seconds(streamed(spark, rows, (range_s, slide_s), Path(folder), files))
+        found = read_results(Path(folder) / "results")
+    ends, keys, maxima = expected_of(count)((range_s, slide_s))
+    early = ends <= (count - 1) // 1000
+    return {
+        "window": f"{range_s}, {slide_s}",
+        "seconds": seconds[leave_out:],
+        "results": [found.num_rows / len(seconds)],
+        "disagreement": floor_of_queries.difference(found, (ends[early], keys[early], maxima[early])),
+    }
+
+
+def streamed(spark: SparkSession, rows: Path, window: Window, place: Path, files: int) -> list[Any]:
+    """Runs to the end; Spark's progress."""
     from pyspark.sql import functions as f
 
     range_s, slide_s = window
@@ -222,13 +236,4 @@ def measure_alone(
         .start()
     )
     query.awaitTermination()
-    seconds = trigger_seconds(list(query.recentProgress))
-    found = read_results(place / "results")
-    ends, keys, maxima = answers(window)
-    early = ends <= until_s
-    return {
-        "window": f"{range_s}, {slide_s}",
-        "seconds": seconds[1:],
-        "results": [found.num_rows / len(seconds)],
-        "disagreement": floor_of_queries.difference(found, (ends[early], keys[early], maxima[early])),
-    }
+    return list(query.recentProgress)

@@ -2,7 +2,8 @@
 
 Slices of one row and one group go through the calls of the engine: `insert_from` for new slices, one `answer` for all
 windows that they make due, `evict`. Each slide is one slice, and each of the ranges is answered at each slide. The
-bare loop reads the same values and folds them into one state of the same kind, nothing else; both run in turn. An exact
+bare loop reads the same values and folds them into one state of the same kind, nothing else; both run in turn. Each
+technique, aggregate, size and number of ranges has a process of its own. An exact
 SUM has two words a state; COUNT adds one word, as the sum of the C++ library does whose figures stand beside ours.
 
 What a technique cannot do in reasonable time or memory is left out by rule: a size is not tried where the last one,
@@ -23,9 +24,9 @@ from numpy.typing import NDArray
 
 from bench.measure import MEBIBYTE, isolated
 from bench.report import Aim, Report
-from panewise.aggregates.states import COUNT, MAXIMUM, SUM_INTEGER, Feed, StateKind
+from panewise.aggregates.states import COUNT, MAXIMUM, SUM_INTEGER, Feed
 from panewise.synopses.contract import Synopsis
-from panewise.synopses.techniques import TECHNIQUES, Technique
+from panewise.synopses.techniques import TECHNIQUES
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -68,14 +69,14 @@ def run(quick: bool) -> Report:
         # COUNT is there for the comparison with the library that adds one word.
         named = [aggregate for aggregate in KINDS if aggregate != "COUNT" or name in (*ELSEWHERE, "r_int")]
         aggregates = [aggregate for aggregate in named if technique.refusal(KINDS[aggregate]) is None]
-        figure = isolated(measure, name=name, aggregates=aggregates, sizes=sizes, budget_s=budget_s)
-        for row in figure["rows"]:
-            figures[name, row["aggregate"], row["window"], row["ranges"]] = row
-            report.rows.append(_shown(row) | {"technique": name})
-            report.agree &= row.get("agrees", True)
+        for aggregate, ranges in itertools.product(aggregates, RANGES):
+            for row in growing(name, aggregate, ranges, sizes, budget_s):
+                figures[name, aggregate, row["window"], ranges] = row
+                report.rows.append(_shown(row) | {"technique": name})
+                report.agree &= row.get("agrees", True)
         report.rows[-1]["section"] = True
     alone = isolated(measure_calls, budget_s=budget_s)
-    shared = isolated(measure_sharing, window=sizes[-1] if quick else 1 << 10, count=50 if quick else 1000)
+    shared = sharing(sizes[-1] if quick else 1 << 10, 50 if quick else 1000)
     lookups = isolated(measure_lookups, window=sizes[-1] if quick else 1 << 16, count=100_000 if quick else 1_000_000)
     report.notes = [
         f"rows/s: calls of {BATCH:,} answers, processor seconds of the calls; of bare loop: runs in turn",
@@ -87,6 +88,42 @@ def run(quick: bool) -> Report:
     ]
     _add_aims(report, figures, sizes, shared, lookups)
     return report
+
+
+def growing(name: str, aggregate: str, ranges: int, sizes: tuple[int, ...], budget_s: float) -> list[dict[str, Any]]:
+    """One technique at all sizes that have so many ranges, each in a process of its own unless it is left out."""
+    rows: list[dict[str, Any]] = []
+    for window in sizes:
+        if ranges > window:
+            continue
+        reason = _too_much(rows[-1], window) if rows else None
+        setting = {"aggregate": aggregate, "window": window, "ranges": ranges}
+        rows.append(
+            setting | ({"left out": reason} if reason else isolated(measure, name=name, **setting, budget_s=budget_s))
+        )
+    return rows
+
+
+def _too_much(last: dict[str, Any], window: int) -> str | None:
+    """Why a size is not tried, by the figures of the size before."""
+    growth = window / last["window"]
+    if "left out" in last:
+        return "as the size before"
+    if max(last["slide_s"], last["fill_s"]) * growth > TRY_S:
+        return "too long"
+    return "too large" if last["bytes"] * growth > TRY_BYTES else None
+
+
+def sharing(window: int, count: int) -> dict[str, Any]:
+    """Seconds per answer of one structure with many ranges, and of as many structures with one range each."""
+    times = {}
+    for name, aggregate in (("r_int", "SUM"), ("slick_deque", "MAX")):
+        given = {"name": name, "aggregate": aggregate, "window": window, "count": count}
+        times[name] = {
+            f"{way}_s": isolated(measure_sharing, **given, together=way == "together")["seconds"]
+            for way in ("together", "apart")
+        }
+    return {"times": times, "count": count}
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
@@ -234,37 +271,13 @@ class Feeder:
         return True
 
 
-def measure(name: str, aggregates: list[str], sizes: list[int], budget_s: float) -> dict[str, Any]:
-    technique = TECHNIQUES[name]
-    rows: list[dict[str, Any]] = []
-    for aggregate, ranges in itertools.product(aggregates, RANGES):
-        last: dict[str, Any] | None = None
-        warm = Feeder(technique.made(KINDS[aggregate], 1), 64, 1)
-        warm.fill()
-        warm.call(*warm.prepare())  # compiled, or loaded, before anything is timed
-        for window in sizes:
-            if ranges > window:
-                continue
-            reason = _too_much(last, window) if last else None
-            figure = (
-                {"left out": reason} if reason else _measured(technique, KINDS[aggregate], window, ranges, budget_s)
-            )
-            last = {"aggregate": aggregate, "window": window, "ranges": ranges} | figure
-            rows.append(last)
-    return {"rows": rows}
-
-
-def _too_much(last: dict[str, Any], window: int) -> str | None:
-    """Why a size is not tried, by the figures of the size before."""
-    growth = window / last["window"]
-    if "left out" in last:
-        return "as the size before"
-    if max(last["slide_s"], last["fill_s"]) * growth > TRY_S:
-        return "too long"
-    return "too large" if last["bytes"] * growth > TRY_BYTES else None
-
-
-def _measured(technique: Technique, kind: StateKind, window: int, ranges: int, budget_s: float) -> dict[str, Any]:
+def measure(name: str, aggregate: str, window: int, ranges: int, budget_s: float) -> dict[str, Any]:
+    """One technique, aggregate, size and number of ranges."""
+    technique, kind = TECHNIQUES[name], KINDS[aggregate]
+    # The same on no larger a scale: compiled, or loaded, before anything is timed.
+    warm = Feeder(technique.made(kind, 1), min(window, 64), min(ranges, 64))
+    warm.fill()
+    warm.call(*warm.prepare())
     feeder = Feeder(technique.made(kind, 1), window, ranges)
     begin = time.thread_time()
     feeder.fill()
@@ -375,23 +388,17 @@ def measure_calls(budget_s: float) -> dict[str, Any]:
     return quantiles | {"max": float(taken.max()) / 1e3}
 
 
-def measure_sharing(window: int, count: int) -> dict[str, Any]:
-    """Seconds per answer, one slide a call: one structure of many ranges, and as many structures of one range each."""
-    times = {}
-    for name, aggregate in (("r_int", "SUM"), ("slick_deque", "MAX")):
-        if name not in TECHNIQUES:
-            continue
-        technique, kind = TECHNIQUES[name], KINDS[aggregate]
-        together = Feeder(technique.made(kind, 1), window, count)
-        apart = [Feeder(technique.made(kind, 1), int(r), 1) for r in together.ranges]
-        for feeder in (together, *apart):
-            feeder.fill()
-            feeder.shape(1)
-            feeder.call(*feeder.prepare())
-        one = np.median([_seconds(together) for _ in range(200)]) / len(together.ranges)
-        many = np.median([sum(_seconds(feeder) for feeder in apart) for _ in range(5)]) / len(apart)
-        times[name] = {"together_s": float(one), "apart_s": float(many)}
-    return {"times": times, "count": count}
+def measure_sharing(name: str, aggregate: str, window: int, count: int, together: bool) -> dict[str, Any]:
+    """Seconds per answer, one slide a call: one structure of many ranges, or as many structures of one range each."""
+    technique, kind = TECHNIQUES[name], KINDS[aggregate]
+    whole = Feeder(technique.made(kind, 1), window, count)
+    feeders = [whole] if together else [Feeder(technique.made(kind, 1), int(r), 1) for r in whole.ranges]
+    for feeder in feeders:
+        feeder.fill()
+        feeder.shape(1)
+        feeder.call(*feeder.prepare())
+    slides = [sum(_seconds(feeder) for feeder in feeders) for _ in range(200 if together else 5)]
+    return {"seconds": float(np.median(slides)) / len(whole.ranges)}
 
 
 def measure_lookups(window: int, count: int) -> dict[str, Any]:

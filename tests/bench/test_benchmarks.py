@@ -10,6 +10,7 @@ import pytest
 
 from bench import (
     floor,
+    fresh_process,
     many_groups,
     many_queries,
     one_row,
@@ -57,6 +58,12 @@ def test_rows_pushed_one_by_one_all_arrive(fetch: str) -> None:
     assert one_row.agree(one_row.session(one_row.rows_of(one_row.FORMS[0], 2500), fetch)(), 2500)
 
 
+def test_a_fresh_process_answers_like_one_with_a_past() -> None:
+    figure = fresh_process.measure(fresh_process.USERS, count=ROWS, repeat=1)
+    assert figure["ratio"] > 0
+    assert {figure[name]["disagreement"] for name in (fresh_process.FRESH, fresh_process.AFTER)} == {""}
+
+
 def test_a_hundred_queries_share_a_tree_and_agree() -> None:
     _, one, hundred, having = many_queries.cases()[0]
     figure = many_queries.measure(one, hundred, having, count=ROWS, repeat=1)
@@ -64,17 +71,34 @@ def test_a_hundred_queries_share_a_tree_and_agree() -> None:
     assert figure["one"]["disagreement"] == figure["hundred"]["disagreement"] == ""
 
 
+@pytest.mark.parametrize(("window", "ranges"), [(1, 1), (64, 1), (2048, 1), (2048, 1000)])
 @pytest.mark.parametrize(("name", "aggregate"), [("two_stacks", "SUM"), ("slick_deque", "MAX")])
-def test_techniques_agree_with_numpy_at_every_size(name: str, aggregate: str) -> None:
-    rows = techniques.measure(name, [aggregate], [1, 64, 2048], budget_s=0.01)["rows"]
-    assert [(row["window"], row["ranges"]) for row in rows] == [(1, 1), (64, 1), (2048, 1), (2048, 1000)]
-    assert all(row["agrees"] and row["rows/s"] > 0 and row["max us"] >= row["p50 us"] for row in rows)
+def test_techniques_agree_with_numpy_at_every_size(name: str, aggregate: str, window: int, ranges: int) -> None:
+    figure = techniques.measure(name, aggregate, window, ranges, budget_s=0.01)
+    assert figure["agrees"]
+    assert figure["rows/s"] > 0
+    assert figure["max us"] >= figure["p50 us"]
+
+
+def test_each_size_of_a_technique_has_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+
+    def isolated(function: object, **arguments: object) -> dict[str, float]:
+        assert function is techniques.measure
+        asked.append(arguments)
+        return {"slide_s": 0.1, "fill_s": 0.0, "bytes": 8}
+
+    monkeypatch.setattr(techniques, "isolated", isolated)
+    rows = techniques.growing("daba", "SUM", 1, (1, 2, 40, 4000, 8000), budget_s=0.01)
+    assert [arguments["window"] for arguments in asked] == [1, 2, 40]
+    assert [row.get("left out") for row in rows] == [None, None, None, "too long", "as the size before"]
+    assert techniques.growing("daba", "SUM", 1000, (1, 64), budget_s=0.01) == []
 
 
 @pytest.mark.soak
 def test_what_takes_too_long_is_left_out_by_rule() -> None:
-    rows = techniques.measure("recompute", ["SUM"], [1024, 1 << 22], budget_s=0.01)["rows"]
-    assert [row.get("left out") for row in rows][1] == "too long"
+    rows = techniques.growing("recompute", "SUM", 1, (1024, 1 << 22), budget_s=0.01)
+    assert rows[1].get("left out") == "too long"
 
 
 def test_many_groups_agree_with_numpy(tmp_path: Path) -> None:

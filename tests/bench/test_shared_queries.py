@@ -108,7 +108,10 @@ def test_queries_of_the_peers_agree(peer: str, grouped: bool) -> None:
 
 
 def test_queries_are_planned_each_once() -> None:
-    figures = planning.measure_text(queries=20) | planning.measure_arrays(queries=500)
+    figures = planning.measure_text(queries=20)
+    for running in (False, True):
+        figures |= planning.measure_one_more(queries=20, running=running)
+    figures |= {name: planning.measure_arrays(queries=500, name=name) for name in planning.WEAVES}
     assert {figure["disagreement"] for figure in figures.values()} == {""}
     assert figures[planning.WOVEN]["trees"] >= 1
 
@@ -131,10 +134,9 @@ def test_windows_to_be_asked_alone_are_spread() -> None:
 @pytest.mark.spark
 @pytest.mark.soak
 def test_shared_queries_on_spark_and_by_spark_agree() -> None:
-    figure = isolated_on_all_cores(
-        spark_shared_queries.measure, queries=20, count=60_000, file_rows=10_000, files=2, leave_out=1, alone=1
-    )
-    assert figure["disagreement"] == ""
-    assert figure["alone"][0]["disagreement"] == ""
+    given = {"count": 60_000, "file_rows": 10_000, "files": 2, "leave_out": 1}
+    figure = isolated_on_all_cores(spark_shared_queries.measure, queries=20, **given)
+    alone = isolated_on_all_cores(spark_shared_queries.measure_alone, window=WINDOWS[0], **given)
+    assert figure["disagreement"] == alone["disagreement"] == ""
     assert min(figure["results"]) > 0
-    assert len(figure["seconds"]) == len(figure["alone"][0]["seconds"]) == 2
+    assert len(figure["seconds"]) == len(alone["seconds"]) == 2
