@@ -173,3 +173,15 @@ def _shortened(line: str, column: int, width: int = 120) -> tuple[str, int]:
     start = max(0, column - 1 - width // 2)
     prefix = "..." if start else ""
     return prefix + line[start : start + width], column - start + len(prefix)
+
+
+def raise_interrupt_behind(problem: Exception) -> None:
+    """Raises the interrupt that compiled code has turned into this error, if it has.
+
+    Where Ctrl-C comes while Numba loads a loop, the call ends with a SystemError whose cause is the KeyboardInterrupt.
+    """
+    cause: BaseException | None = problem
+    while isinstance(cause, Exception):
+        cause = cause.__cause__
+    if cause is not None:
+        raise cause from None

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import panewise as pw
+from panewise.operators.periodic import PeriodicTree
+from panewise.operators.schedule import Schedule
 from panewise.runtime.engine import Engine
 from panewise.runtime.stream import Stream
 from panewise.state import durable_files
@@ -69,6 +71,50 @@ def test_a_batch_that_was_interrupted_breaks_the_engine(
     before = sorted(file.name for file in (tmp_path / "e").iterdir())
     engine.close()
     assert sorted(file.name for file in (tmp_path / "e").iterdir()) == before, "it writes no snapshot"
+    with Engine(tmp_path / "e") as again:
+        assert again.results("q")["total"].to_pylist() == [1, 3]
+
+
+def loaded(*arguments: object, **named: object) -> None:
+    """A compiled loop that Ctrl-C ends while Numba loads it."""
+    raise SystemError("CPUDispatcher returned a result with an exception set") from KeyboardInterrupt()
+
+
+@pytest.mark.parametrize("name", ["fold", "advance", "add", "lookup"])
+def test_an_interrupt_that_compiled_code_has_wrapped_is_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: dict[str, Callable[[], object]] = {
+        "fold": lambda: engine.results("q"),
+        "advance": lambda: engine.results("q"),
+        "add": lambda: engine.execute(QUERY.replace("QUERY q", "QUERY other")),
+        "lookup": lambda: engine.lookup("q"),
+    }
+    engine = made(tmp_path / "e")
+    if name in ("add", "lookup"):
+        engine.stats()  # what was pushed is taken
+    monkeypatch.setattr(*((Engine, "_looked_up") if name == "lookup" else (PeriodicTree, name)), loaded)
+    with pytest.raises(KeyboardInterrupt):
+        calls[name]()
+    monkeypatch.undo()
+    with pytest.raises(pw.EngineBroken):
+        engine.execute("SHOW QUERIES")
+    engine.close()
+    with Engine(tmp_path / "e") as again:
+        assert set(again.execute("SHOW QUERIES")["status"].to_pylist()) == {"RUNNING"}
+        assert again.results("q")["total"].to_pylist() == [1, 3]
+
+
+def test_an_interrupted_statement_is_not_taken_back_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = made(tmp_path / "e")
+    interrupted_in(
+        monkeypatch, Schedule, "add", lambda: engine.execute(QUERY.replace("q AS", "r AS").replace("2 S", "3 S"))
+    )
+    with pytest.raises(pw.EngineBroken):
+        engine.execute("SHOW QUERIES")
+    engine.close()
     with Engine(tmp_path / "e") as again:
         assert again.results("q")["total"].to_pylist() == [1, 3]
 

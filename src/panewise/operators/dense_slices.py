@@ -17,6 +17,7 @@ from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.matrix import NO_INTS, StateMatrix
 from panewise.aggregates.states import COUNT
 from panewise.aggregates.user import UserStateKind, matrix_of
+from panewise.errors import raise_interrupt_behind
 from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
 from panewise.operators.coarse_slices import CoarseSlices
 from panewise.operators.held_values import DrainedLists, HeldValues
@@ -51,6 +52,7 @@ def fold_states(
             arrivals = rows.arrivals if key.ordered else NO_INTS
             matrix.fold(slots, arguments.of(key), rows.times, arrivals, ranks_of(key, pools))
         except Exception as problem:
+            raise_interrupt_behind(problem)
             if not isinstance(key.kind, UserStateKind):
                 raise
             failed.append((key, problem))

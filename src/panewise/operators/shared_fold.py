@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import integers, wrapped
 from panewise.aggregates.holistic import HeldKind
 from panewise.aggregates.states import Operation
+from panewise.errors import raise_interrupt_behind
 from panewise.language.expressions import ColumnRef, Expression
 from panewise.operators.aggregation import ROW_COUNT, StateKey
 from panewise.operators.partials import END, START, merge_partials, taken_partials
@@ -110,6 +111,7 @@ class SharedFold:
         try:
             work()
         except Exception as problem:
+            raise_interrupt_behind(problem)
             if self.torn is None:
                 raise
             self.torn(trees, problem)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers, wrapped
-from panewise.errors import NotHeldError, SnapshotError
+from panewise.errors import NotHeldError, SnapshotError, raise_interrupt_behind
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation
 from panewise.operators.due_reports import EmptyReports
@@ -89,11 +89,12 @@ class TreeConsumer:
     def add(self, query: HostedQuery, aggregation: Aggregation, cadence: Cadence, finish: Finish | None) -> None:
         """A query joins. Where another one with the same meaning came at the same moment, they are one member.
 
-        Where something is raised, it has not joined.
+        Where something is raised, it has not joined. An interrupt leaves it in the middle: the engine is broken then.
         """
         try:
             self._add(query, aggregation, cadence, finish)
-        except BaseException:
+        except Exception as problem:
+            raise_interrupt_behind(problem)
             self.remove(query.name, self.channel.cut)
             raise
 

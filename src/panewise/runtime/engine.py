@@ -28,6 +28,7 @@ from panewise.errors import (
     NotHeldError,
     PlanError,
     QueryError,
+    raise_interrupt_behind,
 )
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
@@ -173,6 +174,7 @@ class Engine:
         try:
             table = self.statements.run(scale_sampled(statement, self.catalog))
         except Exception as problem:  # after an interrupt the engine is broken
+            raise_interrupt_behind(problem)
             self.catalog.restore(before)
             if begun and self.durability is not None:
                 self.durability.undo_statement()
@@ -417,7 +419,8 @@ class Engine:
         before, change.begun = change.begun, True  # structures that answer may be rearranged by that
         try:
             table, come_to = self._looked_up(hosted, consumer, at), consumer.come_to
-        except Exception:
+        except Exception as problem:
+            raise_interrupt_behind(problem)
             change.begun = before
             raise
         change.begun = before

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from panewise.errors import PanewiseError
+from panewise.errors import PanewiseError, raise_interrupt_behind
 
 LOGGER = logging.getLogger("panewise.runtime")
 
@@ -29,6 +29,7 @@ def guarded(consumer: Fallible, work: Callable[[], None]) -> None:
     try:
         work()
     except Exception as problem:  # noqa: BLE001 - it has to be a reason, whatever it is
+        raise_interrupt_behind(problem)
         failed(consumer, problem)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from panewise.aggregates.user import matrix_of
 from panewise.catalog import Options
-from panewise.errors import NotHeldError, SnapshotError
+from panewise.errors import NotHeldError, SnapshotError, raise_interrupt_behind
 from panewise.language.statements import Emit as Emission
 from panewise.operators.aggregation import Aggregation, aggregation_of
 from panewise.operators.collective import CollectiveLookup
@@ -97,7 +97,8 @@ class Hosting:
     def host(self, name: str, plan: Emit, options: Options = ()) -> HostedQuery:
         """Starts a query whose plan has operators; PlanError where it comes too late for them.
 
-        Whatever is raised on the way, nothing has been started then: neither it nor a query inside it.
+        Whatever is raised on the way, nothing has been started then: neither it nor a query inside it. An interrupt
+        leaves it in the middle: the engine is broken then, and to take back what is half done may raise again.
         """
         with_history = set(self.with_history)
         try:
@@ -105,7 +106,8 @@ class Hosting:
             query = self._host_plan(name, plan) if several else self._host_block(name, plan, options)
             self._note_slide(query)
             return query
-        except BaseException:
+        except Exception as problem:
+            raise_interrupt_behind(problem)
             self.with_history = with_history
             self._take_back(name)
             raise
