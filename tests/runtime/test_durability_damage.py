@@ -102,7 +102,7 @@ def test_a_damaged_snapshot_or_a_missing_log(tmp_path: Path) -> None:
     with pytest.raises(pw.DurabilityError, match="snapshot-00000001' is damaged"):
         pw.Engine(tmp_path)
     (tmp_path / "snapshot-00000001").unlink()
-    with pytest.raises(pw.DurabilityError, match="log-00000000' is missing"):
+    with pytest.raises(pw.DurabilityError, match="snapshot-00000001' is missing"):
         pw.Engine(tmp_path)
 
 

@@ -210,3 +210,28 @@ def test_files_of_others_with_such_names_stay(tmp_path: Path) -> None:
         engine.push("s", row(0))
     pw.Engine(tmp_path).close()
     assert (tmp_path / "snapshot-20261116.unfinished").read_text() == "a photo"
+
+
+def test_a_missing_snapshot_is_named_and_not_the_log_that_it_replaced(tmp_path: Path) -> None:
+    checkpointed(tmp_path)
+    (tmp_path / "snapshot-00000001").unlink()
+    with pytest.raises(pw.DurabilityError, match=r"snapshot-00000001' is missing, from which the log goes on: .* lost"):
+        pw.Engine(tmp_path)
+
+
+def test_a_damaged_snapshot_is_brought_back_and_not_given_up(tmp_path: Path) -> None:
+    checkpointed(tmp_path)
+    flip(tmp_path / "snapshot-00000001", 200)
+    with pytest.raises(pw.DurabilityError, match=r"(?s)snapshot-00000001' is damaged.*copy.*GIVE-UP does not help"):
+        pw.Engine(tmp_path)
+
+
+def test_a_give_up_made_too_early_gives_nothing_up_later(tmp_path: Path) -> None:
+    log = checkpointed(tmp_path)
+    (tmp_path / "GIVE-UP").touch()
+    with pytest.warns(pw.DurabilityWarning, match="nothing was lost, and '.*GIVE-UP' has been removed"):
+        engine = pw.Engine(tmp_path)
+    engine.close(snapshot=False)
+    log.unlink()
+    with pytest.raises(pw.DurabilityError, match="is missing"):
+        pw.Engine(tmp_path)

@@ -243,3 +243,23 @@ def test_a_query_of_a_suspended_folder_is_dropped_and_never_runs_again(
 def test_only_a_folder_can_be_suspended() -> None:
     with pytest.raises(pw.PlanError, match="path"):
         Engine(suspended=True)
+
+
+def test_what_was_dropped_suspended_never_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while its log is read a second time either, after a process that died before it wrote a snapshot."""
+    armed = failing(monkeypatch, (WindowJoin, "process"), SystemExit("killed"), lambda _: True)
+    engine = made(Engine(tmp_path / "e"))
+    engine.push("s", rows(40))
+    engine.close(snapshot=False)
+    armed[0] = True
+    with Engine(tmp_path / "e", suspended=True) as engine:
+        engine.execute("DROP QUERY pairs")
+        engine.execute("DROP QUERY few")
+    noted = (tmp_path / "e" / "DROPPED").read_bytes()
+    for died_before_it_was_removed in (False, False, True):
+        if died_before_it_was_removed:
+            (tmp_path / "e" / "DROPPED").write_bytes(noted)
+        engine = Engine(tmp_path / "e")
+        assert not (tmp_path / "e" / "DROPPED").exists()
+        assert {row["name"] for row in engine.execute("SHOW QUERIES").to_pylist()} == set(QUERIES) - {"pairs", "few"}
+        engine.close(snapshot=False)

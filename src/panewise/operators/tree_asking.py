@@ -13,6 +13,7 @@ from panewise.operators.dense_reports import answered, stamped
 from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member, is_whole
 from panewise.slicing.pairs import Cadence
+from panewise.temporal import format_instant
 
 if TYPE_CHECKING:
     from panewise.operators.periodic import PeriodicTree
@@ -23,7 +24,10 @@ def past_report(tree: PeriodicTree, member: Member, report: int, query: str) -> 
     if not isinstance(tree.store, DenseSlices) or member.cadence.range is None:
         raise NotHeldError(f"only the last report of '{query}' is held")
     if not is_whole(tree, member.cadence, report, member.held_from):
-        raise NotHeldError(f"the report of '{query}' at point {report} is no longer held")
+        raise NotHeldError(
+            f"the report of '{query}' at {format_instant(report) if tree.timed else f'row {report:,}'} is not held",
+            hint="rows of its window are not kept any more, or came before the query; CREATE ARCHIVE keeps the past",
+        )
     return _answered(tree, member, report)
 
 

@@ -114,6 +114,7 @@ class Durability:
             durability._replayed = replayed
             durability._snapshot_bytes = len(snapshot or b"")
             durability.attach()
+            folder.forget_give_up()
             dropped.settle(engine)
             engine.hosting.stopped = set()
             durability.changed()

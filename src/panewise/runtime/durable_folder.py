@@ -110,7 +110,10 @@ class DurableFolder:
                 warnings.warn(f"'{damaged[0]}' is damaged; '{path}' is used", DurabilityWarning, stacklevel=5)
             return data
         if damaged:
-            raise DurabilityError(f"'{damaged[0]}' is damaged: its length or checksum is wrong")
+            raise DurabilityError(
+                f"'{damaged[0]}' is damaged: its length or checksum is wrong",
+                hint=f"bring the file back from a copy; the log cannot be read without it, so {GIVE_UP} does not help",
+            )
         return None
 
     def records(self) -> Iterator[Record]:
@@ -155,6 +158,8 @@ class DurableFolder:
         """What is wrong with a log as a whole; nothing where it is the one that goes on here."""
         path = self._path("log", number)
         if not path.exists():
+            if self._snapshot is None and noted is not None and noted.number > number:
+                return f"'{self._path('snapshot', noted.number)}' is missing, from which the log goes on"
             return f"'{path}' is missing"
         if not path.stat().st_size:
             return f"'{path}' is empty"
@@ -225,6 +230,13 @@ class DurableFolder:
         self._files.sync_folder(self.path)
         self.given_up = True
         warnings.warn(f"given up: {what}", DurabilityWarning, stacklevel=6)
+
+    def forget_give_up(self) -> None:
+        """Nothing was lost: a GIVE-UP that was made too early must not give up what is lost one day."""
+        give_up = self.path / GIVE_UP
+        if not self.given_up and give_up.exists():
+            self._files.remove(give_up)
+            warnings.warn(f"nothing was lost, and '{give_up}' has been removed", DurabilityWarning, stacklevel=4)
 
     def _aside(self, number: int) -> Path:
         """A free name for what is set aside of a log."""

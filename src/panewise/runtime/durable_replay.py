@@ -54,7 +54,8 @@ def replay(engine: Engine, records: Iterable[Record]) -> Replayed:
             replayed.last_failed = True
     if replayed.differences:
         warnings.warn(
-            f"{replayed.differences} times a query had another number of results than when they were handed out",
+            f"the log was read, and results that were handed out earlier differ in number {replayed.differences} "
+            "time(s): a query has failed, or was dropped",
             DurabilityWarning,
             stacklevel=4,
         )

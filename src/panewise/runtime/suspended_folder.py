@@ -6,7 +6,7 @@ for their definitions only, and stay as they are. What is dropped is noted in a 
     DROPPED     statements, as JSON; whole or not there
 
 The next engine that opens the folder as usual does not run these queries, not even while it reads the log, drops them
-when it has read it, and removes the file.
+when it has read it, writes a snapshot, so that no later engine reads that log and runs them, and removes the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from panewise.connectors.tables import no_rows
-from panewise.errors import CatalogError, DurabilityError, PanewiseError
+from panewise.errors import BindError, CatalogError, DurabilityError, PanewiseError
 from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.runtime.durable_log import Record
@@ -93,13 +93,15 @@ class Dropped:
         self._write(self.statements[:-1])
 
     def settle(self, engine: Engine) -> None:
-        """They happen, and are noted no more."""
+        """They happen, also in the next snapshot, and are noted no more."""
+        if not self.statements:
+            return
         for text in self.statements:
-            with suppress(CatalogError):  # it is gone: the process died before the file was removed
+            with suppress(CatalogError, BindError):  # it is gone: the process died before the file was removed
                 engine.execute(text)
-        if self.statements:
-            self._files.remove(self._path)
-            self._files.sync_folder(self._path.parent)
+        engine.checkpoint()
+        self._files.remove(self._path)
+        self._files.sync_folder(self._path.parent)
 
     def _write(self, statements: list[str]) -> None:
         unfinished = self._path.with_name("DROPPED.unfinished")
