@@ -180,8 +180,8 @@ def test_what_was_reported_before_an_overflow_is_not_lost(instants: tuple[int, .
 
 def test_an_internal_join_that_comes_late_tells_nothing_before_its_time() -> None:
     engine = engine_with()
-    push(engine, "a", (0, 1, 1))
-    push(engine, "b", (0, 1, 1))
+    for stream in STREAMS:
+        push(engine, stream, (-1, 1, 1), (0, 1, 1))  # the first of them has gone by when the query comes
     windows = "a [RANGE 10 SECONDS INTERNAL], b [RANGE 10 SECONDS INTERNAL]"
     engine.execute(f"CREATE QUERY q AS SELECT a.v AS v FROM {windows} WHERE a.k = b.k")
     push(engine, "a", (1, 1, 1))
@@ -191,6 +191,31 @@ def test_an_internal_join_that_comes_late_tells_nothing_before_its_time() -> Non
             engine.advance(stream, instant * SECOND)
         assert engine.results("q").num_rows == expected
         engine = pw.Engine.restore(engine.snapshot())
+
+
+@pytest.mark.parametrize("inside", ["", " INTERNAL"])
+def test_a_join_that_comes_before_any_row_has_gone_by_has_missed_nothing(inside: str) -> None:
+    engine = engine_with()
+    for stream in STREAMS:
+        push(engine, stream, (0, 1, 1))
+    windows = f"a [RANGE 10 SECONDS{inside}], b [RANGE 10 SECONDS{inside}]"
+    engine.execute(f"CREATE QUERY q AS SELECT ISTREAM a.v AS v FROM {windows} WHERE a.k = b.k")
+    for stream in STREAMS:
+        engine.advance(stream, 1 * SECOND)
+    assert engine.results("q").column("v").to_pylist() == [1]
+
+
+@pytest.mark.parametrize("sharing", ["weave", "none"])
+def test_a_row_that_is_yet_to_go_by_does_not_begin_a_series_that_shows_no_row(sharing: str) -> None:
+    engine = pw.Engine(sharing=sharing)
+    for stream in STREAMS:
+        engine.execute(f"CREATE STREAM {stream} (ts TIMESTAMP, k BIGINT, v BIGINT)")
+    push(engine, "b", (2.5, 1, 1))
+    away = "a [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE NOT EXISTS (SELECT 1 FROM b [RANGE 1 SECOND SLIDE 2 SECONDS]"
+    engine.execute(f"CREATE QUERY q AS SELECT COUNT(*) AS n FROM {away} WHERE b.k = a.k)")
+    for stream in STREAMS:
+        engine.advance(stream, 20 * SECOND)
+    assert engine.results("q").num_rows == 0
 
 
 def test_rows_leave_when_the_longest_window_has_gone() -> None:

@@ -111,6 +111,9 @@ class Judge:
 
     def _as_early(self, beside: Life, alone: Life) -> None:
         """What is said alone is said beside others, but for the first words."""
+        if self.query.parted and not self.first:
+            self._parts_as_early(beside, alone)
+            return
         begun = min((min(span) for span in alone.spans[::2] if span), default=None)
         for ours, theirs in zip(beside.spans[::2], alone.spans[::2], strict=True):
             for instant, wanted in theirs.items():
@@ -119,6 +122,14 @@ class Judge:
                 earlier = begun == instant and not self.first and self._shows_state
                 earlier = earlier and min([min(span) for span in beside.spans[::2] if span], default=0) <= instant
                 assert earlier, f"beside others, at {instant}: {_difference(ours.get(instant, Counter()), wanted)}"
+
+    def _parts_as_early(self, beside: Life, alone: Life) -> None:
+        """The partitions that have begun alone have begun beside others: added up, all that is said alone is said."""
+        ours, theirs = (_added_up(life) for life in (beside, alone))
+        for instant, wanted in theirs:
+            found = next((said for time, said in reversed(ours) if time <= instant), Counter())
+            lacking = wanted - found
+            assert _within(lacking, found - wanted), f"beside others, up to {instant}: missing {dict(lacking)}"
 
     def _equal(self, beside: Life, alone: Life) -> None:
         for ours, theirs in zip(beside.spans, alone.spans, strict=True):
@@ -163,6 +174,11 @@ def _all(life: Life) -> Said:
         for instant, rows in span.items():
             said.setdefault(instant, Counter()).update(rows)
     return said
+
+
+def _added_up(life: Life) -> list[tuple[int, Multiset]]:
+    """All that was said up to each instant; of a change log what there is then."""
+    return _states(_all(life), is_log=True)
 
 
 def _states(said: Said, is_log: bool) -> list[tuple[int, Multiset]]:

@@ -223,6 +223,11 @@ class Channel:
         return self.watermark if self.rows_seen or self.watermark != INT64_MIN else None
 
     @property
+    def missed_before(self) -> int | None:
+        """Rows before it have gone by; None where the watermark has passed no row, so that all are there to be read."""
+        return None if self.begun_at is None and not self.released_now() else self.held_from
+
+    @property
     def oldest(self) -> int | None:
         """The time of the first row in order of time; None before there is one, or where nobody counts from it."""
         return None

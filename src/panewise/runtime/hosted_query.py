@@ -170,6 +170,11 @@ class HostedQuery(Channel):
         kept = self.consumers or self.retain_us or not self.block.periodic
         return held if held is None or kept else held + 1
 
+    @property
+    def missed_before(self) -> int | None:
+        """A query may have begun late itself, so that results are missing though none has gone by."""
+        return self.held_from
+
     def _flow_on(self, pieces: list[Piece], watermark: int) -> None:
         batches = [batch for piece in pieces for batch in self.batches(piece)]
         if not batches:

@@ -129,7 +129,7 @@ class Hosting:
             self.consumers[name] = self._join_tree(query, block, channel, chosen_technique(options), history)
         else:
             history = history or self._read_history(block, channel)
-            held_from = _missed_before(channel) if history is None else history.held_from
+            held_from = channel.missed_before if history is None else history.held_from
             make = partial(self._operator, query, block, held_from, silent=chosen.get("mode") == "lookup")
             consumer = OperatorConsumer(channel, query, make, history)
             if history is not None and history.begins is not None:
@@ -497,12 +497,6 @@ def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: W
     points = [tree.held_from, *(tree.state_held_from[key] for key in aggregation.states)]
     since = max((point for point in points if point is not None), default=None)
     return is_whole(tree, cadence, cadence.next_report(tree.watermark) - cadence.slide, since)
-
-
-def _missed_before(channel: Channel) -> int | None:
-    """Rows before it have gone by; None where the watermark has passed no row, so that all are there to be read."""
-    from_the_start = channel.begun_at is None and not isinstance(channel, HostedQuery)
-    return None if from_the_start and not channel.released_now() else channel.held_from
 
 
 def _partitioned(window: Window | None) -> bool:

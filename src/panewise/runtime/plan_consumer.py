@@ -281,7 +281,7 @@ def missed_before(channels: list[Channel], history: PlanHistory | None) -> list[
     """Rows before these instants are not seen by a plan that begins now; None where there were none."""
     if history is not None:
         return history.held_from
-    return [channel.held_from if channel.rows_seen else None for channel in channels]
+    return [channel.missed_before if channel.rows_seen else None for channel in channels]
 
 
 def attach_ports(ports: list[Port], history: PlanHistory | None) -> None:
