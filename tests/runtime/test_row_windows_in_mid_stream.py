@@ -56,6 +56,19 @@ def test_counts_that_began_too_late_are_no_help() -> None:
     assert "q" not in engine.stats()["queries"]
 
 
+@pytest.mark.parametrize("emit", ["ISTREAM", "DSTREAM"])
+def test_differences_of_reports_of_which_some_partitions_lack_are_refused(emit: str) -> None:
+    engine = pw.Engine()
+    engine.execute(STREAM)
+    text = f"SELECT {emit} v FROM s [PARTITION BY k ROWS 2 SLIDE 2 OFFSET 1]"
+    engine.execute(f"CREATE QUERY counting AS {text}")
+    engine.push("s", rows(0, 5))
+    engine.advance("s", 3 * SECOND)
+    with pytest.raises(PlanError, match=f"{emit} over .* compares successive reports"):
+        engine.execute(f"CREATE QUERY q AS {text}")
+    engine.execute(f"CREATE QUERY q AS {text.replace(emit, 'RSTREAM')}")
+
+
 def test_rows_that_no_watermark_has_passed_are_not_missed() -> None:
     engine = pw.Engine()
     engine.execute(STREAM)

@@ -228,7 +228,8 @@ class Play:
         )
         across = slide is None and aggregated and not query.grouped
         late = query.partitioned and query.base and not query.everything
-        refused = late and (across or (slide is not None and not query.counted))
+        compared = slide is not None and query.emission != "RSTREAM"
+        refused = late and (across or compared or (slide is not None and not query.counted))
         try:
             self.execute(f"CREATE QUERY {query.name} AS {query.cql}")
         except PlanError as problem:

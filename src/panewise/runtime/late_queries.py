@@ -2,13 +2,14 @@
 
 A query that comes in mid-stream begins when its windows are whole. Some never are, unless archives know all that was
 before (`archive_history`): windows without an end over aggregates and joins, windows of rows beside other inputs, and
-windows of the rows of each partition whose reports are numbered, or of which an aggregate takes all together.
+windows of the rows of each partition whose reports are numbered or compared, or which an aggregate takes all together.
 """
 
 from __future__ import annotations
 
 from panewise.errors import PlanError
 from panewise.language.expressions import ColumnRef
+from panewise.language.statements import Emit
 from panewise.plan.blocks import Block
 from panewise.runtime.channel import Channel
 from panewise.runtime.hosted_query import HostedQuery
@@ -42,14 +43,18 @@ def _unknown_counts(block: Block, channel: Channel) -> str | None:
     if not isinstance(window, RowsWindow):
         return None
     gone = rows_gone(window, channel)
-    if window.periodic:
+    if window.periodic and gone is None:
         of = "of each partition" if window.partition_by else "from the first one on"
-        return f"{window} numbers the rows {of}" if gone is None else None
+        return f"{window} numbers the rows {of}"
+    none_gone = gone is not None and not gone.counts.any()
+    if window.periodic:
+        if not window.partition_by or none_gone or block.emission is Emit.RSTREAM:
+            return None
+        return f"{block.emission.value} over {window} compares successive reports, of whatever partition they are"
     keys = () if block.aggregate is None else block.aggregate.keys
     grouped = {key.name for key in keys if isinstance(key, ColumnRef)}
     if not window.partition_by or block.aggregate is None or grouped.issuperset(window.partition_by):
         return None  # it begins when enough rows have come, each partition by itself
-    none_gone = gone is not None and not gone.counts.any()
     return None if none_gone else f"an aggregate over several partitions of {window} needs the last rows of all of them"
 
 
