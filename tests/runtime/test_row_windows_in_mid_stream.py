@@ -126,3 +126,16 @@ def test_rows_on_their_way_are_retained_from_the_moment_of_the_option_on() -> No
     for window in ("RANGE 13 SECONDS", "ROWS 4"):
         table = engine.execute(f"SELECT v FROM s [{window}]")
         assert table is not None and table.column("v").to_pylist()[-4:] == [8, 9, 10, 11]
+
+
+@pytest.mark.parametrize("items", ["v", "SUM(v) AS s"])
+@pytest.mark.parametrize("window", ["[ROWS 2 SLIDE 1]", "[PARTITION BY k ROWS 2 SLIDE 1]", "[ROWS 2]"])
+def test_no_report_is_the_last_one_of_an_instant_that_has_not_come(items: str, window: str) -> None:
+    engine = pw.Engine()
+    engine.execute(STREAM)
+    engine.execute(f"CREATE QUERY q AS SELECT {items} FROM s {window}")
+    engine.push("s", rows(0, 6))  # the watermark is 3
+    for at in (3 * SECOND, 9 * SECOND):
+        with pytest.raises(NotHeldError):
+            engine.lookup("q", at=at)
+    assert engine.lookup("q").num_rows > 0

@@ -16,7 +16,7 @@ from tests.soak.life_judgement import Judge
 from tests.soak.life_players import Life, Player
 from tests.soak.life_reference import reference_life
 from tests.soak.life_scripts import ScriptWriter, shrunk, told
-from tests.soak.lives import FOREVER, Script
+from tests.soak.lives import FOREVER, Query, Script
 
 
 def play(seed: int) -> int:
@@ -33,8 +33,10 @@ def problem_of(script: Script) -> str | None:
     """What is wrong with the answers, if anything."""
     try:
         beside = Player(script, script.queries, beside=True).play()
-        for number in script.queries:
-            judge(script, number, beside.lives[number])
+        cases = [Case(script, number) for number in script.queries]
+        witnesses = always_there(script, cases)
+        for case in cases:
+            judge(case, beside.lives[case.number], witnesses)
     except AssertionError as error:
         return str(error) or repr(error)
     except Exception as error:  # noqa: BLE001 - whatever the engine raises is a failure to be told with its script
@@ -42,28 +44,72 @@ def problem_of(script: Script) -> str | None:
     return None
 
 
-def judge(script: Script, number: str, beside: Life) -> None:
-    query = script.queries[number]
-    closure = script.closure(number)
-    alone = Player(script, closure).play().lives[number]
-    first = all(created_first(script, other) for other in closure)
-    suspended = any(step[0] == "suspend" and step[1] in closure[:-1] for step in script.steps)
-    settled = -FOREVER
-    if suspended or (query.settles_us >= FOREVER and not first):
-        settled = FOREVER
-    elif query.settles_us and not first:
-        settled = watermark_at_creation(script, number) + query.settles_us
-    uninterrupted = not any(step[0] in ("suspend", "drop") for step in script.steps)
-    if first and uninterrupted and not query.options:
-        always = alone
-    else:
-        always = with_text(script, number, query.text, closure)
-    state = with_text(script, number, query.state, closure) if query.state and settled < FOREVER and not first else None
+class Case:
+    """A query of a script, and what has to be known of it to judge it.
+
+    `first`: it was created before anything came. `settled`: the instant from which on its answers do not depend on when
+    it was created.
+    """
+
+    def __init__(self, script: Script, number: str) -> None:
+        self.script, self.number, self.query = script, number, script.queries[number]
+        self.closure = script.closure(number)
+        self.first = all(created_first(script, other) for other in self.closure)
+        self.settled = -FOREVER
+        suspended = any(step[0] == "suspend" and step[1] in self.closure[:-1] for step in script.steps)
+        if suspended or (self.query.settles_us >= FOREVER and not self.first):
+            self.settled = FOREVER
+        elif self.query.settles_us and not self.first:
+            self.settled = watermark_at_creation(script, number) + self.query.settles_us
+
+    @property
+    def is_always_there(self) -> bool:
+        interrupted = any(step[0] in ("suspend", "drop") for step in self.script.steps)
+        return self.first and not interrupted and not self.query.options
+
+    @property
+    def state(self) -> str:
+        """The text of what its first words are to be compared with."""
+        return self.query.state if self.settled < FOREVER and not self.first else ""
+
+
+def always_there(script: Script, cases: list[Case]) -> dict[str, Life]:
+    """The lives of queries that are there from the beginning on, and of their states: all that read no other query in
+    one engine, which shares nothing."""
+    texts: dict[str, Query] = {}
+    for case in cases:
+        if not case.query.reads and not case.is_always_there:
+            taken = {query.name for query in texts.values()}
+            name = case.query.name if case.query.name not in taken else f"always_{case.number}"
+            texts[case.number] = replace(case.query, name=name, options="")
+        if not case.query.reads and case.state:
+            name = f"state_{case.number}"
+            texts[name] = replace(case.query, name=name, text=case.state, options="")
+    lives = Player(replace(script, queries=texts), texts, always=True).play().lives if texts else {}
+    for case in cases:
+        if case.query.reads and not case.is_always_there:
+            lives[case.number] = with_text(case, case.query.text)
+        if case.query.reads and case.state:
+            lives[f"state_{case.number}"] = with_text(case, case.state)
+    return lives
+
+
+def with_text(case: Case, text: str) -> Life:
+    """The life of a query with this text that is always there, with those that it reads."""
+    query = replace(case.query, text=text, options="")
+    changed = replace(case.script, queries=case.script.queries | {case.number: query})
+    return Player(changed, case.closure, always=True).play().lives[case.number]
+
+
+def judge(case: Case, beside: Life, witnesses: dict[str, Life]) -> None:
+    query, script, number = case.query, case.script, case.number
+    alone = Player(script, case.closure).play().lives[number]
+    always = alone if case.is_always_there else witnesses[number]
+    state = witnesses.get(f"state_{number}")
     if always.refused or (state is not None and state.refused):
         state = None
-    retained = script.archived or any("retain" in script.setup[name] for name in query.inputs)
     try:
-        judged = Judge(query, first, settled, always, state, retained)
+        judged = Judge(query, case.first, case.settled, always, state)
         judged.compare(beside, alone)
         if query.inline:
             judged.same(named(script, number), "as a query by name")
@@ -71,13 +117,6 @@ def judge(script: Script, number: str, beside: Life) -> None:
             judged.same(reference_life(script, number), "by the reference")
     except AssertionError as error:
         raise AssertionError(f"{number} {query.statement}\n  {error}") from None
-
-
-def with_text(script: Script, number: str, text: str, closure: list[str]) -> Life:
-    """The life of a query with this text that is always there."""
-    query = replace(script.queries[number], text=text, options="")
-    changed = replace(script, queries=script.queries | {number: query})
-    return Player(changed, closure, always=True).play().lives[number]
 
 
 def named(script: Script, number: str) -> Life:

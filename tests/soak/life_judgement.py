@@ -22,18 +22,17 @@ class Judge:
     """Compares the lives of one query; every method raises AssertionError in words.
 
     `first`: it was created before the first row. `settled`: the instant from which on its answers do not depend on when
-    it was created. `retained`: its streams retain rows, and lookups find them until the batch that lets them go, which
-    is not the same beside others.
+    it was created.
     """
 
-    def __init__(
-        self, query: Query, first: bool, settled: int, always: Life, state: Life | None, retained: bool
-    ) -> None:
+    def __init__(self, query: Query, first: bool, settled: int, always: Life, state: Life | None) -> None:
         self.query, self.first, self.settled, self.always = query, first, settled, always
-        self._retained = retained
-        self._states = _states(_all(always), always.is_log)
-        if state is not None:
-            self._states = _states(_all(state), state.is_log)
+        shows = always if state is None else state
+        self._states = _states(_all(shows), shows.is_log)
+        self._adds_up = shows.is_log
+        # Whether the states are reports: those of other queries show differences only.
+        differs = any(word in query.text for word in ("ISTREAM", "DSTREAM", "RESTORE", "INTERNAL"))
+        self._reports = {} if shows.is_log or (differs and state is None) else dict(self._states)
         self._shows_state = always.is_log or state is not None
         if self._shows_state and settled > -FOREVER:  # changes are not added up from somewhere in the middle
             self.settled = FOREVER
@@ -140,24 +139,33 @@ class Judge:
     # -- lookups -------------------------------------------------------------------------------------------------------
 
     def _lookups(self, beside: Life, alone: Life) -> None:
-        for (span, at, found), (_, _, wanted) in zip(beside.looked, alone.looked, strict=True):
-            if found == NOT_HELD and isinstance(wanted, Counter) and not self._retained:
+        for (span, at, found), (_, at_alone, wanted) in zip(beside.looked, alone.looked, strict=True):
+            if found == NOT_HELD and isinstance(wanted, Counter):
                 assert not wanted, f"lookup at {at}: not held beside others; alone: {_some({0: wanted})}"
             if isinstance(found, Counter) and isinstance(wanted, Counter) and (self.first or (found and wanted)):
                 same = close(found, wanted) or self.query.parted
                 assert same, f"lookup at {at} beside others: {_difference(found, wanted)}"
             if span % 2 or self.settled > -FOREVER or (self.query.own_past and not self.first):
                 continue
-            for who, answer in (("beside others", found), ("alone", wanted)):
+            for who, instant, answer in (("beside others", at, found), ("alone", at_alone, wanted)):
                 if isinstance(answer, Counter) and answer:
-                    self._right_lookup(who, at, answer)
+                    self._right_lookup(f"lookup at {instant} {who}", instant, answer)
 
-    def _right_lookup(self, who: str, at: int | None, answer: Multiset) -> None:
-        """Reports are looked up by their `window_end`, which is the second column."""
-        if self.always.is_log and at is not None:
+    def _right_lookup(self, which: str, at: int | None, answer: Multiset) -> None:
+        """A state is the one at the instant; a report is the last one by then."""
+        if self._adds_up and at is not None:
             state = self.state_at(at)
             right = close(answer, state) or (self.query.parted and _within(answer, state))
-            assert right, f"lookup at {at} {who}: {_difference(answer, state)}"
+            assert right, f"{which}: {_difference(answer, state)}"
+        if self._reports:
+            ends = {row[1] for row in answer}  # `window_end`
+            end = max(ends)
+            assert len(ends) == 1 and (at is None or end <= at), f"{which}: reports of {ends}"
+            wanted = self._reports.get(end, Counter())
+            right = close(answer, wanted) or ("ROWS" in self.query.text and _within(answer, wanted))
+            assert right, f"{which}: {_difference(answer, wanted)}"
+            later = [time for time in self._reports if at is not None and end < time <= at]
+            assert not later or self.query.parted, f"{which}: the report of {end}, and not of {max(later)}"
 
     def state_at(self, instant: int) -> Multiset:
         found: Multiset = Counter()

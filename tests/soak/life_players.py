@@ -20,6 +20,7 @@ import pyarrow as pa
 import panewise as pw
 from panewise.errors import NotHeldError, PanewiseError
 from panewise.language.dialect import ParsedStatement, parse
+from panewise.runtime.answers import watermark_us
 from panewise.runtime.report_schedule import DEFAULT
 from tests.soak.lives import Query, Row, Script, Step
 
@@ -60,7 +61,8 @@ class Player:
         self.script, self.always, self.beside = script, always, beside
         self.lives = {number: Life() for number in numbers}
         self.texts: dict[str, Query] = {number: script.queries[number] for number in self.lives}
-        self._folder = tempfile.mkdtemp() if script.archived or (beside and script.durable) else ""
+        self._archives = script.archived and not always  # a query that is always there has no use for the past
+        self._folder = tempfile.mkdtemp() if self._archives or (beside and script.durable) else ""
         self._used = {name for query in self.texts.values() for name in query.inputs}
 
     def play(self) -> Player:
@@ -69,7 +71,7 @@ class Player:
             for name, statements in self.script.setup.items():
                 if name in self._used:
                     self._execute(statements)
-                if name in self._used and self.script.archived and statements.startswith("CREATE STREAM"):
+                if name in self._used and self._archives and statements.startswith("CREATE STREAM"):
                     self.engine.execute(archive_of(name, self._folder))
             for number in self.lives if self.always else ():
                 self._create(number)
@@ -149,13 +151,19 @@ class Player:
                 if not self.always:
                     self.engine.execute(f"{verb.upper()} QUERY {name}")
                     life.dropped = verb == "drop"
-            case "lookup":
-                answer: Counter[Values] | str
-                try:
-                    answer = Counter(values for _, values, _ in said_in(self.engine.lookup(name, at=rest[0]), False))
-                except NotHeldError:
-                    answer = NOT_HELD
-                life.looked.append((len(life.spans) - 1, rest[0], answer))
+            case "lookup" if not self.always:
+                life.looked.append((len(life.spans) - 1, *self._looked_up(name, rest[0])))
+
+    def _looked_up(self, name: str, at: int | None) -> tuple[int | None, Counter[Values] | str]:
+        """The instant of the answer, where it is known, and the answer."""
+        try:
+            table = self.engine.lookup(name, at=at)
+        except NotHeldError:
+            return at, NOT_HELD
+        reached = watermark_us(table)
+        if at is None and reached is not None:
+            at = reached if "window_end" in table.column_names else reached - 1
+        return at, Counter(values for _, values, _ in said_in(table, False))
 
     def _fetch(self, number: str) -> None:
         life = self.lives[number]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 MILLISECOND = 1_000
@@ -66,11 +66,18 @@ class Taste:
         if chance.random() < self._rows:
             return self.row_window(chance, chance.random() < 0.6)
         if chance.random() < 0.3:
-            return chance.choice(self._liked)
+            return self._alike(chance)
         return self.time_window(chance, chance.random() < 0.75)
 
     def _any(self, chance: Random) -> Window:
         return self.time_window(chance, chance.random() < 0.75)
+
+    def _alike(self, chance: Random) -> Window:
+        """A window that is liked, or one of another length that reports when it does."""
+        window = chance.choice(self._liked)
+        if not window.periodic or window.length <= 1 or chance.random() < 0.5:
+            return window
+        return replace(window, length=chance.choice((0, 0, 2 * window.length)), offset=0)
 
     def time_window(self, chance: Random, periodic: bool) -> Window:
         length = chance.choice(LENGTHS)

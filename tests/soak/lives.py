@@ -86,8 +86,9 @@ class QueryWriter:
         """`long`: windows may be far longer than the script."""
         self.chance = chance
         self.taste = Taste(chance, long)
-        self.groups = chance.sample(("", "k", "", "k", "k, b", "v % 3", "i"), 3)
-        self.conditions = ["", "", *chance.sample(CONDITIONS, 2)]
+        # Queries with one grouping and one selection are of one family, and share slices.
+        self.groups = chance.sample(("", "k", "", "k", "k, b", "v % 3", "i"), chance.choice((1, 1, 2, 3)))
+        self.conditions = chance.choice((["", "", *chance.sample(CONDITIONS, 2)], [""], chance.sample(CONDITIONS, 1)))
         pools = ((*EXACT, *ROUNDED, *ROUNDED), EXACT, (*EXACT[:6], *HELD))
         self.aggregates = chance.sample(chance.choice(pools), 6)
 
@@ -196,8 +197,8 @@ class QueryWriter:
         window = self.taste.time_window(chance, periodic=chance.random() < 0.7)
         if inner.one_row and chance.random() < 0.3:
             window = replace(self.taste.row_window(chance, chance.random() < 0.6), partition="")
-        window = replace(window, internal=chance.random() < 0.2)
-        if chance.random() < 0.25:
+        window = replace(window, internal=chance.random() < 0.3)
+        if chance.random() < 0.35:
             rest = f"{chance.choice(('n', 'n, n % 2 AS parity'))} FROM {source} {window}"
             return self._over_text(inner, window, rest, grouped=True)
         group = chance.choice(("", "g0")) if inner.grouped else ""

@@ -18,6 +18,7 @@ from panewise.runtime.archive_history import History
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.finish import RestoredOperator
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.temporal import RowsWindow, format_instant
 
 
 class OperatorConsumer:
@@ -96,6 +97,9 @@ class OperatorConsumer:
         if watermark == INT64_MIN:
             names = self.query.arrow.names if periodic else [item.name for item in self.query.block.items]
             return self.query.arrow.empty_table().select(names)
+        if at is not None and at >= watermark and isinstance(self.query.block.window, RowsWindow):
+            reached = format_instant(watermark)
+            raise NotHeldError(f"'{name}' has not come so far yet", hint=f"'{self.channel.name}' has come to {reached}")
         if at is None:
             at = watermark if periodic else watermark - 1
         result: pa.Table = self.operator.lookup(at)
