@@ -152,17 +152,17 @@ class Player:
                     self.engine.execute(f"{verb.upper()} QUERY {name}")
                     life.dropped = verb == "drop"
             case "lookup" if not self.always:
-                life.looked.append((len(life.spans) - 1, *self._looked_up(name, rest[0])))
+                life.looked.append((len(life.spans) - 1, *self._looked_up(self.texts[number], rest[0])))
 
-    def _looked_up(self, name: str, at: int | None) -> tuple[int | None, Counter[Values] | str]:
+    def _looked_up(self, query: Query, at: int | None) -> tuple[int | None, Counter[Values] | str]:
         """The instant of the answer, where it is known, and the answer."""
         try:
-            table = self.engine.lookup(name, at=at)
+            table = self.engine.lookup(query.name, at=at)
         except NotHeldError:
             return at, NOT_HELD
         reached = watermark_us(table)
-        if at is None and reached is not None:
-            at = reached if "window_end" in table.column_names else reached - 1
+        if at is None and reached is not None:  # rows enter when the watermark has passed them, and cause reports then
+            at = reached if "window_end" in table.column_names and "ROWS" not in query.text else reached - 1
         return at, Counter(values for _, values, _ in said_in(table, False))
 
     def _fetch(self, number: str) -> None:
