@@ -99,7 +99,7 @@ def test_a_damaged_snapshot_or_a_missing_log(tmp_path: Path) -> None:
     with begun(tmp_path) as engine:
         engine.push("s", row(0))
     flip(tmp_path / "snapshot-00000001", 500)
-    with pytest.raises(pw.DurabilityError, match="snapshot-00000001' is damaged"):
+    with pytest.raises(pw.DurabilityError, match="snapshot-00000001' cannot be read: the snapshot is damaged"):
         pw.Engine(tmp_path)
     (tmp_path / "snapshot-00000001").unlink()
     with pytest.raises(pw.DurabilityError, match="snapshot-00000001' is missing"):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
-from panewise.errors import NotHeldError
+from panewise.errors import NotHeldError, SnapshotError
 from panewise.language.expressions import Expression
 from panewise.language.statements import Emit, SelectItem
 from panewise.operators.partition_tail import PartitionTail, RowCounts
@@ -54,6 +54,16 @@ def due_reports(tail: PartitionTail, window: RowsWindow, since: int) -> DueRepor
     causes = causes[np.argsort(tail.sequences[causes])]
     ends = causes - window.offset + 1
     return DueReports(causes, ends - np.minimum(window.rows, tail.numbers[causes] - window.offset), ends)
+
+
+def check_counted(snapshot: dict[str, Any], window: RowsWindow) -> None:
+    """Refuses the state of a query that an earlier panewise began in mid-stream: it counted from there."""
+    if snapshot.get("wait"):
+        raise SnapshotError(
+            f"a query over {window} was created in mid-stream by an earlier panewise, and its reports are numbered "
+            "from there instead of from the beginning of the stream",
+            hint="drop the query with the version that wrote the snapshot, and create it again with this one",
+        )
 
 
 class ReportEmitter:
@@ -187,6 +197,7 @@ class CountedRowWindow:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        check_counted(snapshot, self._window)
         self.tail.restore(snapshot["tail"])
         self._passing = snapshot["passing"].astype(np.bool_)
         self._values = snapshot["values"]

@@ -184,5 +184,6 @@ class CountLifetimes:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.tail.restore(snapshot["tail"])
-        self.starts_at, self._wait = snapshot["starts_at"], snapshot["wait"]
-        self.whole_from = snapshot["whole_from"]
+        self.starts_at = snapshot["starts_at"]
+        self._wait = snapshot["wait"] if "wait" in snapshot else snapshot["whole_at"] > 0  # of an earlier panewise
+        self.whole_from = snapshot.get("whole_from", NEVER)

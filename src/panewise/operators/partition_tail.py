@@ -171,8 +171,12 @@ class PartitionTail:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._table.restore(snapshot["table"])
-        self._counts, self._missed = snapshot["counts"].copy(), snapshot["missed"].copy()
-        self._held_from = snapshot["held_from"]
         self.partitions, self.numbers = snapshot["partitions"], snapshot["numbers"]
+        if "counts" in snapshot:
+            self._counts, self._missed = snapshot["counts"].copy(), snapshot["missed"].copy()
+            self._held_from = snapshot["held_from"]
+        else:  # of an earlier panewise, which counted from the first row that it saw
+            self._counts, self._missed = np.zeros((2, len(self._table)), np.int64)
+            np.maximum.at(self._counts, self.partitions, self.numbers)
         self.times, self.sequences = snapshot["times"], snapshot["sequences"]
         self.next_sequence = snapshot["next_sequence"]

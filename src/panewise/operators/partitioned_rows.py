@@ -20,7 +20,7 @@ from panewise.errors import QueryFailed
 from panewise.language.expressions import Expression
 from panewise.language.statements import Emit
 from panewise.operators.aggregation import Aggregation, StateKey
-from panewise.operators.counted_reports import DueReports, ReportEmitter, due_reports
+from panewise.operators.counted_reports import DueReports, ReportEmitter, check_counted, due_reports
 from panewise.operators.partition_tail import PartitionTail, RowCounts, segment_starts
 from panewise.operators.result_columns import table_of
 from panewise.operators.row_states import MatrixMaker, RowStates, chosen_states
@@ -197,6 +197,7 @@ class PartitionedRows:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        check_counted(snapshot, self._window)
         self.tail.restore(snapshot["tail"])
         self._states.restore(snapshot["states"])
         self._partitions, self._numbers = snapshot["partitions"], snapshot["numbers"]

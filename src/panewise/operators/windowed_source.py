@@ -141,7 +141,8 @@ class WindowedSource:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._lifetimes.restore(snapshot["lifetimes"])
         self._begins, self._waiting = snapshot["begins"], snapshot["waiting"]
-        self._first_shown = snapshot["first_shown"]
+        # An earlier panewise began with the first row, shown or not.
+        self._first_shown = snapshot.get("first_shown", self._lifetimes.starts_at)
         self._sequences = snapshot["sequences"]
         self._births, self._deaths = snapshot["births"].copy(), snapshot["deaths"].copy()
         self._next = snapshot["next"]

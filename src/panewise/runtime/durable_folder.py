@@ -95,23 +95,23 @@ class DurableFolder:
     # -- opening -------------------------------------------------------------------------------------------------
 
     def newest_snapshot(self) -> bytes | None:
-        """The newest that is whole; `number` is its. DurabilityError where there are only damaged ones."""
-        damaged: list[Path] = []
+        """The newest that is whole; `number` is its. DurabilityError where there is none that is."""
+        unread: list[str] = []
         for number in sorted(self._numbers("snapshot"), reverse=True):
             path = self._path("snapshot", number)
             data, link = _without_link(path.read_bytes())
             try:
                 loaded(data)
-            except SnapshotError:
-                damaged.append(path)
+            except SnapshotError as problem:
+                unread.append(f"'{path}' cannot be read: {problem.message}")
                 continue
             self.number, self._snapshot, self._link = number, path, link
-            if damaged:
-                warnings.warn(f"'{damaged[0]}' is damaged; '{path}' is used", DurabilityWarning, stacklevel=5)
+            if unread:
+                warnings.warn(f"{unread[0]}; '{path}' is used", DurabilityWarning, stacklevel=5)
             return data
-        if damaged:
+        if unread:
             raise DurabilityError(
-                f"'{damaged[0]}' is damaged: its length or checksum is wrong",
+                unread[0],
                 hint=f"bring the file back from a copy; the log cannot be read without it, so {GIVE_UP} does not help",
             )
         return None

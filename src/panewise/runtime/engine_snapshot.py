@@ -49,7 +49,13 @@ def restore_into(engine: Engine, tree: dict[str, Any]) -> None:
         )
     with engine.turns:
         engine.turns.change.begun = True
-        _restore(engine, tree)
+        try:
+            _restore(engine, tree)
+        except (LookupError, TypeError, ValueError, AttributeError) as problem:
+            raise SnapshotError(
+                f"the snapshot does not hold what this panewise expects ({type(problem).__name__}: {problem})",
+                hint="it was written by another version: go on with that one",
+            ) from problem
         engine.turns.change.begun = False
 
 

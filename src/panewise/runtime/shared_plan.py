@@ -167,7 +167,9 @@ class SharedPlan:
         for port, saved in zip(self.ports, snapshot["ports"], strict=True):
             port.restore(saved)
         self._watermark = snapshot["watermark"]
-        self._starts.update((name, start) for name, start in snapshot["starts"].items() if name in self._starts)
+        # An earlier panewise had one beginning for all.
+        starts = snapshot["starts"] if "starts" in snapshot else dict.fromkeys(self._starts, snapshot["starts_at"])
+        self._starts.update((name, start) for name, start in starts.items() if name in self._starts)
 
 
 class SharingConsumer(PlanConsumer):

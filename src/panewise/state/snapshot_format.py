@@ -64,7 +64,9 @@ def loaded(data: bytes) -> Any:
         raise SnapshotError("this is not a snapshot of panewise")
     _, version, length, checksum = _HEADER.unpack_from(data)
     if version not in VERSIONS_READ:
-        raise SnapshotError(f"the snapshot has version {version}; this panewise reads version {VERSION}")
+        raise SnapshotError(
+            f"the snapshot has version {version}; this panewise reads versions {VERSIONS_READ[0]} to {VERSION}"
+        )
     content = data[_HEADER.size :]
     if len(content) != length or zlib.crc32(content) != checksum:
         raise SnapshotError("the snapshot is damaged: its length or checksum is wrong")

@@ -95,7 +95,7 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
     Folder(str(tmp_path)).make()
     before = {"id": "1", "partitions": 2, "named": True, "sharing": "weave"}
     Folder(str(tmp_path)).write_json("pipeline.json", before)
-    with pytest.raises(CatalogError, match="its state has format 1, and this version reads format 3"):
+    with pytest.raises(CatalogError, match="its state has format 1, and this version reads format 4"):
         begun(pipeline_of(STREAM, QUERY), tmp_path)
     assert Folder(str(tmp_path)).read_json("pipeline.json") == before
 
