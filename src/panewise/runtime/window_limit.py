@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +37,7 @@ def reach_of(slide: int | None) -> int:
     return UNLIMITED if slide is None else min(slide * WINDOWS_CLOSED_MAX, UNLIMITED)
 
 
-@dataclass(frozen=True)
-class Extent:
+class Extent(NamedTuple):
     """How far the rows of a stream have come, bad rows aside: the greatest timestamp, and that of the oldest row that
     was not late. None before the first row."""
 
