@@ -7,7 +7,6 @@ fails, so it is far more than any machine needs: nothing may be inferred from ho
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,8 +31,3 @@ async def until_async(holds: Callable[[], Any]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not holds():
             await asyncio.sleep(_PAUSE_S)
-
-
-def run_command(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end and returns what it printed; its exit code is for the caller to judge."""
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, **options)

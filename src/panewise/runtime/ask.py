@@ -125,7 +125,7 @@ def rows_in(window: Window, channel: Channel, until: int) -> Rows:
     rows = channel.retained()
     rows = rows.take(np.lexsort((rows.arrivals, rows.times)))
     if isinstance(window, RowsWindow):
-        return _last_rows(rows.take((rows.times >= channel.retained_from) & (rows.times < until)), window, channel)
+        return _last_rows(rows.take(rows.times < until), window, channel)
     require_held(channel, start, window)
     inside = rows.times < end
     return rows.take(inside if start is None else inside & (rows.times >= start))

@@ -32,15 +32,6 @@ _MICROSECOND = timedelta(microseconds=1)
 Ints = NDArray[np.int64]
 
 
-class Bad(Exception):
-    """A bad row, before it is known what to do about it: its position and what is wrong with it."""
-
-    def __init__(self, row: int, reason: str) -> None:
-        self.row = row
-        self.reason = reason
-        super().__init__(reason)
-
-
 class Intake:
     """Conversion of pushes to one stream."""
 
