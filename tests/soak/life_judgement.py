@@ -51,7 +51,8 @@ class Judge:
         elif self.settled < FOREVER:
             self._right(alone, "alone")
             self._right(beside, "beside others")
-            self._as_early(beside, alone)
+            if not self.settled:
+                self._as_early(beside, alone)
         elif self.first:
             self._equal(beside, alone)
         self._lookups(beside, alone)
