@@ -364,3 +364,10 @@ def test_threads_push_at_the_same_time() -> None:
     assert not problems
     assert answers(engine) == [(3600.0, 2200, 550 * (0 + 1 + 2 + 3))]
     assert heard == [2200]
+
+
+def test_a_frame_with_whole_numbers_as_times_is_told_how_to_convert_them() -> None:
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, v BIGINT)")
+    with pytest.raises(pw.DataError, match=r"ts = 1 is not a TIMESTAMP(?s:.*)to_datetime\(frame\['ts'\], unit='us'\)"):
+        engine.push("s", pa.table({"ts": [1], "v": [1]}))

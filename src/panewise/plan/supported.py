@@ -80,8 +80,9 @@ def _check_windowed(node: Node) -> None:
                 )
             if isinstance(source, Emit):
                 raise PlanError(
-                    "a query in parentheses is read without a window, which has no operator yet",
-                    hint="put a window behind the parentheses, such as [RANGE 1 MINUTE SLIDE 10 SECONDS] or [NOW]",
+                    "a query in parentheses is read without a window",
+                    hint="put a window behind the parentheses, such as [RANGE 1 MINUTE SLIDE 10 SECONDS] or [NOW]; "
+                    "inside, a query without SLIDE is SELECT ISTREAM",
                 )
 
 

@@ -181,10 +181,13 @@ class Intake:
 
     def refusal(self, batch: pa.RecordBatch, row: int, reason: str, first: int) -> DataError:
         shown = shown_row(batch.slice(row, 1))
+        advice = f"ALTER STREAM {self.name} SET (on_bad_row = 'skip') sets such rows aside"
+        for field in batch.schema:
+            if pa.types.is_integer(field.type) and reason == f"{field.name} = {shown[field.name]} is not a TIMESTAMP":
+                advice = f"a frame says the unit of its times: pandas.to_datetime(frame['{field.name}'], unit='us')"
         return DataError(
             f"row {first + row} pushed to '{self.name}' is bad: {reason}\nthe row: {shown}",
-            hint="nothing of this push was taken; "
-            f"ALTER STREAM {self.name} SET (on_bad_row = 'skip') sets such rows aside",
+            hint=f"nothing of this push was taken; {advice}",
         )
 
     def times(self, batch: pa.RecordBatch) -> Ints:

@@ -85,7 +85,8 @@ def check_run(parsed: ParsedStatement) -> None:
 
 def _check_inside(path: str, folder: Path) -> None:
     refusal = ConnectorError(
-        "statements over the network may only name files in the server's folder", hint=f"that is '{folder}'"
+        "statements over the network may only name files in the server's folder, by their whole path",
+        hint=f"write '{folder}/...'",
     )
     try:
         inside = folder.resolve()
