@@ -11,10 +11,10 @@ A turn is re-entrant. What must not be done inside, because it runs code of othe
 noted as `outstanding` and done by `afterwards`, in the same thread, when its outermost turn has ended.
 
 Interrupts. A KeyboardInterrupt may come between any two steps, also before the first step of `__enter__` and
-`__exit__`. Therefore a turn belongs to a frame: the one whose `with` it is. A turn whose frame does not run any more
-was not ended, and whoever comes next takes it over. Who changes state says so before (`change.begun`) and takes that
-back when the state is whole again, on the way of success only. A turn that ends, or is taken over, with a change begun
-has left the state in the middle: the engine is `broken`, and nobody gets in any more.
+`__exit__`. Therefore a turn belongs to a frame: the one whose `with` it is. A turn whose frame has returned was not
+ended, and whoever comes next takes it over. Whoever changes state sets `change.begun` before, and takes it back when
+the state is whole again: only where it succeeded, or undid what it had done. A turn that ends, or is taken over, with a
+change begun has left the state in the middle: the engine is `broken`, and nobody gets in any more.
 
 Cost: about a microsecond a turn where nobody waits; a line costs a switch of threads for each that stands in it.
 """
