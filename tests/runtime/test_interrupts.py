@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import panewise as pw
@@ -184,3 +185,29 @@ def test_a_stream_with_a_queue_refuses_rows_of_a_broken_engine(monkeypatch: pyte
     interrupted_in(monkeypatch, Stream, "_process", lambda: engine.lookup("q"))
     with pytest.raises(pw.EngineBroken):
         engine.push("queued", ROWS)
+
+
+def test_a_call_inside_another_does_not_end_its_change() -> None:
+    """A push, a punctuation or a SHOW inside `hand_over` leaves the mark of the call around it."""
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, a BIGINT)")
+    engine.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")
+    engine.push("s", [{"ts": 0, "a": 1}, {"ts": 2_000_000, "a": 2}])
+    marks = []
+
+    def take(table: pa.Table, first: int) -> None:
+        for call in (
+            lambda: engine.push("s", {"ts": 3_000_000, "a": 3}),
+            lambda: engine.push("s", [{"ts": 4_000_000, "a": 3}, {"ts": 4_000_000, "a": 4}]),
+            lambda: engine.advance("s", 5_000_000),
+            lambda: engine.execute("SHOW QUERIES"),
+            lambda: engine.late_rows("s"),
+            lambda: engine.bad_rows("s"),
+        ):
+            call()
+            marks.append(engine.turns.change.begun)
+
+    assert engine.hand_over("q", take) == 2
+    assert marks == [True] * 6
+    assert not engine.turns.change.begun
+    assert engine.results("q").num_rows == 3

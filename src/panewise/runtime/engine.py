@@ -170,7 +170,7 @@ class Engine:
                 self._answers.forget()
         before, change, whole = self.catalog.copy(), self._lock.change, self._lock.change.begun
         begun = self.durability is not None and self.durability.begin_statement(statement)
-        change.begun = not isinstance(statement, s.Show | s.Explain)
+        change.begun = whole or not isinstance(statement, s.Show | s.Explain)
         try:
             table = self.statements.run(scale_sampled(statement, self.catalog))
         except Exception as problem:  # after an interrupt the engine is broken
@@ -371,10 +371,10 @@ class Engine:
         with self._lock:
             self._flush_all()
             hosted = self._query(query)
-            self._lock.change.begun = True
+            outer, self._lock.change.begun = self._lock.change.begun, True
             hosted.listen(callback)
             self._listened[hosted.name] = hosted
-            self._lock.change.begun = False
+            self._lock.change.begun = outer
 
         def unsubscribe() -> None:
             with self._lock:
