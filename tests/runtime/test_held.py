@@ -60,3 +60,13 @@ def test_what_was_retained_stays_when_more_is_asked_for() -> None:
     engine.execute("ALTER STREAM s SET (retain = '1 minute')")
     engine.push("s", second(35))
     assert engine.execute("SELECT COUNT(*) AS n FROM s [RANGE 15 SECONDS]")["n"].to_pylist() == [15]
+
+
+def test_a_lookup_before_the_first_window_with_a_row_finds_no_report() -> None:
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM t (ts TIMESTAMP, v BIGINT)")
+    engine.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM t [RANGE 4 SECONDS SLIDE 2 SECONDS]")
+    engine.push("t", [{"ts": 7_000_000, "v": 1}])
+    assert engine.lookup("q", at=4_000_000).num_rows == engine.lookup("q").num_rows == 0
+    engine.advance("t", 10_000_000)
+    assert engine.lookup("q", at=8_000_000).column("n").to_pylist() == [1]

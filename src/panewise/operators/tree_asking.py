@@ -28,7 +28,16 @@ def past_report(tree: PeriodicTree, member: Member, report: int, query: str) -> 
             f"the report of '{query}' at {format_instant(report) if tree.timed else f'row {report:,}'} is not held",
             hint="rows of its window are not kept any more, or came before the query; CREATE ARCHIVE keeps the past",
         )
+    if not tree.keys and _is_before_the_first(member, report):
+        return None
     return _answered(tree, member, report)
+
+
+def _is_before_the_first(member: Member, report: int) -> bool:
+    """Whether an ungrouped query had not begun; one that came in mid-stream may have begun with what others held."""
+    if member.first_report is None:
+        return not member.begun
+    return member.held_from is None and report < member.first_report
 
 
 def last_report_of(tree: PeriodicTree, aggregation: Aggregation, cadence: Cadence) -> pa.RecordBatch | None:
