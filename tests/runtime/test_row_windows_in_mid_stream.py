@@ -111,6 +111,9 @@ def test_a_one_time_query_over_the_last_rows_that_are_held() -> None:
     for window, expected in (("ROWS 3", [17, 18, 19]), ("ROWS 2 OFFSET 3", [15, 16]), ("ROWS 5", list(range(15, 20)))):
         table = engine.execute(f"SELECT v FROM s [{window}]")
         assert table is not None and table.column("v").to_pylist() == expected
+    for window in ("ROWS 3 SLIDE 2", "PARTITION BY k ROWS 1 SLIDE 1"):
+        with pytest.raises(PlanError, match="a one-time query does not know"):
+            engine.execute(f"SELECT v FROM s [{window}]")
     for window in ("ROWS 9", "ROWS 3 OFFSET 6", "PARTITION BY k ROWS 1"):
         with pytest.raises(NotHeldError, match="does not hold"):
             engine.execute(f"SELECT v FROM s [{window}]")

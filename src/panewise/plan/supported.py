@@ -28,6 +28,11 @@ def check_supported(plan: Emit, once: bool = False) -> None:
             )
         if not (once and isinstance(node, WindowOf) and reads_answer(node)):
             _check_windowed(node)
+        if once and isinstance(node, WindowOf) and isinstance(node.window, RowsWindow) and node.window.periodic:
+            raise PlanError(
+                f"{node.window} reports by the numbers of rows, which a one-time query does not know",
+                hint="leave out SLIDE to see the last rows, or create the query and look it up",
+            )
     for node in plan.walk():
         if isinstance(node, Emit):
             if node.restore and not node.periodic:
