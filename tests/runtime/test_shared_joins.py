@@ -218,6 +218,25 @@ def test_a_row_that_is_yet_to_go_by_does_not_begin_a_series_that_shows_no_row(sh
     assert engine.results("q").num_rows == 0
 
 
+@pytest.mark.parametrize("sharing", ["weave", "none"])
+@pytest.mark.parametrize("other", [", b {} WHERE a.k = b.k", "WHERE EXISTS (SELECT 1 FROM b {} WHERE a.k = b.k)"])
+def test_rows_between_two_reports_begin_no_series_before_a_query_comes(sharing: str, other: str) -> None:
+    engine = pw.Engine(sharing=sharing)
+    for stream in STREAMS:
+        engine.execute(f"CREATE STREAM {stream} (ts TIMESTAMP, k BIGINT, v BIGINT)")
+    window = "[RANGE 1 SECOND SLIDE 3 SECONDS]"
+    created = f"CREATE QUERY q AS SELECT COUNT(*) AS n FROM a {window} {other.format(window)}"
+    for stream in STREAMS:
+        push(engine, stream, (1, 1, 1), (4, 1, 1))  # no report shows them: those before 6 seconds begin at 2 and 5
+        engine.advance(stream, 7 * SECOND)
+    engine.execute(created)
+    engine = pw.Engine.restore(engine.snapshot())
+    for stream in STREAMS:
+        push(engine, stream, (14, 1, 1))
+        engine.advance(stream, 19 * SECOND)
+    assert engine.results("q").column("n").to_pylist() == [1, 0]
+
+
 def test_rows_leave_when_the_longest_window_has_gone() -> None:
     engine = engine_with("SELECT a.v AS v " + PAIRED.format(r=1000, s=1), "SELECT a.v AS v " + PAIRED.format(r=1, s=1))
     engine.execute("DROP QUERY q0")

@@ -64,9 +64,9 @@ class JoinSchedule:
         return min(until, int(starts.min()))
 
     def started(self, since: int, starts: Ints) -> Ints:
-        """Without GROUP BY: every report of a window after this is due, unless it began in mid-stream; `starts` are the
-        births of the first rows that they show."""
-        return np.where(self._firsts == LONG_AGO, np.maximum(since, starts), max(since, LONG_AGO))
+        """Without GROUP BY: every report of a window after this is due; `starts` are the births of the first rows that
+        they show."""
+        return np.maximum(max(since, LONG_AGO), starts)
 
     def due(
         self, births: Ints, slices: tuple[Ints, Ints], after: Ints, upto: int, only_with_slices: bool

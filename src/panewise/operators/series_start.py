@@ -1,7 +1,8 @@
 """When the answers of an ungrouped aggregate over several inputs begin.
 
 A continuous query has an answer from the first row of an input on. A periodic one begins with the first report that
-shows a row of an input: where the slide is longer than the range, rows may come and go between two reports.
+shows a row of an input: where the slide is longer than the range, rows may come and go between two reports. A query
+that came in mid-stream has begun where a row that went by before was surely shown.
 
     reports       0         1         2         3         RANGE 1 SLIDE 3, in thirds of the slide
     rows            *  *             *     *              the third row is the first that a report shows: number 2
@@ -20,6 +21,11 @@ from panewise.operators.rows import Rows
 from panewise.temporal import TimeWindow
 
 Ints = NDArray[np.int64]
+
+
+def surely_shown(range_us: int | None, report: TimeWindow | None) -> bool:
+    """Whether a row under a window of this range is in a report, whenever it comes: the slide leaves no gap."""
+    return report is None or report.slide_us is None or range_us is None or range_us >= report.slide_us
 
 
 def first_shown(births: Ints, deaths: Ints, report: TimeWindow | None) -> int:

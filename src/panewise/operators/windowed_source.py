@@ -18,7 +18,7 @@ from panewise.aggregates.columns import empty_batch, wrapped
 from panewise.operators.deltas import FOREVER, NONE, Delta
 from panewise.operators.lifetimes import NEVER, lifetimes_of
 from panewise.operators.rows import Rows
-from panewise.operators.series_start import first_shown
+from panewise.operators.series_start import first_shown, surely_shown
 from panewise.schema import Schema
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
@@ -42,8 +42,9 @@ class WindowedSource:
         self._lifetimes = lifetimes_of(window, schema, None if early else held_from)
         self._strict = isinstance(window, RowsWindow)
         assert not (early and self._strict), "windows of rows meet no tables"
-        # Where rows came before, an ungrouped answer exists as soon as all windows are whole.
-        self._first_shown = FOREVER if held_from is None else NEVER
+        # Where rows that were shown came before, an ungrouped answer exists as soon as all windows are whole.
+        gaps = isinstance(window, TimeWindow) and not surely_shown(window.range_us, report)
+        self._first_shown = FOREVER if held_from is None or gaps else NEVER
         self._report = report
         self._early = early
         self._begins = begins

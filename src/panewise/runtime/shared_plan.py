@@ -18,8 +18,9 @@ from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import FOREVER, Delta
 from panewise.operators.distinct_core import DistinctCore
 from panewise.operators.join_core import JoinCore
+from panewise.operators.lifetimes import NEVER
 from panewise.operators.rows import Rows
-from panewise.operators.series_start import first_of_inputs
+from panewise.operators.series_start import first_of_inputs, surely_shown
 from panewise.plan.inputs import report_window
 from panewise.plan.nodes import Emit, Join
 from panewise.plan.shared_core import SharedCore
@@ -95,12 +96,12 @@ class SharedPlan:
         """`history`: what it begins with, if it is the first."""
         name = member.query.name
         self.core.add(name, member.query.plan, member.core, member.plan.begins, member.held_from)
-        self.members[name], self._starts[name] = member, FOREVER
+        self.members[name], self._starts[name] = member, NEVER if member.begun else FOREVER
         if len(self.members) == 1:
             attach_ports(self.ports, history)
         elif self._watermark != INT64_MIN:
             nothing = None if self.core.folds(name) else self.core.nothing(name)
-            member.step(nothing, FOREVER, self._watermark)
+            member.step(nothing, self._starts[name], self._watermark)
 
     def remove(self, member: SharingConsumer) -> None:
         name = member.query.name
@@ -191,7 +192,11 @@ class SharingConsumer(PlanConsumer):
         self.report = None if query.plan.restore else report_window(query.plan)
         self.shared = shared
         self.ports = self.shared.ports
-        self._begun = any(instant is not None for instant in self.held_from)  # rows came before it did
+        # Whether a row that a report has shown came before it did.
+        self.begun = any(
+            instant is not None and surely_shown(range_, self.report)
+            for instant, range_ in zip(self.held_from, core.ranges, strict=True)
+        )
         self._tables = ()
         self._watermark = INT64_MIN
         self._history = history
@@ -226,8 +231,7 @@ class SharingConsumer(PlanConsumer):
 
     def _results(self, found: Delta | pa.Table | None, starts_at: int, until: int) -> pa.Table:
         if isinstance(found, Delta):
-            begins = self.plan.begins
-            return self.plan.run_core(found, begins if self._begun else max(starts_at, begins), until)
+            return self.plan.run_core(found, max(starts_at, self.plan.begins), until)
         return self.query.arrow.empty_table() if found is None else found
 
     def _answer(self, at: int) -> pa.Table:
@@ -259,14 +263,13 @@ class SharingConsumer(PlanConsumer):
         return {
             "plan": self.plan.snapshot(),
             "begins": self.plan.begins,
-            "begun": self._begun,
             "watermark": self._watermark,
             "shared": self.shared.snapshot() if self._first else None,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.plan.restore(snapshot["plan"])
-        self.plan.begins, self._begun = snapshot["begins"], snapshot["begun"]
+        self.plan.begins = snapshot["begins"]
         self._watermark = snapshot["watermark"]
         if snapshot["shared"] is not None:
             self.shared.restore(snapshot["shared"])
