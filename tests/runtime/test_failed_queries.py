@@ -117,6 +117,27 @@ def test_only_those_fail_whose_state_was_torn(torn: str, error: Exception, monke
     assert answers(engine) == answers(whole)
 
 
+@pytest.mark.parametrize("sharing", ["weave", "none"])
+def test_a_family_of_failed_queries_takes_no_rows_after_a_snapshot(
+    sharing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = Engine(sharing=sharing)
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, k STRING, v BIGINT)")
+    query = "CREATE QUERY {} AS SELECT k, SUM(v) AS total FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k"
+    engine.execute(query.format("q"))
+    engine.push("s", [{"ts": 0, "k": "a", "v": 2**63 - 1}, {"ts": 1, "k": "a", "v": 1}, {"ts": 1_000_000, "k": "a"}])
+    engine.results("q")
+    engine = Engine.restore(engine.snapshot())
+    for second in range(2, 6):
+        engine.push("s", [{"ts": second * 1_000_000, "k": "a", "v": 1}] * 200)
+    engine.stats()
+    assert not caplog.records
+    assert engine.execute("SHOW QUERIES")["reason"].to_pylist() == ["an answer of SUM is outside BIGINT"]
+    engine.execute(query.format("anew"))
+    engine.push("s", [{"ts": 9_000_000, "k": "a", "v": 1}] * 200)
+    assert engine.results("anew")["total"].to_pylist() == [200]
+
+
 def test_a_host_that_folds_for_several_families_fails_its_guests(monkeypatch: pytest.MonkeyPatch) -> None:
     armed = failing(monkeypatch, (Host, "fold"), MemoryError(), lambda host: True)
     engine, alone = Engine(), Engine()

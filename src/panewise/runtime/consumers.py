@@ -281,6 +281,9 @@ class TreeConsumer:
         for name, reason in self.take_failures().items():
             self.queries[name].fail(reason)
             self.remove(name)
+            if not self.queries:
+                self.fail(reason)  # nobody is left for whom it would take rows
+                return
 
         self.weaver.look(self)
 

@@ -482,6 +482,8 @@ class Hosting:
             consumer.fail(reason)
         elif name in consumer.queries:
             consumer.remove(name)
+            if not consumer.queries:
+                consumer.fail(reason)  # it takes no rows
 
 
 def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: Window) -> bool:
