@@ -70,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
         compile_in_turns(run)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--soak"):
         soak = [item for item in items if item.get_closest_marker("soak")]
