@@ -70,6 +70,26 @@ def test_what_an_earlier_panewise_wrote_goes_on() -> None:
         assert again.lookup(name) == engine.lookup(name)
 
 
+def test_a_series_that_had_begun_when_its_query_came_goes_on() -> None:
+    """An earlier panewise wrote that with the query, and no beginning with what the queries share."""
+    engine = pw.Engine()
+    for stream in ("s", "r"):
+        engine.execute(f"CREATE STREAM {stream} (ts TIMESTAMP, k STRING, v BIGINT)")
+    push(engine, 1, 2, 3)
+    engine.execute(f"CREATE QUERY counted AS {QUERIES['counted']}")
+    tree = loaded(engine.snapshot())
+    for part in dicts(tree):
+        if "starts" in part and isinstance(part["starts"], dict):
+            part["starts"] = dict.fromkeys(part["starts"], 2**63 - 1)
+        if "begins" in part and "shared" in part:
+            part["begun"] = True
+    again = pw.Engine.restore(dumped(tree))
+    for each in (engine, again):
+        for stream in ("s", "r"):
+            each.advance(stream, 20_000_000)
+    assert again.results("counted") == engine.results("counted") and again.lookup("counted").num_rows == 1
+
+
 def test_rows_that_were_counted_from_mid_stream_are_refused() -> None:
     tree = as_before(loaded(played(1, 2, 3).snapshot()))
     for part in dicts(tree):

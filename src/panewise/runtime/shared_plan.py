@@ -140,6 +140,10 @@ class SharedPlan:
         for member in members:
             member.fail(reason)
 
+    def has_begun(self, name: str) -> None:
+        """The series of a query goes on as soon as its windows are whole."""
+        self._starts[name] = NEVER
+
     def _note_starts(self, rows: list[Rows]) -> None:
         """Looks for the first rows that reports of the queries show, once for those that report alike."""
         found: dict[object, int] = {}
@@ -273,3 +277,5 @@ class SharingConsumer(PlanConsumer):
         self._watermark = snapshot["watermark"]
         if snapshot["shared"] is not None:
             self.shared.restore(snapshot["shared"])
+        if snapshot.get("begun"):  # as an earlier panewise wrote it
+            self.shared.has_begun(self.query.name)
