@@ -38,7 +38,7 @@ NOW_OR_SOAK = [
     for number, case in enumerate(SHARED)
 ]
 ALONE = [case for case in CASES if never_runs(case)]
-SKIPS_MAX = 4
+SKIPS_MAX = 5
 
 
 @pytest.fixture(scope="module")

@@ -281,7 +281,7 @@ class TreeConsumer:
         for name, reason in self.take_failures().items():
             self.queries[name].fail(reason)
             self.remove(name)
-            if not self.queries:
+            if not self.queries and self.channel.cut is None:
                 self.fail(reason)  # nobody is left for whom it would take rows
                 return
 

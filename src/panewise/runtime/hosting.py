@@ -458,7 +458,8 @@ class Hosting:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The same queries, hosted afresh, become those of the snapshot, which may hold other things too."""
         for name, query in snapshot["queries"].items():
-            if query["status"] == "FAILED" and name not in snapshot["fed_by"]:
+            # One that was refused where it was hosted has no consumer to leave.
+            if query["status"] == "FAILED" and name not in snapshot["fed_by"] and name in self.consumers:
                 self._leave(name, query["reason"])
         done: set[int] = set()
         for name, query in snapshot["queries"].items():
@@ -482,7 +483,7 @@ class Hosting:
             consumer.fail(reason)
         elif name in consumer.queries:
             consumer.remove(name)
-            if not consumer.queries:
+            if not consumer.queries and consumer.channel.cut is None:
                 consumer.fail(reason)  # it takes no rows
 
 

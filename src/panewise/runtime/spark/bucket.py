@@ -185,7 +185,8 @@ class Bucket:
             self._host(query)
             self._tree_of[query.name] = query.tree
             consumer = self.hosting.consumers[query.name]
-            assert isinstance(consumer, TreeConsumer) and self._consumers.get(query.tree, consumer) is consumer
+            held = self._consumers.get(query.tree)
+            assert isinstance(consumer, TreeConsumer) and (held is None or held.torn or held is consumer)
             self._consumers[query.tree] = consumer
         windows: dict[int, list[Window]] = {number: [] for number in touched}
         for query in wanted.values():
@@ -248,7 +249,7 @@ class Bucket:
                 inflow.progress.advance(packet.floor)
             self._note(packet.notes or {})
             for number, partials in packet.parts.items():
-                if number in self._consumers:
+                if number in self._consumers and not self._consumers[number].torn:
                     self._consumers[number].tree.merge(partials, inflow.arrived)
                     self.merged.append(TreePart(number, partials, inflow.arrived))
             if packet.batch is not None:
@@ -285,7 +286,8 @@ class Bucket:
             if name in self._tree_of:
                 by_tree.setdefault(self._tree_of[name], {})[name] = report
         for number, found in by_tree.items():
-            self._consumers[number].tree.note(found)
+            if not self._consumers[number].torn:
+                self._consumers[number].tree.note(found)
 
     def take_failures(self) -> dict[str, str]:
         """The queries whose rows could not be folded here, with the reason."""
