@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from io import StringIO
 
 import pytest
@@ -13,6 +14,14 @@ from panewise.runtime.engine import Engine
 from panewise.runtime.stream import Stream
 from panewise.serve.held_interrupts import interrupts_held
 from panewise.serve.shell import Shell
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_as_in_a_terminal() -> Iterator[None]:
+    """xdist, and shells for what runs in the background, have interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt() -> None:

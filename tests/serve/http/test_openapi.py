@@ -83,7 +83,7 @@ def test_everything_that_the_document_allows(client):
                 _send_cases(operation, mode, counted)
             except Unsatisfiable:  # nothing in it can be wrong
                 assert mode == GenerationMode.NEGATIVE
-    assert sum(map(Counter.total, statuses.values())) > 500
+    assert sum(map(Counter.total, statuses.values())) > 400
     # The cases reach the handlers: each operation is answered otherwise than "no token".
     assert not [name for name, counted in statuses.items() if set(counted) <= {401, 403, 429}], statuses
     assert {status for counted in statuses.values() for status in counted} >= {200, 400, 404}
