@@ -139,10 +139,15 @@ class Play:
         """How far a stream has come."""
         return max((row["ts"] for row in self.rows[stream]), default=BEGINNING + 2 * SECOND) - 2 * SECOND
 
+    def missed(self, stream: str) -> int:
+        """Before when rows have gone by; nothing is missed where the stream has passed none."""
+        reached = self.reached(stream)
+        return reached if any(row["ts"] < reached for row in self.rows[stream]) else BEGINNING
+
     def create(self) -> None:
         """In mid-stream the query begins when its windows are whole, and the table was always as it is then."""
         self.engine.execute(f"CREATE QUERY q AS {self.cql()}")
-        held = [(self.reached(source.stream), source.length or 0) for source in self.sources]
+        held = [(self.missed(source.stream), source.length or 0) for source in self.sources]
         self.begins = max(at + length - 1 if at != BEGINNING else at for at, length in held)
         for history in self.histories.values():
             history.rows = [row | {"since": BEGINNING} for row in history.present]
