@@ -135,7 +135,8 @@ def books(engine: pw.Engine) -> dict[str, Any]:
         "feeding": {name: id(consumer) for name, consumer in hosting.consumers.items()},
         "hidden": {name: list(inner) for name, inner in hosting._hidden.items()},
         "trees": {key: sorted(tree.queries) for key, tree in hosting._trees.items()},
-        "cores": {key: sorted(shared.members) for key, shared in hosting._cores.items()},
+        # A core whose queries have all failed holds nothing, and goes with the next query that goes.
+        "cores": {key: sorted(shared.members) for key, shared in hosting._cores.items() if shared.members},
         "consumers": {name: [*map(id, channel.consumers)] for name, channel in channels.items()},
         "archives": sorted(engine.archives.keepers),
         "at_most": dict(engine.statements.slides_at_most),
