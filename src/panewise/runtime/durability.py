@@ -139,7 +139,7 @@ class Durability:
 
     def forked(self) -> None:
         """This is a child process: the folder is its parent's, and the lock ends with the process that took it."""
-        self.folder.release()
+        self.folder.close_files()
         self._engine.forked()
 
     def refusal_in_child(self) -> DurabilityError:

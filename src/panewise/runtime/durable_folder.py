@@ -24,6 +24,7 @@ its log and `.given-up`, and the engine goes on from there, with a snapshot. The
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import re
@@ -86,6 +87,13 @@ class DurableFolder:
 
     def release(self) -> None:
         """Lets the files and the lock go. A second time does nothing, or goes on where the first was interrupted."""
+        # A child that was forked just now has the same open file, and the lock with it, until it is told.
+        if self._lock >= 0:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Closes the files of this process; in a forked child the lock stays its parent's."""
         if hasattr(self, "end"):
             self.end.close()
         lock, self._lock = self._lock, -1

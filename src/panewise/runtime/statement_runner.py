@@ -7,6 +7,8 @@ has begun is undone whatever is raised.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,6 +29,7 @@ from panewise.runtime.changed_table import ChangedTable
 from panewise.runtime.definitions import Created, definition_of
 from panewise.runtime.engine_report import shown
 from panewise.runtime.explaining import explain_query
+from panewise.runtime.hosting import Hosting
 from panewise.runtime.input_queue import declare_queue
 from panewise.runtime.refresh_option import is_at_most, slide_at_most, with_slide
 from panewise.runtime.stream import Stream
@@ -141,8 +144,10 @@ class StatementRunner:
     def _limit_streams(self) -> None:
         """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
         slides = self._engine.hosting.slides()
+        # Weakly: the thread of a queue has its stream, and must not keep the engine.
+        hosting = weakref.ref(self._engine.hosting)
         for stream in self._engine.streams.values():
-            stream.set_slide(slides.get(id(stream)), partial(self._engine.hosting.begun_beside, stream))
+            stream.set_slide(slides.get(id(stream)), partial(_begun_beside, hosting, stream))
 
     def _drop(self, statement: s.Drop) -> None:
         if statement.if_exists and self._engine.catalog.find(statement.name) is None:
@@ -208,3 +213,8 @@ class StatementRunner:
         else:
             explanation = self._engine.explain()
         return pa.table({"plan": pa.array(str(explanation).split("\n"), pa.string())})
+
+
+def _begun_beside(hosting_of: Callable[[], Hosting | None], stream: Stream) -> int | None:
+    hosting = hosting_of()
+    return None if hosting is None else hosting.begun_beside(stream)
