@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from panewise.state.calendar_queue import CalendarQueue
@@ -55,6 +55,7 @@ def integers(values: Any) -> Any:
 @pytest.mark.parametrize("name", MAKERS)
 @settings(max_examples=120, deadline=None)
 @given(steps=STEPS)
+@example(steps=[("insert", [0]), ("insert", [-1]), ("expire", 0)])  # older than all that is held
 def test_every_structure_expires_what_a_list_does(name: str, steps: list[tuple[str, Any]]) -> None:
     held, model, number = MAKERS[name](), Model(), 0
     for step, argument in steps:

@@ -215,7 +215,8 @@ class CalendarQueue:
             # A day that begins is taken whole and sorted; what of it is not due yet is today's from now on.
             limit = min((last + 1) * self._day, FOREVER) if self._eager else until
             first = self._today + 1 if self._eager else self._today
-            days = max(0, min(last - first + 1, self._partitions))
+            # Without order in a day, rows may have come that are older than today: then every day is looked through.
+            days = max(0, min(last - first + 1, self._partitions)) if self._eager else self._partitions
             taken, instants = self._collected(first % self._partitions, days, limit)
             order = np.argsort(instants, kind="stable")
             ids, expires = np.concatenate([ids, taken[order]]), np.concatenate([expires, instants[order]])
