@@ -210,10 +210,10 @@ class EngineBackend:
     def ready(self) -> str | None:
         if self._closed.is_set():
             return "the server is ending"
+        if self.engine.turns.broken:  # before what follows from it: results cannot be kept either
+            return str(self.engine.turns.refusal())
         if self._failed:
             return self._failed
-        if self.engine.turns.broken:
-            return str(self.engine.turns.refusal())
         durability = self.engine.durability
         return None if durability is None or not durability.folder.end.broken else durability.folder.end.broken
 
