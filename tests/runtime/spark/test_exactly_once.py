@@ -312,17 +312,22 @@ def passing_of(event: dict[str, Any]) -> list[str]:
     return [name for name in event["queries"] if name.startswith("passing")]
 
 
-def test_a_worker_and_a_driver_are_killed(scene: Scene) -> None:
-    """On two cores, then on three."""
-    files = files_of(1, 10)
+def kill_a_worker_and_the_driver(scene: Scene, files: list[Rows], micro_batches: int) -> None:
+    """Begins with the files on two cores; the driver dies so many micro-batches after a change of queries."""
     write_files(scene.folder / "input", files)
     with driver(scene, "local[2]") as first:
         first.wait_for("running")
         some_time_later(scene, first, 1)
         kill_python_worker(scene, first.python_workers)
         come_and_go(scene, first, 0, [])
-        some_time_later(scene, first, 1)
+        some_time_later(scene, first, micro_batches)
         scene.killed.append("driver")
+
+
+def test_a_worker_and_a_driver_are_killed(scene: Scene) -> None:
+    """On two cores, then on three."""
+    files = files_of(1, 10)
+    kill_a_worker_and_the_driver(scene, files, micro_batches=1)
     finish_and_compare(scene, files)
 
 
@@ -330,14 +335,7 @@ def test_a_worker_and_a_driver_are_killed(scene: Scene) -> None:
 def test_one_kill_of_each_kind(scene: Scene) -> None:
     """On two cores, then on a cluster of two executors, at last on three cores."""
     files = files_of(1, 16)
-    write_files(scene.folder / "input", files)
-    with driver(scene, "local[2]") as first:
-        first.wait_for("running")
-        some_time_later(scene, first, 1)
-        kill_python_worker(scene, first.python_workers)
-        come_and_go(scene, first, 0, [])
-        some_time_later(scene, first, 2)
-        scene.killed.append("driver")
+    kill_a_worker_and_the_driver(scene, files, micro_batches=2)
     with StandaloneCluster(workers=2, cores=1) as cluster, driver(scene, cluster.url) as second:
         assert passing_of(second.wait_for("running")) == ["passing_0"]
         come_and_go(scene, second, 1, ["passing_0"])
