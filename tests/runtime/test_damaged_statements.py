@@ -9,13 +9,15 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 import panewise as pw
 from tests.case_files import read_cases
 
 DAMAGED, DAMAGED_SOAK = 2_000, 50_000
+SECONDS_EACH = 0.1  # of processor time: other processes do not count
 
 BASE = """
 CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE, b BOOLEAN, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS);
@@ -91,7 +93,18 @@ def valid_statements() -> list[str]:
     return [*STATEMENTS * 10, *texts]
 
 
-def test_damaged_statements(soak: bool, figure: Callable[[str, object], None]) -> None:
+def again(engine: pw.Engine, text: str) -> float:
+    """How long a refusal takes at best: a slow one may have met the collector of garbage."""
+    times = []
+    for _ in range(3):
+        begin = time.thread_time()
+        with pytest.raises(pw.PanewiseError):
+            engine.execute(text)
+        times.append(time.thread_time() - begin)
+    return min(times)
+
+
+def test_damaged_statements(soak: bool) -> None:
     source = random.Random(20260131)
     statements = valid_statements()
     vocabulary = sorted({token for statement in STATEMENTS for token in TOKENS.findall(statement)})
@@ -104,17 +117,18 @@ def test_damaged_statements(soak: bool, figure: Callable[[str, object], None]) -
     while refused < wanted:
         text = damaged(source.choice(statements), source, vocabulary)
         before = engine.catalog.copy()
-        begin = time.perf_counter()
+        begin = time.thread_time()
         try:
             engine.execute(text)
         except pw.PanewiseError as error:
             str(error)
-            slowest = max(slowest, (time.perf_counter() - begin, text))
+            taken = time.thread_time() - begin
             refused += 1
+            slowest = max(slowest, (min(taken, again(engine, text)) if taken > SECONDS_EACH else taken, text))
             if ";" not in text:
                 assert engine.catalog.copy() == before, text
         # Several statements in one text run until one is refused, and some damage is none: begin anew where they ran.
         if engine.catalog.copy() != before:
             engine = pw.Engine()
             engine.execute(BASE)
-    figure("damaged statements: the slowest refusal", f"{slowest[0] * 1e3:.0f} ms, {slowest[1]!r}")
+    assert slowest[0] < SECONDS_EACH, slowest

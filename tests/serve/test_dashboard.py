@@ -157,6 +157,7 @@ def test_the_keyboard_alone_adds_a_query_and_reads_its_chart(watched: Watched) -
     keys.press("Control+Enter")
     expect(page.locator("#detail-title")).to_have_text("by_keys")
     page.wait_for_function("() => document.querySelectorAll('.chart .stroke').length > 2")
+    page.wait_for_function("() => document.querySelector('.chart').ariaValueMax > 0")  # an instant to go to
     keys.press("Escape")
     assert "Add a query" in focused(page)
 
@@ -330,8 +331,8 @@ def test_a_thousand_queries_stay_quick(browser: Browser, soak: bool, figure: Cal
             3_000 if soak else 300,
         )
         expect(page.locator("#saving")).to_contain_text("1,000 queries run as")
-        # A few at each click and some by the clock; not one for each query.
-        assert len(requests) < 100, requests
+        # Six for the clicks, one each second for the figures and one each fifth for the weave.
+        assert len(requests) <= 7 + 1.2 * (time.monotonic() - began + 1), requests
         assert host.settings.max_subscribers > 100 and page.locator("#query-list tbody tr").count() == 15
         figure("dashboard with 1,000 queries: interactive after", f"{interactive:.2f} s")
         figure("dashboard with 1,000 queries: filtered after", f"{filtered * 1e3:.0f} ms")

@@ -95,27 +95,45 @@ def test_killed_at_random_moments(
     tmp_path: Path, soak: bool, figure: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(20261115)
-    rows = ROWS * (5 if soak else 1)
-    durable_run_job.prepare(tmp_path, rows, tmp_path / "out")
-    kills = 0
-    with job(tmp_path) as process:
-        while kills < (200 if soak else 5):
-            after, most = chance.choice([("opening", 0.1), ("started", 0.02), ("started", 0.06)])
-            if life(process, after, chance.random() * most):
-                break  # it was faster; there is nothing left to kill
-            kills += 1
-        assert life(process), "it does not come to its end"
-        assert life(process), "a run after the end changes nothing"
-    durable_run_job.prepare(tmp_path, rows, tmp_path / "expected")
+    rows, wanted = (5 * ROWS, 200) if soak else (ROWS, 5)
     for module in (generator, sources):
         monkeypatch.setattr(module, "BATCH_ROWS", durable_run_job.BATCH_ROWS)  # it makes other rows otherwise
-    assert run.run_file(tmp_path / "file.cql", flush=True, progress=False) == 0
-    found, expected = Sinks(tmp_path / "out"), Sinks(tmp_path / "expected")
-    assert found.lines == expected.lines
-    assert found.changes == expected.changes
-    assert found.parts == found.whole == expected.parts
-    assert found.visits == expected.visits
-    figure("run --path: kill -9 at random moments", f"{kills}, {rows:,} rows, {len(found.lines.splitlines()):,} lines")
+    expected = run_undisturbed(tmp_path / "undisturbed", rows)
+    kills = turns = 0
+    while kills < wanted:
+        turns += 1
+        assert turns < 3 * wanted, "the runs end before they are killed"
+        folder = tmp_path / str(turns)
+        kills += run_killed(folder, rows, wanted - kills, chance)
+        found = Sinks(folder / "out")
+        assert found.lines == expected.lines
+        assert found.changes == expected.changes
+        assert found.parts == found.whole == expected.parts
+        assert found.visits == expected.visits
+    lines = len(expected.lines.splitlines())
+    figure("run --path: kill -9 at random moments", f"{kills} in {turns} runs, {rows:,} rows, {lines:,} lines each")
+
+
+def run_undisturbed(folder: Path, rows: int) -> Sinks:
+    durable_run_job.prepare(folder, rows, folder / "out")
+    assert run.run_file(folder / "file.cql", flush=True, progress=False) == 0
+    return Sinks(folder / "out")
+
+
+def run_killed(folder: Path, rows: int, most_kills: int, chance: random.Random) -> int:
+    """How often it was killed, at most so often, before it came to its end."""
+    durable_run_job.prepare(folder, rows, folder / "out")
+    kills = 0
+    with job(folder) as process:
+        while kills < most_kills:
+            after, most = chance.choice([("opening", 0.1), ("started", 0.02), ("started", 0.06)])
+            if life(process, after, chance.random() * most):
+                break  # it was faster
+            kills += 1
+        else:
+            assert life(process), "it does not come to its end"
+        assert life(process), "a run after the end changes nothing"
+    return kills
 
 
 class Killed(BaseException):
