@@ -293,6 +293,23 @@ def test_queries_over_joins_and_joins_of_queries() -> None:
     assert not engine.hosting.queries
 
 
+def test_a_query_over_a_join_begins_where_the_slowest_input_is() -> None:
+    """No row has gone by, although one input is far ahead of the other."""
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, a BIGINT); CREATE STREAM v (ts TIMESTAMP, x DOUBLE)")
+    engine.push("s", {"ts": 9 * SECOND, "a": 1})
+    engine.push("v", {"ts": 5 * SECOND, "x": 1.0})
+    engine.execute(
+        """CREATE QUERY q AS SELECT DSTREAM n FROM (
+             SELECT ISTREAM COUNT(*) AS n FROM s [RANGE 1 SECOND], v [RANGE 1 MINUTE] WHERE s.a > 5
+           ) [RANGE 1 SECOND]"""
+    )
+    for stream in ("s", "v"):
+        engine.advance(stream, 20 * SECOND)
+    gone = engine.results("q").to_pylist()
+    assert [(row["instant"].timestamp(), row["n"]) for row in gone] == [(6.0, 0)]
+
+
 def test_orders_that_change_in_mid_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """A join of three or more goes on with its rows in another order, also after a restart."""
     monkeypatch.setattr(ordered_join, "LOOK_FROM", 3)

@@ -181,7 +181,8 @@ class Hosting:
         query = HostedQuery(name, plan, block)
         self.took_history = self.took_history or history is not None
         if history is None:  # else it goes on where the slowest input is
-            query.watermark = max([query.watermark, *(c.watermark for c in channels if c.held_from is not None)])
+            # Where no row has gone by it begins with all of them, however far the fastest input has come.
+            query.watermark = max([query.watermark, *(c.watermark for c in channels if c.missed_before is not None)])
         if core is None:
             consumer = PlanConsumer(query, channels, tables, history)
         else:
