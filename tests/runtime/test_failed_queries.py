@@ -284,3 +284,23 @@ def test_what_was_dropped_suspended_never_runs_again(tmp_path: Path, monkeypatch
         assert not (tmp_path / "e" / "DROPPED").exists()
         assert {row["name"] for row in engine.execute("SHOW QUERIES").to_pylist()} == set(QUERIES) - {"pairs", "few"}
         engine.close(snapshot=False)
+
+
+def test_a_family_that_was_begun_anew_has_its_place_in_explain_plan_after_a_reopening(tmp_path: Path) -> None:
+    def plan(engine: Engine) -> str:
+        return "\n".join(engine.execute("EXPLAIN PLAN").column("plan").to_pylist())
+
+    with pw.Engine(tmp_path / "kept") as engine:
+        engine.execute(
+            """CREATE STREAM s (ts TIMESTAMP, k STRING, a BIGINT);
+               CREATE QUERY sums AS SELECT k, SUM(a) AS a FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY k;
+               CREATE QUERY log AS SELECT k, a FROM s [RANGE 3 SECONDS]"""
+        )
+        largest = {"ts": 1_000_000, "k": "a", "a": 2**63 - 1}
+        engine.push("s", [largest, largest, {"ts": 5_000_000, "k": "a", "a": 1}])
+        assert engine.stats()["queries"]["sums"]["status"] == "FAILED"
+        engine.execute("CREATE QUERY n AS SELECT k, COUNT(*) AS n FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY k")
+        before = plan(engine)
+        assert before.index("QUERY log") < before.index("QUERY n ")
+    with pw.Engine(tmp_path / "kept") as engine:
+        assert plan(engine) == before

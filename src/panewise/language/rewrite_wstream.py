@@ -64,6 +64,8 @@ def _windowed_columns(select: nodes.StreamSelect, binding: Binding) -> nodes.Str
     if group:
         inner.set("group", exp.Group(expressions=[value.copy() for _, value in group]))
     for name, value in group:
+        if isinstance(value, exp.Literal | exp.Boolean | exp.Null):
+            continue  # a constant is itself, and where one stands (DATE '2026-01-31') a column may not
         for place in [*outer.expressions, *filter(None, [outer.args.get("having")])]:
             for node in [node for node in place.find_all(type(value)) if node == value]:
                 node.replace(_column(name, node))

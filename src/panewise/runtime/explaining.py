@@ -7,6 +7,7 @@ in row touches a second (`optimize/rewrites/plan_costs.py`). A query that does n
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from panewise.operators.collective import CollectiveLookup
 from panewise.operators.negation import Negation
@@ -150,7 +151,8 @@ def _read(channel: Channel) -> list[Consumer]:
 
 def _channel(name: str, kind: str, channel: Channel, hosting: Hosting) -> Explanation:
     inputs = []
-    for consumer in _read(channel):
+    ages = {name: age for age, name in enumerate(hosting.queries)}
+    for consumer in sorted(_read(channel), key=partial(_age, ages)):
         if isinstance(consumer, TreeConsumer):
             inputs.append(family_explanation(family_report(consumer)))
         elif isinstance(consumer, OperatorConsumer):
@@ -169,6 +171,21 @@ def _channel(name: str, kind: str, channel: Channel, hosting: Hosting) -> Explan
         elif isinstance(consumer, Port | Clock):
             inputs.append(_of_port(consumer.owner))
     return Explanation(f"{kind} {name}", {}, tuple(inputs))
+
+
+def _age(ages: dict[str, int], consumer: Consumer) -> int:
+    """Of its oldest running query: a family may have been begun anew since that one was created."""
+    queries: list[HostedQuery] = []
+    if isinstance(consumer, TreeConsumer):
+        queries = list(consumer.queries.values())
+    elif isinstance(consumer, OperatorConsumer):
+        queries = [consumer.query]
+    elif isinstance(consumer, Port | Clock):
+        owner = consumer.owner
+        assert isinstance(owner, SharedPlan | PlanConsumer)
+        plans = owner.members.values() if isinstance(owner, SharedPlan) else [owner]
+        queries = [plan.query for plan in plans]
+    return min((ages[query.name] for query in queries if query.status != "FAILED"), default=len(ages))
 
 
 def _of_port(owner: object) -> Explanation:
