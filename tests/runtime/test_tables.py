@@ -161,6 +161,22 @@ def test_a_query_in_mid_stream_sees_the_table_as_it_is() -> None:
     assert rows == [{"change": 1, "v": 2, "w": "z", "u": "x"}, {"change": -1, "v": 2, "w": "z", "u": "x"}]
 
 
+def test_a_query_in_mid_stream_that_has_come_exactly_to_its_beginning() -> None:
+    """What waits for the beginning, right before second 5, is shown at it, although a step ended there."""
+    engine = pw.Engine()
+    engine.execute(
+        """CREATE STREAM t (ts TIMESTAMP, k STRING, WATERMARK FOR ts AS ts - INTERVAL 3 SECONDS);
+           CREATE TABLE names (k STRING PRIMARY KEY, name STRING) NON RETROACTIVE;
+           INSERT INTO names VALUES ('a', 'ann'), ('b', 'bob')"""
+    )
+    engine.push("t", [{"ts": second * SECOND, "k": k} for second, k in ((1, "b"), (4, "a"), (6, "b"))])
+    engine.execute("CREATE QUERY q AS SELECT name FROM t [RANGE 2 SECONDS], names WHERE t.k = names.k")
+    engine.advance("t", 5 * SECOND - 1)
+    engine.advance("t", 10 * SECOND)
+    changes = [(row["instant"].timestamp(), row["change"], row["name"]) for row in engine.results("q").to_pylist()]
+    assert changes == [(4.999999, 1, "ann"), (6, -1, "ann"), (6, 1, "bob"), (8, -1, "bob")]
+
+
 def test_many_changes_between_two_steps_are_one() -> None:
     engine = engine_with("INSERT INTO r VALUES (1, 0, 'x')")
     engine.execute("CREATE QUERY q AS SELECT a.v, r.v AS t FROM a [RANGE 1 HOUR], r WHERE a.k = r.k")

@@ -31,7 +31,7 @@ class Beginning:
 
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
         (delta,) = inputs
-        if since >= self._begins:
+        if since > self._begins:  # that instant has been accounted for
             return delta
         assert not len(delta.ended), "a table is not joined above a STRICT edge"
         both = self._waiting, delta.take(delta.deaths > self._begins)
