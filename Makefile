@@ -15,7 +15,7 @@ PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/c
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo cluster test check bench soak format lock java chromium screenshots clean
+.PHONY: help demo cluster test classes check bench soak format lock java chromium screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,8 +27,10 @@ demo: $(VENV)/.installed ## a generated trade stream and a dozen queries, live i
 cluster: $(VENV)/.installed java ## the demonstration on a Spark cluster: a master and two workers on loopback
 	@$(BIN)/python tools/spark_cluster.py -- $(BIN)/panewise demo --master {master}
 
-test: $(VENV)/.installed-dev java chromium ## all tests and the examples in the documentation
+test: $(VENV)/.installed-dev java chromium classes ## all tests and the examples in the documentation
 	$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(if $(ONLY),-k '$(ONLY)')
+
+classes: $(VENV)/spark-classes.jsa ## what the Java processes of tests share
 
 check: $(VENV)/.installed-dev ## ruff, mypy --strict and the layers of the packages
 	$(BIN)/ruff check .
@@ -78,6 +80,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(VENV)/.made
 $(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.made
 	$(PIP) install --quiet --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/spark-classes.jsa: $(VENV)/.installed-dev tools/share_spark_classes.py | java
+	@$(BIN)/python tools/share_spark_classes.py $@ 2>$(VENV)/spark-classes.log || { cat $(VENV)/spark-classes.log; exit 1; }
 
 $(VENV)/.installed-bench: pyproject.toml constraints.txt $(VENV)/.made
 	$(PIP) install --quiet --editable '.[dev,bench]'

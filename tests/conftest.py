@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ hypothesis.settings.register_profile(
 # The Java processes of tests live for seconds and die before what the second compiler makes has paid for itself: with
 # the first one alone and a collector of one thread they take about half of the processor. Long runs have both.
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Half of what is left goes into loading classes, where `make classes` has not made this file.
+SHARED_CLASSES = Path(sys.prefix) / "spark-classes.jsa"
 
 # Where a test does not say how long it waits for an answer, httpx would give up after five seconds.
 for _limit in ("connect", "read", "write", "pool"):
@@ -59,7 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
     soak = config.getoption("--soak")
     hypothesis.settings.load_profile("soak" if soak else "ci")
     if not soak:
-        os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT_LIVED_JAVA)
+        shared = f"-XX:SharedArchiveFile={SHARED_CLASSES} -Xlog:cds*=off" if SHARED_CLASSES.exists() else ""
+        os.environ.setdefault("JDK_JAVA_OPTIONS", f"{SHORT_LIVED_JAVA} {shared}")
     # Tests start many processes, each of which would otherwise translate all of the package's modules anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
