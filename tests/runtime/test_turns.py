@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -11,7 +12,7 @@ from types import FrameType
 import pytest
 
 from panewise.errors import EngineBroken
-from panewise.runtime.turns import Turns
+from panewise.runtime.turns import Change, Turns
 from tests.waiting import PATIENCE_S, until
 
 
@@ -224,8 +225,7 @@ def test_who_leaves_in_the_middle_of_a_change_has_broken_it(leaves: bool, monkey
     def turn() -> None:
         if not leaves:
             monkeypatch.setattr(Turns, "__exit__", lambda *_: None)
-        with turns:
-            turns.change.begun = True
+        with turns, turns.change:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -235,3 +235,33 @@ def test_who_leaves_in_the_middle_of_a_change_has_broken_it(leaves: bool, monkey
         with pytest.raises(EngineBroken, match="in the middle of a change"), turns:
             pass
     assert turns.free
+
+
+def test_a_change_ends_where_it_succeeds_or_is_undone() -> None:
+    change = Change()
+    with change:
+        with contextlib.suppress(ValueError), change:
+            change.undone()
+            raise ValueError
+        assert change.begun  # that of the outer one
+    assert not change.begun
+    with contextlib.suppress(KeyboardInterrupt), change:
+        change.undone()
+        raise KeyboardInterrupt
+    assert not change.begun
+
+
+def test_a_change_inside_that_raised_is_the_outer_one_s_to_undo() -> None:
+    change = Change()
+    with contextlib.suppress(ValueError), change:
+        with contextlib.suppress(ValueError), change:
+            raise ValueError
+        assert change.begun
+        change.undone()
+        raise ValueError
+    assert not change.begun
+    with contextlib.suppress(ValueError), change:
+        raise ValueError
+    with change:
+        pass
+    assert change.begun  # for good

@@ -18,8 +18,10 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -42,6 +44,26 @@ if TYPE_CHECKING:
 
 SNAPSHOT_EVERY_BYTES = 256 << 20
 _ONLY_READ = (s.Show, s.Explain, s.SelectOnce)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _first_in_change(tell: Callable[Concatenate[Durability, P], T]) -> Callable[Concatenate[Durability, P], T]:
+    """Of a method that writes a record, and is called first inside `with change`: where it raises and there is no
+    record, nothing has changed."""
+
+    @wraps(tell)
+    def told(self: Durability, /, *arguments: P.args, **named: P.kwargs) -> T:
+        size = self.folder.end.size
+        try:
+            return tell(self, *arguments, **named)
+        except BaseException:
+            # An interrupt may come when the record is there, and before this has returned.
+            if self.folder.end.size == size:
+                self._engine.turns.change.undone()
+            raise
+
+    return told
 
 
 class Durability:
@@ -152,6 +174,7 @@ class Durability:
 
     # -- what is written -----------------------------------------------------------------------------------------
 
+    @_first_in_change
     def begin_statement(self, statement: s.Statement) -> bool:
         """Writes a statement down that is going to be run; False where it changes nothing."""
         if self.suspended is not None:
@@ -192,6 +215,7 @@ class Durability:
         rows, self._table_rows = self._table_rows, None
         return rows
 
+    @_first_in_change
     def took(self, stream: str, taken: Taken) -> None:
         """Rows of a push that are going to be taken in."""
         if not taken.batches and not taken.aside and not taken.shed and taken.stamp is None:
@@ -201,14 +225,17 @@ class Durability:
         come = {"newest": taken.extent.newest, "oldest": taken.extent.oldest}
         self._append({"kind": "push", "stream": stream, "sizes": sizes, **told, **come}, body)
 
+    @_first_in_change
     def took_row(self, stream: str, row: list[Any], stamp: Stamp | None) -> None:
         """The same for a single row in plain values."""
         self._append({"kind": "row", "stream": stream, "row": row, "stamp": stamp})
 
+    @_first_in_change
     def advanced(self, stream: str, until: int) -> None:
         """A punctuation that is going to be taken in."""
         self._append({"kind": "advance", "stream": stream, "until": until})
 
+    @_first_in_change
     def hands_out(self, query: HostedQuery) -> None:
         """All results that the query has had so far are going to be handed out, or have been."""
         before = self._handed_out.get(query.name)
@@ -218,25 +245,17 @@ class Durability:
         self._append({"kind": "read", "query": query.name, "results": count})
         self._handed_out[query.name] = query, count
 
+    @_first_in_change
     def hands_out_rows(self, stream: str, which: str) -> None:
         """The late or the bad rows of a stream are going to be handed out."""
         self._append({"kind": which, "stream": stream})
 
-    # The record is the beginning of a change: who has it written ends the change when it has happened.
     def _append(self, fields: dict[str, Any], body: bytes | memoryview = b"") -> None:
         if self.closed:
             raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
         if self.suspended is not None:
             raise DurabilityError(f"{REASON}, and takes nothing in", hint="open it without to go on")
-        change = self._engine.turns.change
-        before, change.begun = change.begun, True
-        size = self.folder.end.size
-        try:
-            self.folder.end.append(fields, body, self._sync == "always")
-        except BaseException:
-            # An interrupt may come when the record is there, and before this has returned.
-            change.begun = before or self.folder.end.size != size
-            raise
+        self.folder.end.append(fields, body, self._sync == "always")
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -264,14 +283,12 @@ class Durability:
         if self.suspended is not None:
             raise DurabilityError(f"{REASON}, and has no state to write", hint="open it without to go on")
         snapshot = self._engine.snapshot()
-        change = self._engine.turns.change
-        before, change.begun = change.begun, True  # between two logs, nothing can be written to either
-        try:
-            self.folder.begin_anew(snapshot)
-        except DurabilityError:
-            change.begun = before
-            raise
-        change.begun = before
+        with self._engine.turns.change as change:  # between two logs, nothing can be written to either
+            try:
+                self.folder.begin_anew(snapshot)
+            except DurabilityError:
+                change.undone()
+                raise
         self._snapshots += 1
         self._snapshot_bytes, self._retry_at = len(snapshot), 0
 

@@ -168,24 +168,29 @@ class Engine:
             self._answers.change()
             if not isinstance(statement, s.Insert | s.Update | s.Delete):
                 self._answers.forget()
-        before, change, whole = self.catalog.copy(), self._lock.change, self._lock.change.begun
-        begun = self.durability is not None and self.durability.begin_statement(statement)
-        change.begun = whole or not isinstance(statement, s.Show | s.Explain)
         try:
-            table = self.statements.run(scale_sampled(statement, self.catalog))
-        except Exception as problem:  # after an interrupt the engine is broken
-            raise_interrupt_behind(problem)
-            self.catalog.restore(before)
-            if begun and self.durability is not None:
-                self.durability.undo_statement()
-            change.begun = whole
-            if isinstance(problem, QueryError):
-                _locate(problem, parsed)
+            changes = not isinstance(statement, s.Show | s.Explain)
+            table = self._change_by(statement) if changes else self.statements.run(statement)
+        except QueryError as problem:
+            _locate(problem, parsed)
             raise
-        change.begun = whole
         self._deliver()
         self._changed()
         return table
+
+    def _change_by(self, statement: s.Statement) -> pa.Table | Unfinished | None:
+        before, written = self.catalog.copy(), False
+        with self._lock.change as change:
+            try:
+                written = self.durability is not None and self.durability.begin_statement(statement)
+                return self.statements.run(scale_sampled(statement, self.catalog))
+            except Exception as problem:  # after an interrupt the engine is broken
+                raise_interrupt_behind(problem)
+                self.catalog.restore(before)
+                if written and self.durability is not None:
+                    self.durability.undo_statement()
+                change.undone()
+                raise
 
     # -- what there is -------------------------------------------------------------------------------------------
 
@@ -344,25 +349,26 @@ class Engine:
 
     def _read(self, queries: list[HostedQuery], hand: Callable[[list[pa.Table]], None]) -> list[pa.Table]:
         """What is new of queries; it counts as read when it has been handed on and that is written down."""
-        change = self._lock.change
-        before, change.begun = change.begun, True
         tables: list[pa.Table] = []
-        try:
-            for query in queries:
-                tables.append(query.read())  # noqa: PERF401 - what was read is put back where the next one raises
-            hand(tables)
-            if self.durability is not None:
-                for query, table in zip(queries, tables, strict=True):
-                    if table.num_rows:
-                        self.durability.hands_out(query)
-        except BaseException as problem:
-            for query, table in zip(queries, tables, strict=False):
-                query.put_back(table)
-            if len(tables) == len(queries) or isinstance(problem, Exception):
-                change.begun = before  # else it was interrupted in the middle of a read
-            raise
-        change.begun = before
+        with self._lock.change as change:
+            try:
+                for query in queries:
+                    tables.append(query.read())  # noqa: PERF401 - what was read is put back where the next one raises
+                hand(tables)
+                self._note_read([query for query, table in zip(queries, tables, strict=True) if table.num_rows])
+            except BaseException as problem:
+                for query, table in zip(queries, tables, strict=False):
+                    query.put_back(table)
+                if len(tables) == len(queries) or isinstance(problem, Exception):
+                    change.undone()  # else it was interrupted in the middle of a read
+                raise
         return tables
+
+    def _note_read(self, queries: list[HostedQuery]) -> None:
+        for query in queries if self.durability is not None else ():
+            assert self.durability is not None
+            with self._lock.change:
+                self.durability.hands_out(query)
 
     def subscribe(self, query: str, callback: Subscriber) -> Callable[[], None]:
         """Calls back with a batch whenever results appear; returns a function that ends the subscription."""
@@ -371,10 +377,9 @@ class Engine:
         with self._lock:
             self._flush_all()
             hosted = self._query(query)
-            outer, self._lock.change.begun = self._lock.change.begun, True
-            hosted.listen(callback)
-            self._listened[hosted.name] = hosted
-            self._lock.change.begun = outer
+            with self._lock.change:
+                hosted.listen(callback)
+                self._listened[hosted.name] = hosted
 
         def unsubscribe() -> None:
             with self._lock:
@@ -415,15 +420,13 @@ class Engine:
             self._deliver()
         if hosted.status == "FAILED":
             raise NotHeldError(f"query '{query}' has failed: {hosted.reason}")
-        change = self._lock.change
-        before, change.begun = change.begun, True  # structures that answer may be rearranged by that
-        try:
-            table, come_to = self._looked_up(hosted, consumer, at), consumer.come_to
-        except Exception as problem:
-            raise_interrupt_behind(problem)
-            change.begun = before
-            raise
-        change.begun = before
+        with self._lock.change as change:  # structures that answer may be rearranged by that
+            try:
+                table, come_to = self._looked_up(hosted, consumer, at), consumer.come_to
+            except Exception as problem:
+                raise_interrupt_behind(problem)
+                change.undone()
+                raise
         table = with_watermark(table, None if come_to == INT64_MIN else come_to)
         return Answer(hosted.name, hosted.block, table, _holding(consumer, hosted.name))
 
@@ -508,7 +511,8 @@ class Engine:
         """Writes a snapshot into the engine's folder now, and lets the log before it go. Without a path, nothing."""
         with self._lock:
             self._flush_all()
-            self._settle_archives(self.archives.settle)
+            with self._lock.change:
+                self.archives.settle()
             if self.durability is not None:
                 self.durability.checkpoint()
 
@@ -523,17 +527,13 @@ class Engine:
             with self._lock:
                 if self.archives.keepers:
                     self._flush_all()
-                    self._settle_archives(self.archives.close)
+                    with self._lock.change:
+                        self.archives.close()
                 if self.durability is not None:
                     self.durability.close(snapshot)
         except EngineBroken:  # nobody is inside, and nobody gets in
             if self.durability is not None:
                 self.durability.close(snapshot=False)
-
-    def _settle_archives(self, settle: Callable[[], None]) -> None:
-        before, self._lock.change.begun = self._lock.change.begun, True
-        settle()
-        self._lock.change.begun = before
 
     def __enter__(self) -> Self:
         return self

@@ -47,8 +47,7 @@ def restore_into(engine: Engine, tree: dict[str, Any]) -> None:
             f"the snapshot is of an engine with sharing '{sharing}', this one has '{engine.hosting.sharing}'",
             hint=f"restore it into Engine(sharing='{sharing}')",
         )
-    with engine.turns:
-        engine.turns.change.begun = True
+    with engine.turns, engine.turns.change:
         try:
             _restore(engine, tree)
         except (LookupError, TypeError, ValueError, AttributeError) as problem:
@@ -56,7 +55,6 @@ def restore_into(engine: Engine, tree: dict[str, Any]) -> None:
                 f"the snapshot does not hold what this panewise expects ({type(problem).__name__}: {problem})",
                 hint="it was written by another version: go on with that one",
             ) from problem
-        engine.turns.change.begun = False
 
 
 def _restore(engine: Engine, tree: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ class Taken:
 
 
 class Journal(Protocol):
-    """Told before a stream changes; where it raises, the stream does not change."""
+    """Told first in a stream's change. Where it raises, the stream does not change, and it has called `undone`."""
 
     def took(self, stream: str, taken: Taken) -> None:
         """Rows of a push."""

@@ -123,35 +123,34 @@ class Stream(Channel):
             if row is not None and self._push_plain(row, stamp):
                 return max(len(self._plain), self._pending_count) >= FLUSH_ROWS
         judged = self.judged(self.intake.batches(data), self._extent)
-        outer = self.change.begun  # of a call that this one is inside of
-        if self.journal is not None:
+        journal = self.journal
+        if journal is not None:
             aside = [(str(shown_row(row)), reason) for row, reason in judged.aside]
-            self.journal.took(self.name, Taken(judged.batches, aside, judged.extent, judged.shed, stamp))
-        self.change.begun = True
-        self.admit(judged)
-        if stamp is not None:
-            self.producers[stamp[0]] = stamp[1]
-        self.change.begun = outer
+            taken = Taken(judged.batches, aside, judged.extent, judged.shed, stamp)
+        with self.change:
+            if journal is not None:
+                journal.took(self.name, taken)
+            self.admit(judged)
+            if stamp is not None:
+                self.producers[stamp[0]] = stamp[1]
         return self._pending_count >= FLUSH_ROWS
 
     def retake(self, taken: Taken) -> bool:
         """A push of which a journal was told: not judged again. True where a flush is due."""
         count = sum(batch.num_rows for batch in taken.batches)
-        outer, self.change.begun = self.change.begun, True
-        self.admit(Judged(taken.batches, [], taken.extent, count, taken.shed))
-        self._bad.extend(taken.aside)
-        self.bad_count += len(taken.aside)
-        self.rows_pushed += len(taken.aside)
-        if taken.stamp is not None:
-            self.producers[taken.stamp[0]] = taken.stamp[1]
-        self.change.begun = outer
+        with self.change:
+            self.admit(Judged(taken.batches, [], taken.extent, count, taken.shed))
+            self._bad.extend(taken.aside)
+            self.bad_count += len(taken.aside)
+            self.rows_pushed += len(taken.aside)
+            if taken.stamp is not None:
+                self.producers[taken.stamp[0]] = taken.stamp[1]
         return self._pending_count >= FLUSH_ROWS
 
     def retake_row(self, row: list[Any], stamp: Stamp | None) -> bool:
         """The same for a single row."""
-        outer = self.change.begun
-        self._take_plain(row, stamp)
-        self.change.begun = outer
+        with self.change:
+            self._take_plain(row, stamp)
         return len(self._plain) >= FLUSH_ROWS
 
     def judged(self, batches: list[pa.RecordBatch], extent: Extent, full: float = 0.0) -> Judged:
@@ -199,16 +198,13 @@ class Stream(Channel):
         time = row[self.intake.time_index]
         if not INSTANT_MIN <= time <= INSTANT_MAX or time > self._limit:
             return False
-        outer = self.change.begun
-        if self.journal is not None:
-            self.journal.took_row(self.name, row, stamp)
-        self._take_plain(row, stamp)
-        self.change.begun = outer
+        with self.change:
+            if self.journal is not None:
+                self.journal.took_row(self.name, row, stamp)
+            self._take_plain(row, stamp)
         return True
 
     def _take_plain(self, row: list[Any], stamp: Stamp | None) -> None:
-        """Who calls takes `change.begun` back."""
-        self.change.begun = True
         time, extent = row[self.intake.time_index], self._extent
         if stamp is not None:
             self.producers[stamp[0]] = stamp[1]
@@ -289,8 +285,11 @@ class Stream(Channel):
 
         With a schedule, reports may be postponed; without one, those that were are answered too.
         """
+        with self.change:
+            return self._flush(most, schedule)
+
+    def _flush(self, most: int | None, schedule: ReportSchedule | None) -> int:
         since = self.monitor.clock()
-        before, self.change.begun = self.change.begun, True
         self.may_wait = None if schedule is None else schedule.may_wait(self)
         if self.queue is not None:
             self.queue.admit(most)
@@ -317,7 +316,6 @@ class Stream(Channel):
         if count:
             self.monitor.processed(count, since)
             self.push_times.processed(self.progress.value, self.monitor.clock())
-        self.change.begun = before
         return count
 
     def _process(self, batch: pa.RecordBatch, last: bool) -> None:
@@ -340,17 +338,15 @@ class Stream(Channel):
     def advance(self, until: int) -> None:
         """A punctuation: no row before `until` will come."""
         self.check_advance(until, self.limit, self._extent)
-        outer = self.change.begun
-        if self.journal is not None:
-            self.journal.advanced(self.name, until)
-        self.change.begun = True
-        since = self.monitor.clock()
-        self.flush()
-        self.progress.advance(until)
-        self._set_limit()
-        self.flow(self.empty_rows(), self.progress.value)
-        self.push_times.advanced(self.progress.value, since, self.monitor.clock())
-        self.change.begun = outer
+        with self.change:
+            if self.journal is not None:
+                self.journal.advanced(self.name, until)
+            since = self.monitor.clock()
+            self.flush()
+            self.progress.advance(until)
+            self._set_limit()
+            self.flow(self.empty_rows(), self.progress.value)
+            self.push_times.advanced(self.progress.value, since, self.monitor.clock())
 
     def check_advance(self, until: int, limit: WindowLimit, extent: Extent) -> None:
         """Refuses a punctuation that no stream, or none that has come this far, can take."""
@@ -373,20 +369,18 @@ class Stream(Channel):
         return self._extent.newest
 
     def late_rows(self) -> pa.Table:
-        outer = self.change.begun
-        if self._late and self.journal is not None:
-            self.journal.hands_out_rows(self.name, "late")
-        batches, self._late = list(self._late), deque()
-        self.change.begun = outer
+        with self.change:
+            if self._late and self.journal is not None:
+                self.journal.hands_out_rows(self.name, "late")
+            batches, self._late = list(self._late), deque()
         return pa.Table.from_batches([plain_strings(b, self.intake.arrow) for b in batches], schema=self.intake.arrow)
 
     def bad_rows(self) -> pa.Table:
         """The rows set aside since the last call, as text, with the reason of each."""
-        outer = self.change.begun
-        if self._bad and self.journal is not None:
-            self.journal.hands_out_rows(self.name, "bad")
-        bad, self._bad = list(self._bad), deque(maxlen=SET_ASIDE_MAX)
-        self.change.begun = outer
+        with self.change:
+            if self._bad and self.journal is not None:
+                self.journal.hands_out_rows(self.name, "bad")
+            bad, self._bad = list(self._bad), deque(maxlen=SET_ASIDE_MAX)
         return pa.table(
             {
                 "row": pa.array([row for row, _ in bad], pa.string()),
