@@ -173,3 +173,21 @@ def test_rows_and_micro_batches_by_the_definition() -> None:
             found += [False] * len(part) if bad is None else bad.tolist()
         assert found == wanted, (limit, times.tolist())
         assert extent == (Extent(max(good), min(good)) if good else Extent())
+
+
+def test_other_streams_are_asked_only_by_what_is_far_ahead() -> None:
+    """Asking them looks at every query, and most pushes come while the oldest row is within the delay."""
+    asked = []
+
+    def others_begun() -> int:
+        asked.append(True)
+        return 0
+
+    limit = WindowLimit(10, reach=100, others_begun=others_begun)
+    near = Extent(1000, 995)
+    assert limit.judge(np.array([996, 1001, 1090]), near) == (None, Extent(1090, 995))
+    assert limit.admits(1090, near)
+    assert not asked
+    assert limit.judge(np.array([1110]), near)[0] is not None
+    assert not limit.admits(1110, near)
+    assert len(asked) == 2

@@ -56,7 +56,8 @@ class WindowLimit:
     """What a stream may close. `floor`: what punctuations say; `reach`: how far the watermark may move.
 
     `stands`: the watermark, where it does not move with the rows. `others_begun`: the oldest row of streams that are
-    read together with this one, by a query that waits for it.
+    read together with this one, by a query that waits for it. It looks at all queries, so it is asked only where the
+    watermark itself does not decide.
     """
 
     delay: int
@@ -88,7 +89,8 @@ class WindowLimit:
         newest = INT64_MIN if extent.newest is None else extent.newest
         if oldest is not None and oldest <= watermark and high - self.delay - watermark <= self.reach:
             return None, Extent(max(newest, high), oldest)
-        others = self.others_begun()
+        # Windows are counted from the watermark at the earliest: only rows far ahead of it need the other streams.
+        others = self.others_begun() if max(newest, high) - self.delay - watermark > self.reach else None
         state = np.array([newest, watermark, INT64_MAX if oldest is None else oldest], np.int64)
         fixed = self.delay, self.reach, INT64_MAX if others is None else others
         bad = np.zeros(len(times), np.uint8)
@@ -100,8 +102,11 @@ class WindowLimit:
 
     def admits(self, until: int, extent: Extent) -> bool:
         """Whether a punctuation may say that no row before an instant will come."""
+        watermark = self.watermark(extent)
+        if until - watermark <= self.reach:
+            return True
         begun = [time for time in (extent.oldest, self.others_begun()) if time is not None]
-        return not begun or until - max(self.watermark(extent), min(begun)) <= self.reach
+        return not begun or until - max(watermark, min(begun)) <= self.reach
 
     def reason(self, time: int, extent: Extent) -> str:
         """Why a row of this time is bad, in words."""
