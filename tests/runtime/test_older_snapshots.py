@@ -99,7 +99,7 @@ def test_rows_that_were_counted_from_mid_stream_are_refused() -> None:
         pw.Engine.restore(dumped(tree))
 
 
-def test_a_field_that_is_missing_is_refused_in_words() -> None:
+def test_a_field_that_is_missing_is_refused_in_words(caplog: pytest.LogCaptureFixture) -> None:
     data = played().snapshot()
     places = {field: number for number, part in enumerate(dicts(loaded(data))) for field in part}
     refused = 0
@@ -110,4 +110,6 @@ def test_a_field_that_is_missing_is_refused_in_words() -> None:
             pw.Engine.restore(dumped(tree))
         except pw.SnapshotError:
             refused += 1
-    assert refused
+    # What may be a mistake of ours is not hidden by the words.
+    assert refused and len(caplog.records) == refused
+    assert all(record.exc_info and record.name == "panewise.runtime" for record in caplog.records)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from panewise.connectors.tables import no_rows
 from panewise.errors import SnapshotError
 from panewise.runtime.definitions import statement_of
+from panewise.runtime.failures import LOGGER
 from panewise.runtime.weaver import MODES
 from panewise.state.snapshot_format import dumped
 
@@ -51,9 +52,12 @@ def restore_into(engine: Engine, tree: dict[str, Any]) -> None:
         try:
             _restore(engine, tree)
         except (LookupError, TypeError, ValueError, AttributeError) as problem:
+            # A field that another version has not written; or a mistake of ours, which the traceback shows.
+            LOGGER.error("a snapshot could not be restored", exc_info=problem)
             raise SnapshotError(
                 f"the snapshot does not hold what this panewise expects ({type(problem).__name__}: {problem})",
-                hint="it was written by another version: go on with that one",
+                hint="if another version has written it, go on with that one; otherwise this is a mistake of panewise: "
+                "the log of 'panewise.runtime' has the traceback",
             ) from problem
 
 
