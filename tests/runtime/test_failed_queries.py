@@ -17,6 +17,7 @@ from panewise.operators.periodic import PeriodicTree
 from panewise.operators.shared_fold import Host
 from panewise.operators.window_join import WindowJoin
 from panewise.runtime.engine import Engine
+from panewise.runtime.suspended_folder import GO_ON
 
 STREAM = "CREATE STREAM s (ts TIMESTAMP, k STRING, v BIGINT)"
 QUERIES = {
@@ -241,11 +242,15 @@ def test_a_query_of_a_suspended_folder_is_dropped_and_never_runs_again(
             lambda: engine.lookup("sums"),
             lambda: engine.advance("s", 10**9),
             lambda: engine.execute("DROP QUERY pairs"),  # a sink reads it
+            lambda: engine.results("sums"),
+            lambda: engine.hand_over("sums", lambda table, first: None),
             engine.checkpoint,
+            engine.snapshot,
         ]
         for call in refused:
-            with pytest.raises(pw.PanewiseError):
+            with pytest.raises(pw.PanewiseError) as refusal:
                 call()
+            assert "still read by sink" in str(refusal.value) or refusal.value.hint == GO_ON
         for text in ("DROP SINK out", "DROP QUERY pairs", "DROP QUERY few"):
             engine.execute(text)
     for _ in range(2):

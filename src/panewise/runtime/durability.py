@@ -27,14 +27,14 @@ import pyarrow as pa
 
 from panewise.catalog import TableDefinition
 from panewise.connectors.tables import check_options, table_connector
-from panewise.errors import DurabilityError, DurabilityWarning
+from panewise.errors import DurabilityError, DurabilityWarning, NotHeldError
 from panewise.language import statements as s
 from panewise.runtime.definitions import definition_of
 from panewise.runtime.durable_folder import DurableFolder
 from panewise.runtime.durable_replay import Replayed, replay
 from panewise.runtime.durable_sync import BackgroundSync, check_sync
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.suspended_folder import REASON, Dropped, check_allowed, define
+from panewise.runtime.suspended_folder import GO_ON, REASON, Dropped, check_allowed, define
 from panewise.state.durable_files import FileSystem
 from panewise.state.forked import let_go_in_children
 
@@ -254,8 +254,20 @@ class Durability:
         if self.closed:
             raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
         if self.suspended is not None:
-            raise DurabilityError(f"{REASON}, and takes nothing in", hint="open it without to go on")
+            raise DurabilityError(f"{REASON}, and takes nothing in", hint=GO_ON)
         self.folder.end.append(fields, body, self._sync == "always")
+
+    # -- where nothing runs --------------------------------------------------------------------------------------
+
+    def check_runs(self, query: HostedQuery) -> None:
+        """NotHeldError where queries hold no results and no answers, because nothing runs."""
+        if self.suspended is not None:
+            raise NotHeldError(f"query '{query.name}' is suspended: {REASON}", hint=GO_ON)
+
+    def check_state(self) -> None:
+        """DurabilityError where there is no state but in the folder."""
+        if self.suspended is not None:
+            raise DurabilityError(f"{REASON}, and has no state to write", hint=GO_ON)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -280,8 +292,6 @@ class Durability:
         """A snapshot takes the place of the log."""
         if self.closed:
             raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
-        if self.suspended is not None:
-            raise DurabilityError(f"{REASON}, and has no state to write", hint="open it without to go on")
         snapshot = self._engine.snapshot()
         with self._engine.turns.change as change:  # between two logs, nothing can be written to either
             try:

@@ -130,7 +130,9 @@ class Engine:
 
             Durability.open(self, path, sync, snapshot_every, suspended=suspended)
         elif suspended:
-            raise PlanError("only an engine with a path can be opened with suspended=True")
+            raise PlanError(
+                "suspended=True opens a folder, and none is given", hint="name it: Engine(path, suspended=True)"
+            )
 
     # -- statements ----------------------------------------------------------------------------------------------
 
@@ -313,7 +315,7 @@ class Engine:
         """What the query has produced since the last call."""
         with self._lock:
             self._flush_all()
-            hosted = self._query(query)
+            hosted = self._asked(query)
             return self._read([hosted], lambda tables: None)[0]
 
     def hand_over(self, query: str, take: Callable[[pa.Table, int], None]) -> int:
@@ -326,7 +328,7 @@ class Engine:
         """
         with self._lock:
             self._flush_all()
-            hosted = self._query(query)
+            hosted = self._asked(query)
 
             def hand(tables: list[pa.Table]) -> None:
                 if tables[0].num_rows:
@@ -411,9 +413,7 @@ class Engine:
         return None if answer is None else answer.table
 
     def _answer(self, query: str, at: int | None = None) -> Answer:
-        hosted = self._query(query)
-        if self.durability is not None and self.durability.suspended is not None:
-            raise NotHeldError(f"query '{query}' is suspended: {hosted.reason}", hint="open it without to go on")
+        hosted = self._asked(query)
         consumer = self.hosting.consumers[hosted.name]
         if isinstance(consumer, TreeConsumer) and consumer in consumer.channel.postponed:
             consumer.catch_up()
@@ -557,6 +557,8 @@ class Engine:
         """All state as bytes, from which `restore` makes an engine that goes on as this one would."""
         with self._lock:
             self._flush_all()
+            if self.durability is not None:
+                self.durability.check_state()
             return snapshot_of(self)
 
     @classmethod
@@ -632,6 +634,13 @@ class Engine:
     def _query(self, name: str) -> HostedQuery:
         definition = self.catalog.get(name, "query")
         return self.hosting.queries[definition.name.lower()]
+
+    def _asked(self, name: str) -> HostedQuery:
+        """A query whose results or answer somebody wants."""
+        hosted = self._query(name)
+        if self.durability is not None:
+            self.durability.check_runs(hosted)
+        return hosted
 
     def table(self, name: str) -> Table:
         return self.tables[name.lower()]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from panewise.runtime.engine import Engine
 
 REASON = "the folder was opened with suspended=True"
+GO_ON = "to go on, open the folder as usual: Engine(path), or panewise serve without --suspended"
 _DEFINING = (s.CreateStream, s.CreateTable, s.CreateQuery, s.CreateSink, s.CreateArchive, s.Drop, s.AlterStream)
 
 
@@ -68,7 +69,7 @@ def check_allowed(statement: s.Statement) -> None:
     if not isinstance(statement, s.Drop) or statement.kind not in ("query", "sink", "archive"):
         raise DurabilityError(
             f"{REASON}: there are SHOW, EXPLAIN and DROP of queries, sinks and archives, and nothing else",
-            hint="open it without to go on",
+            hint=GO_ON,
         )
 
 

@@ -82,9 +82,13 @@ def serve_file(file: Path | None, settings: Settings, *, flush: bool) -> int:
 def serve_suspended(file: Path | None, settings: Settings) -> None:
     """Serves what a data folder defines, with nothing running, so that a query can be dropped."""
     settings.check()
-    if settings.path is None or file is not None or not engine_folder(settings.path).is_dir():
+    if settings.path is None:
+        raise PanewiseError("--suspended is for a data folder, and none is given", hint="name it: --path DIR")
+    if file is not None:
+        raise PanewiseError(f"--suspended runs nothing, also not '{file}'", hint="leave out the file")
+    if not engine_folder(settings.path).is_dir():
         raise PanewiseError(
-            "--suspended is for a data folder that is there", hint="give its --path, and no file of statements"
+            f"'{settings.path}' is not a data folder: it has no folder 'engine'", hint="look at the --path"
         )
     settings = replace(settings, path=data_folder(settings.path))
     assert settings.path is not None

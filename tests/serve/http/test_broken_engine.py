@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from panewise.errors import PanewiseError
 from panewise.runtime.engine import Engine
 from panewise.runtime.stream import Stream
 from panewise.serve.http.settings import Settings
@@ -64,3 +65,13 @@ def test_a_suspended_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with Engine(tmp_path / "engine") as engine:
         assert engine.execute("SHOW QUERIES")["name"].to_pylist() == ["other"]
         assert engine.results("other").num_rows == 4
+
+
+def test_what_cannot_be_served_suspended_is_said(tmp_path: Path) -> None:
+    with pytest.raises(PanewiseError, match="--path"):
+        serve_suspended(None, Settings())
+    with pytest.raises(PanewiseError, match=r"also not 'a\.cql'"):
+        serve_suspended(Path("a.cql"), Settings(path=tmp_path))
+    with pytest.raises(PanewiseError, match="has no folder 'engine'"):
+        serve_suspended(None, Settings(path=tmp_path))
+    assert not list(tmp_path.iterdir())
