@@ -29,6 +29,7 @@ from panewise.language.expressions import Expression
 from panewise.language.statements import Emit
 from panewise.operators.aggregation import ROW_COUNT, Aggregation, ArgumentPlan, Fields, StateKey
 from panewise.operators.collective_condition import CollectiveCondition
+from panewise.operators.lifetimes import NEVER, not_held
 from panewise.operators.result_columns import continuous_schema, table_of
 from panewise.operators.rows import Rows
 from panewise.operators.selection import Selection
@@ -42,7 +43,6 @@ from panewise.temporal import TimeWindow, format_instant
 
 Ints = NDArray[np.int64]
 Index = CollectiveCount | CollectiveSum | CollectiveExtreme
-NEVER = -(2**63)
 ALWAYS = 2**62
 LEVELS = 4  # p: candidates within a third of the bound, at half the cost of an update with p = 8
 EVICTIONS_PER_RANGE = 4
@@ -199,11 +199,7 @@ class CollectiveLookup:
     def _check_held(self, at: int) -> None:
         first, last = max(self._whole_from, self._held_since), self._watermark - 1
         if not first <= at <= last:
-            held = "nothing is held yet"
-            if max(first, NEVER + 1) <= last:
-                begins = "the beginning" if first == NEVER else format_instant(first)
-                held = f"held are the instants from {begins} to {format_instant(last)}"
-            raise NotHeldError(f"the state at {format_instant(at)} is not held", hint=held)
+            raise not_held(at, first, last)
         if self._extremes and at < self._running.newest:
             raise NotHeldError(
                 f"the state at {format_instant(at)} is not held",

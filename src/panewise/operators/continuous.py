@@ -23,7 +23,7 @@ from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.statements import Emit, SelectItem
 from panewise.operators.aggregation import Aggregation
 from panewise.operators.group_windows import Events, GroupWindows, leaving_of
-from panewise.operators.lifetimes import NEVER, CountLifetimes, lifetimes_of
+from panewise.operators.lifetimes import NEVER, CountLifetimes, lifetimes_of, not_held
 from panewise.operators.multiset import equal_to_previous, remaining
 from panewise.operators.partition_tail import PartitionTail, RowCounts
 from panewise.operators.relation_rows import RelationRows, wanted
@@ -32,7 +32,7 @@ from panewise.operators.row_states import MatrixMaker
 from panewise.operators.rows import Rows
 from panewise.operators.selection import Selection
 from panewise.schema import Schema
-from panewise.temporal import TimeWindow, Window, format_instant
+from panewise.temporal import TimeWindow, Window
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -77,13 +77,8 @@ class _Continuous:
         if at <= NEVER:
             return
         first, last = max(held_since, self._lifetimes.known_from), self._watermark - 1
-        if first <= at <= last:
-            return
-        held = "nothing is held yet"
-        if max(first, NEVER + 1) <= last:
-            begins = "the beginning" if first == NEVER else format_instant(first)
-            held = f"held are the instants from {begins} to {format_instant(last)}"
-        raise NotHeldError(f"the state at {format_instant(at)} is not held", hint=held)
+        if not first <= at <= last:
+            raise not_held(at, first, last)
 
     def _snapshot(self) -> dict[str, Any]:
         return {"lifetimes": self._lifetimes.snapshot(), "watermark": self._watermark}

@@ -26,10 +26,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.errors import NotHeldError
 from panewise.operators.partition_tail import PartitionTail, RowCounts
 from panewise.operators.rows import Rows
 from panewise.schema import Schema
-from panewise.temporal import RowsWindow, TimeWindow, Window
+from panewise.temporal import RowsWindow, TimeWindow, Window, format_instant
 
 Ints = NDArray[np.int64]
 FOREVER = 2**63 - 1
@@ -73,6 +74,15 @@ class Lifetimes(Protocol):
     def snapshot(self) -> dict[str, Any]: ...
 
     def restore(self, snapshot: dict[str, Any]) -> None: ...
+
+
+def not_held(at: int, first: int, last: int) -> NotHeldError:
+    """Why a continuous query cannot tell its state at an instant, where it knows those from the first to the last."""
+    held = "nothing is held yet: a query that comes in mid-stream answers when its window is whole"
+    if max(first, NEVER + 1) <= last:
+        begins = "the beginning" if first == NEVER else format_instant(first)
+        held = f"held are the instants from {begins} to {format_instant(last)}"
+    return NotHeldError(f"the state at {format_instant(at)} is not held", hint=held)
 
 
 def lifetimes_of(window: Window, schema: Schema, held_from: int | None) -> Lifetimes:
