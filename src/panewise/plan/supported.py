@@ -87,7 +87,7 @@ def _check_windowed(node: Node) -> None:
                 raise PlanError(
                     "a query in parentheses is read without a window",
                     hint="put a window behind the parentheses, such as [RANGE 1 MINUTE SLIDE 10 SECONDS] or [NOW]; "
-                    "inside, a query without SLIDE is SELECT ISTREAM",
+                    "a query inside that has no SLIDE begins with SELECT ISTREAM",
                 )
 
 

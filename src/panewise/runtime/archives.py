@@ -157,10 +157,11 @@ class Archives:
                     f"the archive '{other.definition.name}' is in '{definition.path}' already",
                     hint="each archive needs a folder of its own",
                 )
-            if f"{own}/".startswith(f"{place}/") or f"{place}/".startswith(f"{own}/"):
+            inside, above = f"{own}/".startswith(f"{place}/"), f"{place}/".startswith(f"{own}/")
+            if inside or above:
                 raise CatalogError(
-                    f"the archive '{other.definition.name}' is in '{other.definition.path}', and one of '{own}' and "
-                    f"'{place}' lies in the other",
+                    f"'{own}' lies {'inside' if inside else 'above'} the folder of the archive "
+                    f"'{other.definition.name}', '{place}'",
                     hint="each archive needs a folder of its own, outside all others",
                 )
 

@@ -27,14 +27,13 @@ from panewise.runtime.archive_history import minds_order
 from panewise.runtime.ask_inputs import Sources, WindowRows, ask_inputs, check_answer_columns
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.past_rows import shown_rows
 from panewise.runtime.table import Table
 from panewise.runtime.window_ends import cadence_of
 from panewise.state.group_table import GroupTable
 from panewise.temporal import RowsWindow, TimeWindow, Window, format_duration, format_instant
-
-RETAIN = "CREATE STREAM ... WITH (retain = '1 day') keeps rows for one-time queries"
 
 
 def ask_once(
@@ -150,7 +149,7 @@ def rows_in_order(window: Window, channel: Channel, until: int) -> Rows:
     if asks_archive(window, channel, until) and bool((rows.times[1:] == rows.times[:-1]).any()):
         raise NotHeldError(
             f"in {window} of '{channel.name}' rows have the same time, and an archive does not know which came first",
-            hint=RETAIN,
+            hint=_retaining(channel, "1 day"),
         )
     return rows
 
@@ -167,11 +166,21 @@ def require_held(channel: Channel, start: int | None, window: TimeWindow) -> Non
     if channel.retains(start):
         return
     held = f"rows since {format_instant(channel.retained_from)}" if channel.retain_us else "no rows"
-    keep = f"ALTER STREAM {channel.name} SET (retain = '{format_duration(window.range_us or 0).lower()}')"
     raise NotHeldError(
-        f"the window {window} reaches further back than what stream '{channel.name}' holds ({held})",
-        hint=f"{keep} keeps rows from now on" if window.range_us else RETAIN,
+        f"the window {window} reaches further back than what {_kind(channel)} '{channel.name}' holds ({held})",
+        hint=_retaining(channel, format_duration(window.range_us).lower() if window.range_us else "1 day"),
     )
+
+
+def _kind(channel: Channel) -> str:
+    return "query" if isinstance(channel, HostedQuery) else "stream"
+
+
+def _retaining(channel: Channel, duration: str) -> str:
+    """How rows are kept for one-time queries."""
+    if isinstance(channel, HostedQuery):
+        return f"FROM {channel.name} without a window reads its answer; CREATE ARCHIVE keeps its results"
+    return f"ALTER STREAM {channel.name} SET (retain = '{duration}') keeps rows from now on"
 
 
 def _last_rows(rows: Rows, window: RowsWindow, channel: Channel) -> Rows:
@@ -180,8 +189,8 @@ def _last_rows(rows: Rows, window: RowsWindow, channel: Channel) -> Rows:
     if not enough and not channel.retains(None):
         held = f"the last {len(rows)}" if channel.retain_us else "none"
         raise NotHeldError(
-            f"the window {window} counts rows that stream '{channel.name}' does not hold (it holds {held})",
-            hint=RETAIN,
+            f"the window {window} counts rows that {_kind(channel)} '{channel.name}' does not hold (it holds {held})",
+            hint=_retaining(channel, "1 day"),
         )
     if not window.partition_by:
         stop = max(0, len(rows) - window.offset)

@@ -133,7 +133,7 @@ class DurableFolder:
         for number in numbers:
             wrong = self._wrong_beginning(number, expected, noted)
             if wrong:
-                self._lose(number, f"{wrong}: what was acknowledged {self._since} is lost, as far as it was in it")
+                self._lose(number, f"{wrong}: what was acknowledged {self._since}, and recorded there, is lost")
                 break
             if tail is not None:
                 self.earlier_bytes += tail.bytes

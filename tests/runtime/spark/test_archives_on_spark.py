@@ -394,7 +394,7 @@ def test_folders_of_others_are_refused_and_untouched(tmp_path: Path) -> None:
         pipeline.execute(f"CREATE ARCHIVE a FROM t WITH (path = '{tmp_path}/mine', {options})")
     assert pipeline.execute("SHOW ARCHIVES").num_rows == 0  # type: ignore[union-attr]
     pipeline.execute(f"CREATE ARCHIVE a FROM t WITH (path = '{tmp_path}/archive', {options})")
-    with pytest.raises(CatalogError, match="lies in the other"):
+    with pytest.raises(CatalogError, match="lies inside the folder of the archive 'a'"):
         pipeline.execute(f"CREATE ARCHIVE b FROM t WITH (path = '{tmp_path}/archive/data/b', {options})")
     results = tmp_path / "checkpoint" / "results"
     results.mkdir(parents=True)
