@@ -57,6 +57,7 @@ def test_a_suspended_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def drop(settings: Settings, backend: Any) -> None:
         with pytest.raises(Exception, match="suspended=True"):
             backend.push("t", ROWS, producer=None, sequence=None, timeout=None)
+        assert "suspended=True" in backend.ready()
         backend.execute("DROP QUERY busy")
         backend.close()
 

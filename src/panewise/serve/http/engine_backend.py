@@ -28,6 +28,7 @@ from panewise.language.binder import ParsedStatement, parse
 from panewise.runtime.answers import watermark_us
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
+from panewise.runtime.suspended_folder import REASON
 from panewise.serve.http import logs
 from panewise.serve.http.backend import Definition, Lookup, Pushed
 from panewise.serve.http.connector_rules import FILES, adds_definition, adds_query, check_connectors, check_run
@@ -215,7 +216,9 @@ class EngineBackend:
         if self._failed:
             return self._failed
         durability = self.engine.durability
-        return None if durability is None or not durability.folder.end.broken else durability.folder.end.broken
+        if durability is None:
+            return None
+        return REASON if durability.suspended is not None else durability.folder.end.broken or None
 
     # -- results on their way ------------------------------------------------------------------------------------
 
