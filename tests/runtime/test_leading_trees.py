@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import panewise as pw
@@ -13,6 +14,7 @@ from tests.soak.mid_stream import play
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHARED = ("weave", "full")
+SCHEMA = pa.schema({"ts": pa.timestamp("us", tz="UTC"), "k": pa.string(), "v": pa.int64()})
 
 
 def rows(*seconds: float) -> list[dict[str, Any]]:
@@ -130,3 +132,31 @@ def test_leads_are_few_and_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(made, "r")[0] == (35, 0)
     [consumer] = [consumer for consumer in made.hosting.trees if "q" in consumer.queries]
     assert not consumer.snapshot()["leads"]
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_error_in_a_lead_fails_its_family_and_lets_everything_go(
+    parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where more rows are still to come before the tree moves on."""
+
+    def failing(*_: Any) -> None:
+        raise MemoryError("of a lead")
+
+    made = engine("full")
+    made.push("t", rows(*range(300)))
+    made.execute("CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM t [RANGE 10 SECONDS SLIDE 1 SECOND] GROUP BY k")
+    made.push("t", rows(300))
+    made.stats()
+    consumer = made.hosting.consumers["q"]
+    leads = consumer._leads._leads
+    assert len(leads) == 1
+    monkeypatch.setattr(leads[0].tree, "fold", failing)
+    monkeypatch.setattr("panewise.runtime.pending_rows.BATCH_ROWS", 1)
+    for second in range(parts):
+        made.push("t", pa.table({"ts": [(301 + second) * 1_000_000] * 2, "k": ["a", "b"], "v": [1, 1]}).cast(SCHEMA))
+    found = {row["name"]: row["status"] for row in made.execute("SHOW QUERIES").to_pylist()}
+    assert found == {"day": "FAILED", "q": "FAILED", "day_of_all": "RUNNING"}
+    assert not consumer._leads._leads
+    made.flush(["t"])
+    assert said(made, "day_of_all") == [(86_400, 301 + 2 * parts)]

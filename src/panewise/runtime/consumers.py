@@ -320,6 +320,7 @@ class TreeConsumer:
             folds_only=tree.folds_only,
             technique=tree.technique,
         )
+        self._leads = Leads(self.channel, self.tree)
         self.queries, self.finishes, self.member_of, self._followers = {}, {}, {}, {}
         self._alike, self._ledgers, self._began, self._apart, self._last_pieces = {}, {}, {}, {}, {}
         for query in queries:
@@ -497,7 +498,7 @@ class TreesTogether:
             if id(consumer.tree) in torn:
                 failed(consumer, torn[id(consumer.tree)])
             elif more:
-                consumer.see(rows)
+                guarded(consumer, partial(consumer.see, rows))
             else:
                 guarded(consumer, partial(consumer.follow, rows, watermark))
 
