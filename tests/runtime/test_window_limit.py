@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from panewise import Engine
 from panewise.errors import DataError
@@ -191,3 +193,12 @@ def test_other_streams_are_asked_only_by_what_is_far_ahead() -> None:
     assert limit.judge(np.array([1110]), near)[0] is not None
     assert not limit.admits(1110, near)
     assert len(asked) == 2
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=12), st.integers(0, 60), st.sampled_from([-(2**63), 40]))
+def test_a_row_on_the_short_way_moves_the_extent_as_a_judged_one_does(times: list[int], delay: int, floor: int) -> None:
+    limit, extent = WindowLimit(delay, floor), Extent()
+    for time in times:
+        judged = limit.judge(np.array([time]), extent)
+        assert judged == (None, limit.with_row(time, extent))
+        extent = judged[1]

@@ -20,7 +20,6 @@ from panewise.language.bind_archives import DEFAULT_EVERY
 from panewise.plan.longest_life import longest_life
 from panewise.runtime.archive_keeper import Keeper
 from panewise.runtime.archive_own_lifetimes import OwnLifetimesKeeper
-from panewise.runtime.channel import Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.entering_rows import EnteringRows, answer_schema
 from panewise.runtime.hosted_query import HostedQuery
@@ -52,14 +51,10 @@ class Archives:
     def find(self, name: str) -> Keeper | None:
         return self.keepers.get(name.lower())
 
-    def of_source(self, channel: Channel) -> list[Keeper]:
-        """The archives of a stream or query."""
-        return [keeper for keeper in self.keepers.values() if keeper.channel is channel]
-
     # -- statements --------------------------------------------------------------------------------------------------
 
     def create(self, definition: ArchiveDefinition) -> None:
-        self._check_place(definition)
+        self._check_apart(definition)
         keeper = self._new_keeper(definition)
         if not self.only_books:
             cut = self.last_cut(definition.path) if self.logged_cut == NOT_LOGGED else self.logged_cut
@@ -148,7 +143,8 @@ class Archives:
         styles: tuple[Style, ...] = STYLES if "update" not in dict(options) else (told.style,)
         return cheapest(workload_of(archive), before.every_us, before.lifetime_us, styles=styles)
 
-    def _check_place(self, definition: ArchiveDefinition) -> None:
+    def _check_apart(self, definition: ArchiveDefinition) -> None:
+        """CatalogError where its folder is that of another archive of this engine, or lies inside or above it."""
         own = _place(definition.path)
         for other in self.keepers.values():
             place = _place(other.definition.path)

@@ -264,7 +264,7 @@ class Channel:
             consumer.take(rows if history is None else concatenated([history, rows]), self.watermark)
 
     def detach(self, consumer: Consumer) -> None:
-        """The consumer reads no more; one that does not read it is welcome too."""
+        """The consumer reads no more. Nothing happens where it does not read this channel."""
         self.consumers = [other for other in self.consumers if other is not consumer]
         if not any(other.ordered for other in self.consumers):
             self._reorder = None

@@ -26,7 +26,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from panewise.errors import CatalogError, DataError, EngineBroken, OverloadError
@@ -85,7 +84,7 @@ class InputQueue:
         if not INSTANT_MIN <= time <= INSTANT_MAX or time > limit.rows_until(extent):
             return False
         self._plain.append(row)
-        self._extent = limit.judge(np.array([time]), extent)[1]
+        self._extent = limit.with_row(time, extent)
         self.rows += 1
         return True
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from panewise.catalog import StreamDefinition
@@ -209,7 +207,7 @@ class Stream(Channel):
         if stamp is not None:
             self.producers[stamp[0]] = stamp[1]
         if extent.newest is None or extent.oldest is None or time < extent.oldest:
-            self._extent = replace(self.limit, reach=UNLIMITED).judge(np.array([time]), extent)[1]
+            self._extent = self.limit.with_row(time, extent)
             self._set_limit()
         elif time > extent.newest:
             self._extent = Extent(time, extent.oldest)

@@ -77,6 +77,10 @@ class WindowLimit:
             return INT64_MIN
         return self.watermark(extent) + self.delay + self.reach
 
+    def with_row(self, time: int, extent: Extent) -> Extent:
+        """The extent with one more row, which is not too far ahead; a late row changes nothing."""
+        return extent if time < self.watermark(extent) else extent.put_together(Extent(time, time))
+
     def judge(self, times: Ints, extent: Extent) -> tuple[Mask | None, Extent]:
         """Marks the rows that would close too many windows, None where there are none; and the extent with the others.
 
