@@ -64,3 +64,20 @@ def test_the_shell_goes_on_with_a_whole_engine(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.undo()
     assert "interrupted" in errors.getvalue()
     assert engine.results("q")["total"].to_pylist() == [1, 3]
+
+
+def test_the_shell_says_that_a_second_interrupt_has_broken_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Stream, *_: object) -> int:
+        interrupt()
+        interrupt()
+        return 0
+
+    engine, errors = Engine(), StringIO()
+    shell = Shell(engine, Console(file=StringIO()), Console(file=errors, width=200))
+    shell.handle("CREATE STREAM s (ts TIMESTAMP, v BIGINT);")
+    engine.push("s", {"ts": 0, "v": 1})
+    monkeypatch.setattr(Stream, "_flush", interrupted)
+    shell.handle("SHOW STREAMS;")
+    monkeypatch.undo()
+    assert "left in the middle of a change" in errors.getvalue()
+    assert "nothing is in the middle" not in errors.getvalue()

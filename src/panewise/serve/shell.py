@@ -84,7 +84,10 @@ class Shell:
             self.errors.print(error_text(error))
         except KeyboardInterrupt:
             self.failed = True
-            self.errors.print("interrupted: what came before is done, and nothing is in the middle")
+            if self.engine.turns.broken:  # by a second Ctrl-C, which does not wait
+                self.errors.print(error_text(self.engine.turns.refusal()))
+            else:
+                self.errors.print("interrupted: what came before is done, and nothing is in the middle")
 
     def _command(self, text: str) -> None:
         try:
