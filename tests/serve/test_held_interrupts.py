@@ -6,13 +6,16 @@ import os
 import signal
 from collections.abc import Iterator
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from panewise.errors import EngineBroken
 from panewise.runtime.engine import Engine
 from panewise.runtime.stream import Stream
 from panewise.serve.held_interrupts import interrupts_held
+from panewise.serve.run import run_file
 from panewise.serve.shell import Shell
 
 
@@ -81,3 +84,19 @@ def test_the_shell_says_that_a_second_interrupt_has_broken_the_engine(monkeypatc
     monkeypatch.undo()
     assert "left in the middle of a change" in errors.getvalue()
     assert "nothing is in the middle" not in errors.getvalue()
+
+
+def test_a_run_does_not_call_a_broken_engine_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(self: Stream, *_: object) -> int:
+        interrupt()
+        interrupt()
+        return 0
+
+    file = tmp_path / "run.cql"
+    file.write_text("CREATE STREAM s (ts TIMESTAMP, size BIGINT) WITH (connector = 'generator', rows = 10);")
+    monkeypatch.setattr(Stream, "_flush", interrupted)
+    with pytest.raises(EngineBroken, match="in the middle of a change"):
+        run_file(file, flush=True, progress=False)
+    assert "answered" not in capsys.readouterr().out

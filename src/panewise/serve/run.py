@@ -45,7 +45,8 @@ def run_file(file: Path, *, flush: bool, progress: bool, path: Path | None = Non
                 with interrupts_held():
                     engine.flush()
         except KeyboardInterrupt:
-            console.print("interrupted: what was read so far is answered")
+            if not engine.turns.broken:  # by a second Ctrl-C, which does not wait: then what follows says so
+                console.print("interrupted: what was read so far is answered")
             code = 130
         finally:
             with interrupts_held():
