@@ -211,3 +211,53 @@ def test_a_call_inside_another_does_not_end_its_change() -> None:
     assert marks == [True] * 6
     assert not engine.turns.change.begun
     assert engine.results("q").num_rows == 3
+
+
+@pytest.mark.parametrize("call", ["snapshot", "checkpoint"])
+def test_an_interrupt_while_a_snapshot_begins_with_the_rows_of_a_lead(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first windows of a query that has just come are folded then, and half of their rows would be missing."""
+    engine = pw.Engine(tmp_path)
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, a BIGINT)")
+    engine.execute("CREATE QUERY day AS SELECT COUNT(*) AS n FROM s [RANGE 1 DAY SLIDE 1 DAY]")
+    engine.push("s", [{"ts": second * 1_000_000, "a": 1} for second in range(10)])
+    engine.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 2 SECONDS SLIDE 1 SECOND]")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PeriodicTree, "fold", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(engine, call)()
+    monkeypatch.undo()
+    with pytest.raises(pw.EngineBroken):
+        engine.results("q")
+    engine.close()
+    with pw.Engine(tmp_path) as again:
+        again.push("s", [{"ts": second * 1_000_000, "a": 1} for second in range(10, 13)])
+        assert again.results("q")["n"].to_pylist() == [2, 2]
+
+
+def test_an_interrupt_while_a_lookup_answers_what_was_postponed(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, a BIGINT)")
+    engine.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")
+    engine.push("s", [{"ts": 0, "a": 1}, {"ts": 2_000_000, "a": 2}])
+    flush_all = engine._flush_all
+
+    def postponing() -> None:
+        """All but the reports."""
+        flush_all()
+        engine.streams["s"].postponed[engine.hosting.consumers["q"]] = None
+        monkeypatch.setattr(PeriodicTree, "advance", interrupted)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "_flush_all", postponing)
+    with pytest.raises(KeyboardInterrupt):
+        engine.lookup("q")
+    monkeypatch.undo()
+    with pytest.raises(pw.EngineBroken):
+        engine.lookup("q")

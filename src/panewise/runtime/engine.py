@@ -416,7 +416,8 @@ class Engine:
         hosted = self._asked(query)
         consumer = self.hosting.consumers[hosted.name]
         if isinstance(consumer, TreeConsumer) and consumer in consumer.channel.postponed:
-            consumer.catch_up()
+            with self._lock.change:
+                consumer.catch_up()
             self._deliver()
         if hosted.status == "FAILED":
             raise NotHeldError(f"query '{query}' has failed: {hosted.reason}")
@@ -559,6 +560,9 @@ class Engine:
             self._flush_all()
             if self.durability is not None:
                 self.durability.check_state()
+            with self._lock.change:
+                for tree in self.hosting.trees:
+                    tree.begin_leads()
             return snapshot_of(self)
 
     @classmethod

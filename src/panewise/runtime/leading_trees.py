@@ -103,6 +103,11 @@ class Leads:
             self._leads.append(lead)
         lead.add(name, member.reported)
 
+    def begin(self) -> None:
+        """No more members come to the leads that are there."""
+        for lead in self._leads:
+            lead.begin()
+
     def fold(self, rows: Rows) -> None:
         for lead in self._leads if len(rows) else ():
             lead.begin()
@@ -136,8 +141,7 @@ class Leads:
         return sum(lead.tree.bytes_held for lead in self._leads)
 
     def snapshot(self) -> list[dict[str, Any]]:
-        for lead in self._leads:
-            lead.begin()
+        self.begin()
         return [{"until": dict(lead.until), "tree": lead.tree.snapshot()} for lead in self._leads]
 
     def restore(self, snapshot: list[dict[str, Any]]) -> None:
