@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -74,6 +75,23 @@ def test_a_batch_that_was_interrupted_breaks_the_engine(
     assert sorted(file.name for file in (tmp_path / "e").iterdir()) == before, "it writes no snapshot"
     with Engine(tmp_path / "e") as again:
         assert again.results("q")["total"].to_pylist() == [1, 3]
+
+
+@pytest.mark.parametrize("name", ["lookup", "results", "hand_over"])
+def test_no_answer_after_an_interrupt_is_wrong(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is answered after a batch was interrupted is right, and so is what the closed folder opens with."""
+    undisturbed = made()
+    engine = made(tmp_path / "e")
+    interrupted_in(monkeypatch, PeriodicTree, "fold", lambda: READS[name](engine))
+    undisturbed.push("s", {"ts": 3_000_000, "v": 8})
+    for call in (lambda engine: engine.lookup("q"), lambda engine: engine.results("q")):
+        with suppress(pw.PanewiseError):
+            assert call(engine) == call(made())
+    engine.close()
+    with Engine(tmp_path / "e") as again:
+        again.push("s", {"ts": 3_000_000, "v": 8})
+        assert again.lookup("q") == undisturbed.lookup("q")
+        assert again.results("q")["total"].to_pylist() == undisturbed.results("q")["total"].to_pylist() == [1, 3, 6]
 
 
 def loaded(*arguments: object, **named: object) -> None:

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 from numpy.typing import NDArray
 
 from panewise.aggregates import states
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import StateKind
+from panewise.loops import is_compiled
+from panewise.synopses import interval
 from panewise.synopses.contract import Synopsis
 from panewise.synopses.interval import IntervalSynopsis
 from panewise.synopses.recompute import RecomputeSynopsis
@@ -174,3 +177,18 @@ def test_first_answers_by_hand(kind: StateKind) -> None:
     wanted = oracle.answer(starts, ends, RANKS, 2)
     for mine, expected in zip(tested._answer_by_hand(starts, ends, RANKS, 2), wanted, strict=True):
         assert equal(mine, expected)
+
+
+def test_windows_that_are_combined_by_hand_lead_to_a_compiled_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call is large enough to compile it, as where results are fetched after every push; all of them are."""
+    for name in ("_answer_sliding", "_answer_nested"):
+        monkeypatch.setattr(interval, name, njit(getattr(interval, name).py_func))
+    synopsis = IntervalSynopsis(states.SUM_INTEGER, 2)
+    synopsis.insert(*partials(states.SUM_INTEGER, 120, 2, np.random.default_rng(3)), RANKS)
+    starts = np.arange(60)
+    calls = 0
+    while not is_compiled(synopsis._sliding):
+        assert calls < 200, f"{calls} calls have combined {calls * 60 * 60} slices by hand"
+        synopsis.answer(starts, starts + 60, RANKS)
+        calls += 1
+    assert calls > 1
