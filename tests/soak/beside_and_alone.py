@@ -10,12 +10,14 @@ may as well be a query with a name, and `tests.reference` computes some queries 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tests.soak.life_judgement import Judge
 from tests.soak.life_players import Life, Player
 from tests.soak.life_reference import reference_life
 from tests.soak.life_scripts import ScriptWriter, shrunk, told
+from tests.soak.life_windows import SECOND
 from tests.soak.lives import FOREVER, Query, Script
 
 
@@ -113,10 +115,37 @@ def judge(case: Case, beside: Life, witnesses: dict[str, Life]) -> None:
         judged.compare(beside, alone)
         if query.inline:
             judged.same(named(script, number), "as a query by name")
+        if query.opened_by and not always.refused:
+            begins_with_a_row(script, query, always)
         if script.referred == number:
             judged.same(reference_life(script, number), "by the reference")
     except AssertionError as error:
         raise AssertionError(f"{number} {query.statement}\n  {error}") from None
+
+
+def begins_with_a_row(script: Script, query: Query, always: Life) -> None:
+    """The first report of an ungrouped answer over several inputs is the first that shows a row of one of them."""
+    reports = [side.first_report(times_of(script, side.stream)) for side in query.opened_by]
+    wanted = min((end for end in reports if end is not None), default=FOREVER)
+    found = min((instant for span in always.spans for instant in span), default=FOREVER)
+    reached = max((step[2] for step in script.steps if step[0] == "advance"), default=-FOREVER)
+    unreached = found == FOREVER and wanted > reached
+    assert found == wanted or unreached, f"its first report is of {found}, and not of {wanted}"
+
+
+def times_of(script: Script, stream: str) -> list[int]:
+    """Of the rows that were not late."""
+    delay = re.search(r"INTERVAL (\d+) SECONDS", script.setup[stream])
+    delay_us = int(delay[1]) * SECOND if delay else 0
+    watermark, found = -FOREVER, []
+    for step in script.steps:
+        if step[:2] == ("advance", stream):
+            watermark = max(watermark, step[2])
+        for row in step[2] if step[:2] == ("push", stream) else ():
+            if row["ts"] >= watermark:
+                found.append(row["ts"])
+                watermark = max(watermark, row["ts"] - delay_us)
+    return found
 
 
 def named(script: Script, number: str) -> Life:

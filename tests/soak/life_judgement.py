@@ -46,6 +46,8 @@ class Judge:
         for who, life in (("beside others", beside), ("alone", alone)):
             for span in life.spans[1::2]:
                 assert not span, f"{who}: said while it was suspended or dropped: {_some(span)}"
+            if "'lookup'" in self.query.options:
+                assert not any(life.spans), f"{who}: said in the mode 'lookup': {_some(_all(life))}"
         if self.query.own_past and not self.first:
             self._equal(beside, alone)
         elif self.settled < FOREVER:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -47,6 +48,30 @@ class Window:
         slide = f" SLIDE {_written(self.slide)}" if self.slide else ""
         offset = f" OFFSET {_written(self.offset)}" if self.offset and length.startswith("RANGE") else ""
         return f"[{length}{slide}{offset}{f' ALIGN {self.align!r}' if self.align and self.slide else ''}{inside}]"
+
+
+@dataclass(frozen=True)
+class Side:
+    """A stream under a window of a query over several inputs; `range_us` None: without a beginning, or of rows."""
+
+    stream: str
+    window: str
+    range_us: int | None = None
+    slide_us: int = 0  # 0: continuous
+    offset_us: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.stream} {self.window}"
+
+    def first_report(self, times: Iterable[int]) -> int | None:
+        """The end of the first window that holds one of the rows; None where no window does."""
+        found: int | None = None
+        for time in times:
+            end = time + self.offset_us + 1
+            end += -end % self.slide_us
+            if self.range_us is None or end - self.offset_us - self.range_us <= time:
+                found = end if found is None else min(found, end)
+        return found
 
 
 def _written(duration: int) -> str:
@@ -95,16 +120,18 @@ class Taste:
         offset = chance.choice((0, 0, 0, 1, 3))
         return Window(chance.randint(1, 6), chance.randint(1, 4) if periodic else 0, offset, "", True, partition)
 
-    def side_window(self, chance: Random, slide: int | None, rows: bool = True) -> str:
+    def side_window(self, chance: Random, stream: str, slide: int | None, rows: bool = True) -> Side:
         """A window of a query over several inputs, whose slides are equal."""
-        every = f" SLIDE {slide} SECONDS" if slide else ""
+        every, slide_us = (f" SLIDE {slide} SECONDS", slide * SECOND) if slide else ("", 0)
         kind = chance.random()
         if rows and kind < 0.08 and not slide:
-            return f"[{'PARTITION BY k ' if chance.random() < 0.4 else ''}ROWS {chance.randint(1, 4)}]"
+            return Side(stream, f"[{'PARTITION BY k ' if chance.random() < 0.4 else ''}ROWS {chance.randint(1, 4)}]")
         if kind < 0.13:
-            return f"[UNBOUNDED{every}]"
-        offset = chance.choice(("",) * 6 + (" OFFSET 2 SECONDS",))
-        return f"[RANGE {chance.choice((*self._sides, *self._sides, 4))} SECONDS{every}{offset}]"
+            return Side(stream, f"[UNBOUNDED{every}]", None, slide_us)
+        offset = chance.choice((0,) * 6 + (2,))
+        seconds = chance.choice((*self._sides, *self._sides, 4))
+        past = f" OFFSET {offset} SECONDS" if offset else ""
+        return Side(stream, f"[RANGE {seconds} SECONDS{every}{past}]", seconds * SECOND, slide_us, offset * SECOND)
 
 
 def _whole(seconds: float) -> int:

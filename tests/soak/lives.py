@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from tests.runtime.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EXACT, HELD, ROUNDED
-from tests.soak.life_windows import SECOND, Taste, Window
+from tests.soak.life_windows import SECOND, Side, Taste, Window
 
 STREAMS = ("t", "u")
 COLUMNS = "ts TIMESTAMP, k STRING, i INT, v BIGINT, x DOUBLE, w STRING, b BOOLEAN"
@@ -33,8 +33,9 @@ class Query:
     """A query by the name that it has in the engine, which may come back after a DROP.
 
     `state`: of a query that shows differences, the text of what they are differences of. `settles_us`: how long after
-    its creation in mid-stream its answers may depend on when that was. `own_past`: they do for
-    ever, and on nothing else. `parted`: its partitions begin one by one.
+    its creation in mid-stream its answers may depend on when that was. `own_past`: they do for ever, and on nothing
+    else. `parted`: its partitions begin one by one. `opened_by`: of an ungrouped answer over several inputs, the
+    windows of which one has to hold a row before there is a report.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Query:
     reach_us: int = 0
     inline: str = ""  # the subquery that stands in its FROM
     one_row: bool = False  # a report is one row, so that its rows have an order
+    opened_by: tuple[Side, ...] = ()
 
     @property
     def statement(self) -> str:
@@ -94,7 +96,7 @@ class QueryWriter:
 
     def query(self, name: str, readable: dict[str, Query]) -> Query:
         kinds = [(12, self._aggregate), (5, self._selection), (3, self._difference), (1, self._restore)]
-        kinds += [(2, self._internal), (2, self._inline), (4, self._relation), (1, self._table), (1, self._lookup)]
+        kinds += [(2, self._internal), (4, self._inline), (5, self._relation), (2, self._table), (1, self._lookup)]
         kinds += [(1, self._technique), (3 if readable else 0, lambda: self._over(readable))]
         write = self.chance.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0]
         return replace(write(), name=name)
@@ -174,9 +176,10 @@ class QueryWriter:
         return replace(found, options=f" WITH (technique = '{name}')")
 
     def _lookup(self) -> Query:
-        window = self.chance.choice((self.taste.time_window, self.taste.row_window))(self.chance, False)
+        periodic = self.chance.random() < 0.3  # which is refused: a query in that mode reports nothing
+        window = self.chance.choice((self.taste.time_window, self.taste.row_window))(self.chance, periodic)
         kind = self.chance.choice((self._aggregate, self._aggregate, self._selection))
-        return replace(kind(window), options=" WITH (mode = 'lookup')")
+        return replace(kind(window), options=" WITH (mode = 'lookup')", readable=False)
 
     def _over(self, readable: dict[str, Query]) -> Query:
         number = self.chance.choice(sorted(readable))
@@ -197,8 +200,8 @@ class QueryWriter:
         window = self.taste.time_window(chance, periodic=chance.random() < 0.7)
         if inner.one_row and chance.random() < 0.3:
             window = replace(self.taste.row_window(chance, chance.random() < 0.6), partition="")
-        window = replace(window, internal=chance.random() < 0.3)
-        if chance.random() < 0.35:
+        window = replace(window, internal=chance.random() < 0.4)
+        if chance.random() < 0.45:
             rest = f"{chance.choice(('n', 'n, n % 2 AS parity'))} FROM {source} {window}"
             return self._over_text(inner, window, rest, grouped=True)
         group = chance.choice(("", "g0")) if inner.grouped else ""
@@ -218,17 +221,17 @@ class QueryWriter:
 
     def _relation(self) -> Query:
         chance = self.chance
-        slide = chance.choice((None, None, 1, 2, 3))
-        used: list[str] = []
+        slide = chance.choice((None, None, 1, 2, 3, 10))
+        sides: list[Side] = []
 
         def source(alias: str) -> str:
-            stream = chance.choice(STREAMS)
-            used.append(stream)
-            return f"{stream} {self.taste.side_window(chance, slide)} AS {alias}"
+            sides.append(self.taste.side_window(chance, chance.choice(STREAMS), slide))
+            return f"{sides[-1]} AS {alias}"
 
         word = chance.choice(("", "", "", "ISTREAM ", "DSTREAM "))
         keys = chance.choice(("a.k = c.k", "a.k = c.k", "a.k = c.k AND a.v < c.v", "a.w = c.w"))
-        kind = chance.choice(("join", "join", "group", "count", "distinct", "exists", "except", "union", "three"))
+        kinds = ("join", "join", "group", "count", "count", "distinct", "exists", "except", "union", "three")
+        kind = chance.choice(kinds)
         inner = chance.choice(("NOT EXISTS", "EXISTS"))
         match kind:
             case "join":
@@ -251,19 +254,21 @@ class QueryWriter:
                 rest = f"{column} FROM {source('a')} {operation} SELECT {column} FROM {source('c')}"
                 word = ""
         word = "" if word and kind == "distinct" else word
-        return self._of_inputs(word, rest, slide, tuple(dict.fromkeys(used)), kind != "count")
+        return self._of_inputs(word, rest, slide, sides, grouped=not rest.startswith("COUNT"))
 
     @staticmethod
-    def _of_inputs(word: str, rest: str, slide: int | None, used: tuple[str, ...], grouped: bool) -> Query:
+    def _of_inputs(word: str, rest: str, slide: int | None, sides: list[Side], grouped: bool, table: str = "") -> Query:
         state = "" if not word.startswith("I") else f"SELECT {'RSTREAM ' if slide else ''}{rest}"
-        return Query("", f"SELECT {word}{rest}", used, state=state, grouped=grouped)
+        used = dict.fromkeys([*(side.stream for side in sides), *([table] if table else [])])
+        opened_by = tuple(sides) if slide and not word and not grouped else ()
+        return Query("", f"SELECT {word}{rest}", tuple(used), state=state, grouped=grouped, opened_by=opened_by)
 
     def _table(self) -> Query:
         chance = self.chance
-        slide = chance.choice((None, None, 1, 2))
-        stream = chance.choice(STREAMS)
+        slide = chance.choice((None, None, 1, 2, 10))
+        side = self.taste.side_window(chance, chance.choice(STREAMS), slide, rows=False)
         table = chance.choice(sorted(TABLES))
-        tail = f"FROM {stream} {self.taste.side_window(chance, slide, rows=False)} AS a, {table} AS r WHERE a.k = r.k"
+        tail = f"FROM {side} AS a, {table} AS r WHERE a.k = r.k"
         counted = f"COUNT(*) AS n, SUM(r.z) AS s {tail}"
         rest = chance.choice((f"a.k, a.v, r.z {tail}", f"r.z, COUNT(*) AS n {tail} GROUP BY r.z", counted))
-        return self._of_inputs(chance.choice(("", "", "ISTREAM ")), rest, slide, (stream, table), rest != counted)
+        return self._of_inputs(chance.choice(("", "", "ISTREAM ")), rest, slide, [side], rest != counted, table)
