@@ -279,3 +279,27 @@ def test_an_interrupt_while_a_lookup_answers_what_was_postponed(monkeypatch: pyt
     monkeypatch.undo()
     with pytest.raises(pw.EngineBroken):
         engine.lookup("q")
+
+
+def test_an_interrupted_push_to_a_queue_loses_no_row_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows pushed one by one are judged by the next push of a batch, outside all turns."""
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (queue = 4)")
+    engine.execute("CREATE QUERY q AS SELECT SUM(v) AS total FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")
+    stream = engine.streams["s"]
+    assert stream.queue is not None
+    with engine.turns:  # the queue's thread waits for its turn
+        engine.push("s", {"ts": 0, "v": 1})
+        engine.push("s", {"ts": 1, "v": 2})
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(stream, "judged", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            engine.push("s", [{"ts": 2, "v": 4}, {"ts": 3, "v": 8}])
+        monkeypatch.undo()
+        assert stream.queue.rows == 2
+    engine.push("s", {"ts": 1_000_000, "v": 16})
+    assert engine.results("q")["total"].to_pylist() == [3]
+    assert stream.queue.rows == 0

@@ -73,7 +73,7 @@ class InputQueue:
                 raise problem
             if row is None or not self._put_row(row):
                 self._seal()
-                self._judge(self.stream.intake.batches(data) if batches is None else batches)
+                self._take(self._judged(self.stream.intake.batches(data) if batches is None else batches))
             self.rows_most = max(self.rows, self.rows_most)
             self._changed.notify_all()
 
@@ -83,22 +83,26 @@ class InputQueue:
         extent, limit = self._come_to(), self.stream.limit
         if not INSTANT_MIN <= time <= INSTANT_MAX or time > limit.rows_until(extent):
             return False
-        self._plain.append(row)
         self._extent = limit.with_row(time, extent)
+        self._plain.append(row)
         self.rows += 1
         return True
 
     def _seal(self) -> None:
         """Rows pushed one by one are judged, in their place among the batches."""
         if self._plain:
-            rows, self._plain = self._plain, []
-            self._judge([self.stream.intake.batch_of(rows)])
-            self.rows -= len(rows)
+            # They wait until they have been judged: an interrupt that comes meanwhile must not lose them.
+            judged, count = self._judged([self.stream.intake.batch_of(self._plain)]), len(self._plain)
+            self._plain = []
+            self.rows -= count
+            self._take(judged)
 
-    def _judge(self, batches: list[pa.RecordBatch]) -> None:
-        judged = self.stream.judged(batches, self._come_to(), min(self.rows / self.capacity, 1.0))
-        self._extent = judged.extent
+    def _judged(self, batches: list[pa.RecordBatch]) -> Judged:
+        return self.stream.judged(batches, self._come_to(), min(self.rows / self.capacity, 1.0))
+
+    def _take(self, judged: Judged) -> None:
         self._waiting.append(judged)
+        self._extent = judged.extent
         self.rows += judged.taken
 
     def _come_to(self) -> Extent:
