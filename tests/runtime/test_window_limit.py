@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from panewise import Engine
 from panewise.errors import DataError
 from panewise.runtime.window_limit import Extent, WindowLimit
+from tests.soak.window_limits import play
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND  # 115.7 days are ten million seconds
@@ -149,6 +150,11 @@ def test_rows_that_wait_in_a_queue_count() -> None:
         engine.push("s", row(1200))
     with pytest.raises(DataError, match="more than 10,000,000 windows"):
         engine.flush()
+
+
+def test_random_scripts() -> None:
+    """Among them are calls that are taken and calls that are refused; the limit is a small one."""
+    assert sum(map(play, range(60))) > 300
 
 
 def test_rows_and_micro_batches_by_the_definition() -> None:

@@ -59,8 +59,8 @@ Rows = list[dict[str, Any]]
 
 
 class Interrupt:
-    """Raises a KeyboardInterrupt at the `at`-th point of a call, and counts how many there were; `aim`: the names of the
-    files in which points count, all where there are none."""
+    """Raises a KeyboardInterrupt at the `at`-th point of a call, and counts how many there were; `aim`: the names of
+    the files in which points count, all where there are none."""
 
     def __init__(self, at: int | None, aim: tuple[str, ...] = ()) -> None:
         self.at = at
