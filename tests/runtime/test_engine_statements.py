@@ -249,3 +249,12 @@ def test_registering_aggregates() -> None:
     assert tuples(engine.results("w")) == [(2.0, "a", 3.5), (2.0, "b", None)]
     with pytest.raises(BindError, match="WIDTH takes numbers, not STRING"):
         engine.execute("CREATE QUERY w2 AS SELECT WIDTH(k) AS w FROM t [NOW]")
+
+
+def test_lookups_of_all_rows_are_refused_where_some_have_gone_by() -> None:
+    engine = engine_of(STREAM)
+    engine.push("t", rows(3))
+    engine.advance("t", 100_000_000)
+    with pytest.raises(PlanError, match="UNBOUNDED"):
+        engine.execute("CREATE QUERY z WITH (mode = 'lookup') AS SELECT v FROM t [UNBOUNDED]")
+    engine.execute("CREATE QUERY z AS SELECT v FROM t [UNBOUNDED]")  # each row by itself

@@ -74,6 +74,10 @@ class RowWindow:
     def bytes_held(self) -> int:
         return self._relation.bytes_held
 
+    def begin_at(self, instant: int) -> None:
+        """The first report is the one after this instant; rows of before are in it."""
+        self._whole_from = last_report(self._window, instant) + 1
+
     def process(self, rows: Rows, watermark: int) -> pa.Table:
         """The reports up to the watermark; the rows are all those below it that have not come yet."""
         self._relation.take(rows, self._assigned(rows), self._selection.passing(rows))

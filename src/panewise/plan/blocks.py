@@ -37,6 +37,11 @@ class Block:
     def source_schema(self) -> Schema:
         return self.source.schema
 
+    @property
+    def rows_stand_alone(self) -> bool:
+        """Whether each row is a result by itself, told when it comes and goes; a report shows all that there are."""
+        return self.aggregate is None and self.emission is not Emission.RSTREAM
+
 
 def block_of(plan: Emit) -> Block:
     """The block at the top of a plan that `supported` has let pass; of several inputs, what they have of a block."""

@@ -157,8 +157,8 @@ def last_report(window: TimeWindow, instant: int) -> int:
 
 
 def _of_everything(block: Block, window: TimeWindow, channel: Channel) -> History | None:
-    """[UNBOUNDED]: an aggregate of all rows there ever were. Rows by themselves are each a result of its own time."""
-    if block.aggregate is None or block.restore:
+    """[UNBOUNDED]: all rows there ever were. Rows that stand alone are each a result of its own time."""
+    if block.rows_stand_alone or block.restore:
         return None
     known = known_rows(channel, INT64_MIN, channel.watermark)
     if known is None or not is_exact(block, known):

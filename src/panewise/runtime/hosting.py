@@ -115,12 +115,12 @@ class Hosting:
     def _host_block(self, name: str, plan: Emit, options: Options) -> HostedQuery:
         """Starts a query over one input."""
         block = block_of(plan)
-        chosen = dict(options)
+        silent = dict(options).get("mode") == "lookup"
         channel = self._source(name, block.source)
         history = self._read_history(block, channel) if needs_all(block, channel) else None
         check_source(channel)
         if history is None:
-            check_window(block.window, channel, alone=block.aggregate is None)
+            check_window(block.window, channel, alone=block.rows_stand_alone and not silent)
             check_counts(block, channel)
         query = HostedQuery(name, plan, block)
         if channel.held_from is not None:
@@ -130,7 +130,7 @@ class Hosting:
         else:
             history = history or self._read_history(block, channel)
             held_from = channel.missed_before if history is None else history.held_from
-            make = partial(self._operator, query, block, held_from, silent=chosen.get("mode") == "lookup")
+            make = partial(self._operator, query, block, held_from, silent=silent)
             consumer = OperatorConsumer(channel, query, make, history)
             if history is not None and history.begins is not None:
                 consumer.operator.begin_at(history.begins - 1)

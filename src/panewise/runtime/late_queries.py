@@ -1,8 +1,9 @@
 """Queries that come too late: what would have to be answered from a part of the rows is refused.
 
 A query that comes in mid-stream begins when its windows are whole. Some never are, unless archives know all that was
-before (`archive_history`): windows without an end over aggregates and joins, windows of rows beside other inputs, and
-windows of the rows of each partition whose reports are numbered or compared, or which an aggregate takes all together.
+before (`archive_history`): windows without an end under aggregates, joins, reports and lookups, windows of rows beside
+other inputs, and windows of the rows of each partition whose reports are numbered or compared, or which an aggregate
+takes all together.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from panewise.temporal import RowsWindow, TimeWindow, Window
 def needs_all(block: Block, channel: Channel) -> bool:
     """Whether it comes too late, unless all rows there ever were are known."""
     endless = isinstance(block.window, TimeWindow) and block.window.range_us is None
-    if endless and block.aggregate is not None:
+    if endless and not block.rows_stand_alone:
         return channel.held_from is not None
     return _unknown_counts(block, channel) is not None
 
@@ -63,7 +64,7 @@ def check_window(window: Window | None, channel: Channel, alone: bool) -> None:
     endless = isinstance(window, TimeWindow) and window.range_us is None
     if endless and not alone and channel.held_from is not None:
         raise PlanError(
-            f"'{channel.name}' has had rows already, and an aggregate or join over [UNBOUNDED] needs all of them",
+            f"'{channel.name}' has had rows already, and a report, lookup or join over [UNBOUNDED] needs all of them",
             hint="create the query before the first row, or give its window a RANGE",
         )
 
