@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +107,27 @@ def test_small_batches_compile_the_short_way(monkeypatch: pytest.MonkeyPatch) ->
     assert counts == [5, 5] + [10, 10] * 7
     assert is_compiled(loop)
     assert loops._DONE_WITHOUT[loop] == 50
+
+
+def test_an_interrupt_waits_until_a_loop_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba's compiler, interrupted in the middle, compiles nothing any more in that process."""
+    loop: Any = loops.compiled_loop(doubled)
+    inner, steps = loop._compiler.compile, []
+
+    def interrupted(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        steps.append("went on")
+        return inner(*arguments)
+
+    monkeypatch.setattr(loop._compiler, "compile", interrupted)
+    monkeypatch.setattr(loop, "_cache", type(njit(doubled)._cache)())  # nothing on the disk
+    with pytest.raises(KeyboardInterrupt):
+        loop(21)
+    assert steps == ["went on"]
+    assert is_compiled(loop)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert loop(21) == 42
+
+
+def doubled(number: int) -> int:
+    return 2 * number

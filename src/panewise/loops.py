@@ -16,6 +16,8 @@ threads from the same arrays.
 from __future__ import annotations
 
 import hashlib
+import signal
+import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -118,9 +120,34 @@ _SPECIALISED: dict[tuple[Any, Any], Any] = {}
 def compiled_loop(function: Loop) -> Loop:
     """The function, compiled and cached."""
     function.__qualname__ += _SHARED_LOOPS
-    loop = njit(no_cfunc_wrapper=True, error_model="numpy", nogil=True)(function)
+    loop = _uninterrupted(njit(no_cfunc_wrapper=True, error_model="numpy", nogil=True)(function))
     _cache_on_disk(loop)
     return cast(Loop, loop)
+
+
+def _uninterrupted(loop: Any) -> Any:
+    """The loop, which holds Ctrl-C while Numba compiles it or loads it from the disk.
+
+    Numba reads its registries through generators. One that an interrupt ends stays ended, and nothing can be compiled
+    in that process any more: every query would fail, in an engine that opens the folder again too.
+    """
+    compile_now = loop.compile
+
+    def compile_first(signature: Any) -> Any:
+        handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+        if not callable(handler):
+            return compile_now(signature)
+        arrived: list[Any] = []
+        signal.signal(signal.SIGINT, lambda *signalled: arrived.append(signalled))
+        try:
+            return compile_now(signature)
+        finally:
+            signal.signal(signal.SIGINT, handler)
+            if arrived:
+                handler(*arrived[0])
+
+    loop.compile = compile_first
+    return loop
 
 
 def is_compiled(loop: Any) -> bool:
@@ -163,7 +190,7 @@ def specialised(loop: Any, name: str | None, **replaced: Any) -> Any:
     copy = FunctionType(source.__code__, names, source.__name__, source.__defaults__)
     copy.__qualname__ = source.__qualname__ if name is None else f"{source.__qualname__}_{name}"
     copy.__module__ = source.__module__
-    result = _SPECIALISED[key] = njit(copy, nogil=True)
+    result = _SPECIALISED[key] = _uninterrupted(njit(copy, nogil=True))
     if name is not None:
         _cache_on_disk(result)
     return result
