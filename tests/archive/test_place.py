@@ -177,3 +177,9 @@ def test_an_object_store(memory: Any) -> None:
 def test_the_folders_above_a_place(tmp_path: Path, memory: Any) -> None:
     assert [s.root for s in storage_at("b/c/d", memory).above()] == ["b/c", "b"]
     assert [s.root for s in storage_at(tmp_path).above()] == [str(p).rstrip("/") for p in tmp_path.resolve().parents]
+
+
+@pytest.mark.parametrize("root", ["/", "//", "/tmp/..", "file:///"])
+def test_the_root_of_everything_is_no_place(root: str) -> None:
+    with pytest.raises(ArchiveError, match="needs a folder of its own"):
+        storage_at(root)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from panewise.archive.archive import Archive
 from panewise.archive.manifest import Manifest, Manifests
-from panewise.errors import ArchiveError, BindError, CatalogError
+from panewise.errors import ArchiveError, BindError, CatalogError, DurabilityWarning
 from panewise.runtime import archive_keeper
 from panewise.runtime.engine import Engine
 from panewise.serve.explain import explain_file
@@ -290,6 +290,19 @@ def test_a_folder_that_is_gone_does_not_keep_a_durable_engine_from_opening(tmp_p
         engine.execute("ALTER ARCHIVE a SET (update = 'rebuild')")
         assert engine.stats()["archives"]["a"]["status"] == "RUNNING"
         assert count(engine) == 20  # the files are gone, and what has come since is there
+
+
+def test_files_that_are_not_where_they_were_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path means the folder that the process is in, and the next process may be in another one."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Engine(tmp_path / "engine") as engine:
+        engine.execute(STREAM)
+        engine.execute(archive_at(Path("archive"), lifetime="1 hour"))
+        filled(engine, range(40))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.warns(DurabilityWarning, match="'a' had rows up to .*elsewhere/archive' has none.* relative"):
+        Engine(tmp_path / "engine").close()
 
 
 def test_migration_while_in_use_and_the_layout_that_costs_least(tmp_path: Path) -> None:

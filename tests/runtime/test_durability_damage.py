@@ -283,3 +283,11 @@ def test_a_snapshot_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
     assert engine.stats()["durability"]["snapshots"] >= 1
     engine.close(snapshot=False)
     assert pw.Engine(tmp_path).stats()["streams"]["s"]["rows"] == 120
+
+
+@pytest.mark.parametrize("path", ["", " ", "a\0b", 5, b"engine"])
+def test_what_names_no_folder_is_refused(path: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(pw.DurabilityError, match="folder is a path"):
+        pw.Engine(path)
+    assert not list(tmp_path.iterdir())

@@ -95,6 +95,11 @@ class Archive:
         let_go_in_children(self)
         self.usage = Usage(time.time())
 
+    @property
+    def where(self) -> str:
+        """Its folder, for messages."""
+        return self._storage.where
+
     @classmethod
     def create(
         cls,

@@ -174,10 +174,12 @@ def storage_at(where: str | Path, filesystem: Any = None) -> Storage:
                 f"'{where}' cannot be used: {problem}", hint="a path, or a URI such as s3://bucket/folder"
             ) from problem
     if filesystem is None or isinstance(filesystem, pafs.LocalFileSystem):
-        return LocalStorage(Path(where))
-    if not str(where).strip("/"):
-        raise ArchiveError("an archive needs a folder of its own", hint="a URI such as s3://bucket/folder")
-    return Storage(filesystem, str(where))
+        storage: Storage = LocalStorage(Path(where))
+    else:
+        storage = Storage(filesystem, str(where))
+    if not storage.root.strip("/"):  # the root of everything, which is nobody's own
+        raise ArchiveError("an archive needs a folder of its own", hint="a path, or a URI such as s3://bucket/folder")
+    return storage
 
 
 def lock(storage: Storage) -> Callable[[], None]:

@@ -17,6 +17,7 @@ are held until there are `LOST_FROM` of them; then they go, and so does the clai
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.catalog import ArchiveDefinition
-from panewise.errors import ArchiveError
+from panewise.errors import ArchiveError, DurabilityWarning
 from panewise.operators.rows import Rows, concatenated
 from panewise.runtime.archive_history import rows_between
 from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
@@ -79,6 +80,14 @@ class Keeper:
             self._done = now
         elif self._done != INT64_MIN and (now is None or now < self._done):
             # Files that were there are gone, and with them what they held.
+            left = "none" if now is None else f"those up to {format_instant(now)}"
+            warnings.warn(
+                f"the archive '{self.definition.name}' had rows up to {format_instant(self._done)}, and "
+                f"'{archive.where}' has {left}: it goes on there without them; were "
+                "the files removed, or is its path relative to another folder?",
+                DurabilityWarning,
+                stacklevel=2,
+            )
             self.covered_from = max(self.covered_from, self._done + 1)
             self._done = INT64_MIN if now is None else now
         if self.covered_from == INT64_MAX:  # rows were lost, and from now on none are

@@ -30,7 +30,7 @@ from panewise.connectors.tables import check_options, table_connector
 from panewise.errors import DurabilityError, DurabilityWarning, NotHeldError
 from panewise.language import statements as s
 from panewise.runtime.definitions import definition_of
-from panewise.runtime.durable_folder import DurableFolder
+from panewise.runtime.durable_folder import DurableFolder, folder_of
 from panewise.runtime.durable_replay import Replayed, replay
 from panewise.runtime.durable_sync import BackgroundSync, check_sync
 from panewise.runtime.hosted_query import HostedQuery
@@ -112,7 +112,7 @@ class Durability:
         """
         check_sync(sync)
         files = files or FileSystem()
-        folder = DurableFolder.open(Path(path), files)
+        folder = DurableFolder.open(folder_of(path), files)
         folder.note.always = sync == "always"
         try:
             snapshot, dropped = folder.newest_snapshot(), Dropped(folder.path, files)

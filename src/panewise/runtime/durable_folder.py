@@ -48,6 +48,15 @@ _CHECKSUM = struct.Struct("<I")
 _NAME = re.compile(r"(snapshot|log)-(\d{8})(\.unfinished)?")
 
 
+def folder_of(path: str | Path) -> Path:
+    """DurabilityError for what names no folder; an empty text would be the one that the process happens to be in."""
+    if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
+        raise DurabilityError(
+            f"an engine's folder is a path, not {path!r}", hint="leave it out for an engine in memory"
+        )
+    return Path(path)
+
+
 class DurableFolder:
     """Opened with `open`; then `newest_snapshot`, `records` to their end, and `end` is there to append to."""
 
