@@ -14,6 +14,18 @@ from tests.waiting import PATIENCE_S
 ROOT = Path(__file__).parents[3]
 
 
+def slow_at_first(path: Path) -> str:
+    """A Python that takes longer than the server waits for the process of foreachBatch, the first time."""
+    path.write_text(
+        f"""#!/bin/sh
+case "$*" in *foreach_batch_worker*) [ -e "$0.slow" ] || {{ touch "$0.slow"; sleep 12; }} ;; esac
+exec {sys.executable} "$@"
+"""
+    )
+    path.chmod(0o755)
+    return str(path)
+
+
 def test_through_spark_connect(tmp_path: Path) -> None:
     engine = pw.Engine()
     engine.execute("""
@@ -27,12 +39,14 @@ def test_through_spark_connect(tmp_path: Path) -> None:
     engine.flush()
     reported = engine.results("q").num_rows
 
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": "src:."}
+    python = slow_at_first(tmp_path / "python")
+    environment = os.environ | {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": "src:."}
     command = [sys.executable, "-m", "tests.runtime.spark.connect_job", str(tmp_path)]
     outcome = subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=PATIENCE_S
     )
     assert outcome.returncode == 0, outcome.stderr[-3000:]
+    assert (tmp_path / "python.slow").exists()
     seen = json.loads(outcome.stdout.strip().splitlines()[-1])
     expected = {name: engine.results(name).num_rows for name in ("c", "late")} | dict.fromkeys(
         ("q", "sink", "own"), reported

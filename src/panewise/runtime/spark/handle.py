@@ -35,7 +35,7 @@ from panewise.runtime.spark.reading import Reader
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import read_entries
-from panewise.runtime.spark.session import STATE_SETTINGS, is_connect, settings
+from panewise.runtime.spark.session import STATE_SETTINGS, is_connect, settings, started
 from panewise.runtime.spark.shipping import ship
 from panewise.runtime.spark.sinks import SinkTarget, sink_kinds, sink_target
 from panewise.runtime.spark.sources import INBOX, connector_of
@@ -210,7 +210,7 @@ class Handle(Reader):
                     f"a pipeline or query named '{pipeline.name}' runs in this session already",
                     hint="stop it, or give this one another name: SparkPipeline(name=...)",
                 )
-            self._query = stream.start()
+            self._query = started(stream)
 
     def _writer(self, first: int) -> BatchWriter:
         program = self._program

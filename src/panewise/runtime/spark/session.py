@@ -16,6 +16,8 @@ from panewise.errors import ConnectorError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 # The only state store that transformWithState accepts, and changelogs, which make a commit as small as its change.
 STATE_SETTINGS = {
@@ -30,6 +32,7 @@ STATE_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 PARTITIONS_MAX = 64
+START_TRIES = 5
 
 
 def prepare_python() -> None:
@@ -61,6 +64,20 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
+
+
+def started(stream: DataStreamWriter) -> StreamingQuery:
+    """Starts a query, again where a busy server gave up: through Connect it starts a Python process for foreachBatch
+    first and waits ten seconds for it, no longer. Nothing has begun then."""
+    from pyspark.errors import PySparkException
+
+    for _ in range(START_TRIES - 1):
+        try:
+            return stream.start()
+        except PySparkException as problem:
+            if "to connect back" not in str(problem):
+                raise
+    return stream.start()
 
 
 @contextmanager
