@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import panewise as pw
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.schedule import Schedule
+from panewise.runtime.durable_log import Segment
 from panewise.runtime.engine import Engine
 from panewise.runtime.stream import Stream
 from panewise.state import durable_files
@@ -303,3 +305,34 @@ def test_an_interrupted_push_to_a_queue_loses_no_row_that_waits(monkeypatch: pyt
     engine.push("s", {"ts": 1_000_000, "v": 16})
     assert engine.results("q")["total"].to_pylist() == [3]
     assert stream.queue.rows == 0
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), pw.DurabilityError("cannot be written")])
+def test_results_of_several_queries_are_noted_as_read_together(
+    error: BaseException, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the log says of them after an error, before or after a record is there, the engine says too."""
+    engine = made(tmp_path)
+    engine.execute("CREATE QUERY r AS SELECT COUNT(*) AS n FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] WHERE v > 0")
+    engine.push("s", {"ts": 5_000_000, "v": 1})
+    append, appended = Segment.append, []
+
+    def failing(self: Segment, *arguments: object) -> None:
+        appended.append(self)
+        if after:
+            append(self, *arguments)  # type: ignore[arg-type]
+        if after or len(appended) == 2:
+            raise error
+        append(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Segment, "append", failing)
+    with contextlib.suppress(KeyboardInterrupt, pw.DurabilityError):
+        engine.hand_over_all(lambda results: None)
+    monkeypatch.undo()
+    assert len(appended) == 1
+    now = Engine.restore(engine.snapshot())
+    engine.close(snapshot=False)
+    with Engine(tmp_path) as again:
+        for name in ("q", "r"):
+            assert now.results(name) == again.results(name)

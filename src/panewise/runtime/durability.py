@@ -236,14 +236,17 @@ class Durability:
         self._append({"kind": "advance", "stream": stream, "until": until})
 
     @_first_in_change
-    def hands_out(self, query: HostedQuery) -> None:
-        """All results that the query has had so far are going to be handed out, or have been."""
-        before = self._handed_out.get(query.name)
-        count = query.rows_out
-        if before is not None and before[0] is query and before[1] == count:
-            return
-        self._append({"kind": "read", "query": query.name, "results": count})
-        self._handed_out[query.name] = query, count
+    def hands_out(self, queries: list[HostedQuery]) -> None:
+        """All results that these queries have had so far are going to be handed out, or have been: one record, so that
+        it is noted of all of them or of none."""
+        counts = {query.name: (query, query.rows_out) for query in queries}
+        fresh = {name: read for name, read in counts.items() if self._handed_out.get(name) != read}
+        if len(fresh) == 1:
+            ((name, (_, count)),) = fresh.items()
+            self._append({"kind": "read", "query": name, "results": count})
+        elif fresh:
+            self._append({"kind": "read", "queries": {name: count for name, (_, count) in fresh.items()}})
+        self._handed_out.update(fresh)
 
     @_first_in_change
     def hands_out_rows(self, stream: str, which: str) -> None:
@@ -313,6 +316,11 @@ class Durability:
             _let_go(self.folder, self._background)
 
     @property
+    def records(self) -> int:
+        """How many there are, in all logs there ever were."""
+        return self.folder.end.next_number
+
+    @property
     def _log_bytes(self) -> int:
         return self.folder.earlier_bytes + self.folder.end.bytes_of_records
 
@@ -321,7 +329,7 @@ class Durability:
             "path": str(self.folder.path),
             "sync": self._sync,
             "log_bytes": self._log_bytes,
-            "records": self.folder.end.next_number,
+            "records": self.records,
             "snapshots": self._snapshots,
             "snapshot_bytes": self._snapshot_bytes,
             "records_replayed": self._replayed.records,

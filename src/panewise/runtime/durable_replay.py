@@ -97,6 +97,9 @@ def _happen(engine: Engine, fields: dict[str, Any], body: pa.Buffer) -> bool:
                 engine.retake_row(stream, row, _stamp(stamp))
         case {"kind": "advance", "stream": stream, "until": until}:
             engine.advance(stream, until)
+        case {"kind": "read", "queries": counts}:
+            agree = [_handed_out(engine, query, int(results)) for query, results in counts.items()]
+            return all(agree)
         case {"kind": "read", "query": query, "results": results}:
             return _handed_out(engine, query, int(results))
         case {"kind": "late", "stream": stream}:

@@ -352,25 +352,25 @@ class Engine:
     def _read(self, queries: list[HostedQuery], hand: Callable[[list[pa.Table]], None]) -> list[pa.Table]:
         """What is new of queries; it counts as read when it has been handed on and that is written down."""
         tables: list[pa.Table] = []
+        log, records = self.durability, None
         with self._lock.change as change:
             try:
                 for query in queries:
                     tables.append(query.read())  # noqa: PERF401 - what was read is put back where the next one raises
                 hand(tables)
-                self._note_read([query for query, table in zip(queries, tables, strict=True) if table.num_rows])
+                if log is not None:
+                    records = log.records
+                    with change:
+                        log.hands_out([query for query, table in zip(queries, tables, strict=True) if table.num_rows])
             except BaseException as problem:
-                for query, table in zip(queries, tables, strict=False):
+                # An interrupt may come when the record is there: then they have been read.
+                noted = log is not None and records is not None and log.records != records
+                for query, table in zip(queries, tables, strict=False) if not noted else ():
                     query.put_back(table)
                 if len(tables) == len(queries) or isinstance(problem, Exception):
                     change.undone()  # else it was interrupted in the middle of a read
                 raise
         return tables
-
-    def _note_read(self, queries: list[HostedQuery]) -> None:
-        for query in queries if self.durability is not None else ():
-            assert self.durability is not None
-            with self._lock.change:
-                self.durability.hands_out(query)
 
     def subscribe(self, query: str, callback: Subscriber) -> Callable[[], None]:
         """Calls back with a batch whenever results appear; returns a function that ends the subscription."""
