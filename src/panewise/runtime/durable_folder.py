@@ -48,13 +48,14 @@ _CHECKSUM = struct.Struct("<I")
 _NAME = re.compile(r"(snapshot|log)-(\d{8})(\.unfinished)?")
 
 
-def folder_of(path: str | Path) -> Path:
+def folder_of(path: str | os.PathLike[str]) -> Path:
     """DurabilityError for what names no folder; an empty text would be the one that the process happens to be in."""
-    if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise DurabilityError(
             f"an engine's folder is a path, not {path!r}", hint="leave it out for an engine in memory"
         )
-    return Path(path)
+    return Path(text)
 
 
 class DurableFolder:
