@@ -299,15 +299,17 @@ class Play:
         exact = [report for report, whole in found if whole and report.cause >= query.base]
         candidates = [(exact, None)]
         if not query.partitioned or query.everything:
-            # The engine may hold more than the query has seen: it may begin with any report from the last one on.
+            # The engine may hold more than the query has seen: it may begin with any report from the last one on,
+            # which has been due before it came.
             before = [report for report, _ in found if report.cause < query.base]
             after = [report for report, _ in found if report.cause >= query.base]
             candidates += [
                 (after[said:], (before + after[:said])[-1] if before + after[:said] else None)
                 for said in range(len(after) - len(exact) + 1)
             ]
-            if query.partitioned and before:
-                candidates.append((before[-1:] + after, None))
+            if before:
+                last = before[-2] if len(before) > 1 and not query.partitioned else None
+                candidates.append((before[-1:] + after, last))
         options = [
             self.expected(query, reports, previous)
             for reports, last in candidates
