@@ -58,6 +58,7 @@ def test_rows_pushed_one_by_one_all_arrive(fetch: str) -> None:
     assert one_row.agree(one_row.session(one_row.rows_of(one_row.FORMS[0], 2500), fetch)(), 2500)
 
 
+@pytest.mark.own_processes
 def test_a_fresh_process_answers_like_one_with_a_past() -> None:
     figure = fresh_process.measure(fresh_process.USERS, count=ROWS, repeat=1)
     assert figure["ratio"] > 0

@@ -32,7 +32,9 @@ AGGREGATES = {
     "STDDEV(x)": functions.BUILT_IN["STDDEV_SAMP"].bound((DOUBLE,)),
 }
 # Each of them is compiled for each technique: a sum, what is selected and what depends on the order are in every run.
+# Without groups there are loops for sums and maxima of their own: every other technique has those of one of the two.
 AGGREGATES_NOW = ("SUM(n)", "MAX(x)", "LAST(n)")
+WHOLE_NOW = (("SUM(n)", "LAST(n)"), ("MAX(x)", "LAST(n)"))
 
 
 def rows(seed: int, count: int) -> list[dict[str, Any]]:
@@ -46,18 +48,25 @@ def rows(seed: int, count: int) -> list[dict[str, Any]]:
     return made
 
 
-def admitted(technique: str, offset: int, soak: bool = True) -> list[str]:
+def admitted(technique: str, offset: int) -> list[str]:
     return [
         text
         for text, bound in AGGREGATES.items()
-        if (soak or text in AGGREGATES_NOW)
-        and all(TECHNIQUES[technique].refusal(part.kind, offset) is None for part in bound.parts)
+        if all(TECHNIQUES[technique].refusal(part.kind, offset) is None for part in bound.parts)
     ]
+
+
+def asked_now(technique: str, window: str, grouped: bool, soak: bool) -> list[str]:
+    found = admitted(technique, 1 if "OFFSET" in window else 0)
+    if soak:
+        return found
+    whole = [text for text in found if text in WHOLE_NOW[list(TECHNIQUES).index(technique) % 2]]
+    return whole if whole and not grouped else [text for text in found if text in AGGREGATES_NOW]
 
 
 def create(engine: pw.Engine, name: str, window: str, technique: str, grouped: bool, soak: bool) -> bool:
     """Whether there is anything that the technique admits."""
-    items = admitted(technique, 1 if "OFFSET" in window else 0, soak)
+    items = asked_now(technique, window, grouped, soak)
     if not items:
         return False
     option = f" WITH (technique = '{technique}')"
@@ -68,7 +77,7 @@ def create(engine: pw.Engine, name: str, window: str, technique: str, grouped: b
 
 
 def create_plain(engine: pw.Engine, name: str, window: str, technique: str, grouped: bool, soak: bool) -> None:
-    items = admitted(technique, 1 if "OFFSET" in window else 0, soak)
+    items = asked_now(technique, window, grouped, soak)
     keys, group = ("k, ", " GROUP BY k") if grouped else ("", "")
     aggregates = ", ".join(f"{text} AS a{i}" for i, text in enumerate(items))
     engine.execute(f"CREATE QUERY {name} AS SELECT {keys}{aggregates} FROM t {window}{group}")
