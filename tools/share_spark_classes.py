@@ -19,8 +19,8 @@ CREATE QUERY q AS SELECT k, SUM(v) AS v FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] 
 
 def main(file: Path) -> None:
     # Written when the process ends; without its warnings of classes that cannot be shared.
-    options = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-XX:ArchiveClassesAtExit={file.absolute()}", "-Xlog:cds*=off"
-    os.environ["JDK_JAVA_OPTIONS"] = " ".join(options)
+    written = f"-XX:ArchiveClassesAtExit={file.absolute()} -Xlog:cds*=off"
+    os.environ["JDK_JAVA_OPTIONS"] = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {written}"
     import panewise as pw
 
     with tempfile.TemporaryDirectory() as folder:

@@ -111,9 +111,21 @@ def test_queries_are_planned_each_once() -> None:
     figures = planning.measure_text(queries=20)
     for running in (False, True):
         figures |= planning.measure_one_more(queries=20, running=running)
-    figures |= {name: planning.measure_arrays(queries=500, name=name) for name in planning.WEAVES}
     assert {figure["disagreement"] for figure in figures.values()} == {""}
     assert figures[planning.WOVEN]["trees"] >= 1
+
+
+# To know what this machine takes for each technique, all of them are compiled.
+BY_MACHINE = [name for name, (by_machine, _) in planning.WEAVES.items() if by_machine]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.soak if name in BY_MACHINE else ()) for name in planning.WEAVES]
+)
+def test_windows_are_woven_each_once(name: str) -> None:
+    figure = planning.measure_arrays(queries=500, name=name)
+    assert figure["disagreement"] == ""
+    assert figure["trees"] >= 1
 
 
 def test_a_plan_that_forgets_a_query_is_noticed() -> None:

@@ -308,7 +308,7 @@ LIFETIMES = {"short": 20, "long": 1_000}
 
 
 @pytest.mark.spark
-@pytest.mark.soak  # every run has the like of it with archives of results
+@pytest.mark.soak  # every run kills a driver with other sinks (test_exactly_once), and archives wherever they write
 def test_a_killed_driver_leaves_archives_that_the_next_one_completes(tmp_path: Path) -> None:
     scene = StreamScene(tmp_path, None, "", random.Random(8))  # type: ignore[arg-type]
     files = once.files_of(8, 40)

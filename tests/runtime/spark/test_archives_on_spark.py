@@ -343,13 +343,14 @@ class ArchiveScene(once.Scene):
 LIFETIMES = {"grouped": 30, "counted": 1_000}
 
 
+@pytest.mark.soak  # every run kills a driver with other sinks (test_exactly_once), and archives wherever they write
 @pytest.mark.spark
-def test_a_killed_driver_leaves_archives_that_the_next_one_completes(tmp_path: Path, soak: bool) -> None:
+def test_a_killed_driver_leaves_archives_that_the_next_one_completes(tmp_path: Path) -> None:
     chance = random.Random(7)
     scene = ArchiveScene(tmp_path, None, "", chance)  # type: ignore[arg-type]
-    files = once.files_of(7, 40 if soak else 6)
+    files = once.files_of(7, 40)
     once.write_files(tmp_path / "input", files)
-    once.kill_drivers_and_finish(scene, 6 if soak else 1)
+    once.kill_drivers_and_finish(scene, 6)
     undisturbed = once.undisturbed(files)
     for name, lifetime in LIFETIMES.items():
         found, now = content(tmp_path / name)

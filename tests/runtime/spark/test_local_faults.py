@@ -400,7 +400,7 @@ def test_many_small_micro_batches_keep_few_pages(tmp_path: Path) -> None:
         "CREATE QUERY n AS SELECT COUNT(*) AS n FROM t [ROWS 100 SLIDE 50]",
     )
     most = 0
-    for number in range(1_000):
+    for number in range(600):
         rows = [{"ts": number * SECOND // 4, "k": number % 3, "v": number}]
         run.push("t", pa.RecordBatch.from_pylist(rows, SMALL))
         run.run()
