@@ -80,19 +80,22 @@ class Keeper:
             self._done = now
         elif self._done != INT64_MIN and (now is None or now < self._done):
             # Files that were there are gone, and with them what they held.
-            left = "none" if now is None else f"those up to {format_instant(now)}"
-            warnings.warn(
-                f"the archive '{self.definition.name}' had rows up to {format_instant(self._done)}, and "
-                f"'{archive.where}' has {left}: it goes on there without them; were "
-                "the files removed, or is its path relative to another folder?",
-                DurabilityWarning,
-                stacklevel=2,
-            )
+            self._tell_missing(archive, now)
             self.covered_from = max(self.covered_from, self._done + 1)
             self._done = INT64_MIN if now is None else now
         if self.covered_from == INT64_MAX:  # rows were lost, and from now on none are
             self.covered_from = self.channel.watermark
         self._drop_done()
+
+    def _tell_missing(self, archive: Archive, now: int | None) -> None:
+        left = "none" if now is None else f"those up to {format_instant(now)}"
+        warnings.warn(
+            f"the archive '{self.definition.name}' had rows up to {format_instant(self._done)}, and '{archive.where}' "
+            f"has {left}: it goes on there without them; were the files removed, or is its path relative to another "
+            "folder?",
+            DurabilityWarning,
+            stacklevel=3,
+        )
 
     def begin(self, cut: int | None) -> None:
         """It is new, over files whose last cut was this one: whether rows are missing among those, nobody knows."""

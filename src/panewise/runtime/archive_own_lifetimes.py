@@ -47,6 +47,10 @@ class OwnLifetimesKeeper(Keeper):
             self._held = [self.channel.present()]
             self._drop_done()
 
+    def _tell_missing(self, archive: Archive, now: int | None) -> None:
+        if not isinstance(self.channel, EnteringRows):  # else nothing is missing
+            super()._tell_missing(archive, now)
+
     def expirations(self, rows: Rows) -> Ints:
         if isinstance(self.channel, EnteringRows):
             return np.minimum(integers(rows.batch.column(EXPIRES)), INSTANT_MAX)
