@@ -68,6 +68,7 @@ def test_all_queries_of_the_engine_agree(grouped: bool) -> None:
     assert figure["state_bytes"] > 0
 
 
+@pytest.mark.own_processes  # one of the settings switches the shared fold off, for its whole process
 @pytest.mark.parametrize("name", shared_selections.SETS)
 def test_selections_folded_together_agree(name: str) -> None:
     figure = shared_selections.measure(name, queries=6, count=40_000, repeat=1)
