@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import panewise as pw
+from panewise.runtime import hosting
 from panewise.state.snapshot_format import dumped, loaded
 
 QUERIES = {
@@ -97,6 +99,27 @@ def test_rows_that_were_counted_from_mid_stream_are_refused() -> None:
             part["wait"] = True
     with pytest.raises(pw.SnapshotError, match="numbered from there instead of from the beginning"):
         pw.Engine.restore(dumped(tree))
+
+
+def test_a_statement_that_an_earlier_panewise_took_can_be_brought_over_by_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(hosting, "check_window", lambda *arguments, **named: None)
+        engine = pw.Engine(tmp_path / "kept")
+        engine.execute("CREATE STREAM s (ts TIMESTAMP, k STRING)")
+        engine.push("s", [{"ts": second * 1_000_000, "k": "a"} for second in range(5)])
+        engine.execute("CREATE QUERY q AS SELECT k FROM s [UNBOUNDED SLIDE 1 SECOND]")
+        engine.push("s", {"ts": 9_000_000, "k": "a"})
+        engine.close(snapshot=False)
+    with pytest.raises(pw.DurabilityError, match=r"cannot happen again \(CREATE QUERY q") as caught:
+        pw.Engine(tmp_path / "kept")
+    assert caught.value.hint is not None and "with that one and close it" in caught.value.hint
+    with monkeypatch.context() as earlier:
+        earlier.setattr(hosting, "check_window", lambda *arguments, **named: None)
+        pw.Engine(tmp_path / "kept").close()
+    with pw.Engine(tmp_path / "kept") as engine:
+        assert engine.stats()["queries"]["q"]["status"] == "RUNNING"
 
 
 def test_a_field_that_is_missing_is_refused_in_words(caplog: pytest.LogCaptureFixture) -> None:

@@ -38,6 +38,12 @@ class Replayed:
     last_failed: bool = False
 
 
+_OTHER_VERSION = (
+    "if another panewise took it, which refused less, open the folder with that one and close it: that leaves a "
+    "snapshot, from which this one goes on"
+)
+
+
 def replay(engine: Engine, records: Iterable[Record]) -> Replayed:
     """Everything that was logged happens again."""
     replayed = Replayed()
@@ -50,7 +56,7 @@ def replay(engine: Engine, records: Iterable[Record]) -> Replayed:
             raise _impossible(record, problem, hint="an aggregate of yours? prepare= registers them first") from problem
         except PanewiseError as problem:
             if not last:
-                raise _impossible(record, problem) from problem
+                raise _impossible(record, problem, hint=_OTHER_VERSION) from problem
             replayed.last_failed = True
     if replayed.differences:
         warnings.warn(
