@@ -229,12 +229,16 @@ def serve_setting(function: Callable[..., Setting]) -> None:
     setting = function(**json.loads(sys.stdin.readline()))
     print(json.dumps(setting.told), flush=True)
     for line in sys.stdin:
-        if line.strip() == "run":
-            taken = timed(setting.session())[0]
-            setting.settle()
-            print(json.dumps({"cpu": taken.cpu, "clock": taken.clock}), flush=True)
-        else:
-            print(json.dumps(setting.after()), flush=True)
+        print(json.dumps(asked(setting, line.strip())), flush=True)
+
+
+def asked(setting: Setting, line: str) -> dict[str, Any]:
+    """What a setting answers: to `run` the time of one session, to anything else what it says at the end."""
+    if line != "run":
+        return setting.after()
+    taken = timed(setting.session())[0]
+    setting.settle()
+    return {"cpu": taken.cpu, "clock": taken.clock}
 
 
 def pin() -> None:

@@ -20,11 +20,7 @@ class SettingHere:
         self.told = self._setting.told
 
     def ask(self, line: str) -> dict[str, Any]:
-        if line != "run":
-            return self._setting.after()
-        taken = measure.timed(self._setting.session())[0]
-        self._setting.settle()
-        return {"cpu": taken.cpu, "clock": taken.clock}
+        return measure.asked(self._setting, line)
 
     def close(self) -> None:
         pass

@@ -142,3 +142,39 @@ def test_no_report_is_the_last_one_of_an_instant_that_has_not_come(items: str, w
         with pytest.raises(NotHeldError):
             engine.lookup("q", at=at)
     assert engine.lookup("q").num_rows > 0
+
+
+INNER = "SELECT COUNT(*) AS n FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS]"
+
+
+@pytest.mark.parametrize("items", ["n", "SUM(n) AS t"])
+@pytest.mark.parametrize("over", ["late", f"({INNER})", "first"])
+def test_the_results_of_a_query_in_mid_stream_have_no_numbers(items: str, over: str) -> None:
+    """Beside `wide`, which holds its rows, `late` begins two seconds earlier than alone."""
+    engine = pw.Engine()
+    engine.execute(STREAM)
+    engine.execute("CREATE QUERY wide AS SELECT COUNT(*) AS n FROM s [RANGE 8 SECONDS SLIDE 2 SECONDS]")
+    engine.execute(f"CREATE QUERY first AS {INNER}")
+    engine.push("s", rows(0, 9))
+    engine.execute(f"CREATE QUERY late AS {INNER}")
+    engine.push("s", rows(9, 9))
+    engine = pw.Engine.restore(engine.snapshot())
+    statement = f"CREATE QUERY q AS SELECT {items} FROM {over} [ROWS 3 SLIDE 2]"
+    if over == "first":
+        engine.execute(statement)
+        return
+    with pytest.raises(PlanError, match="numbers the results of " + ("the subquery" if "(" in over else "'late'")):
+        engine.execute(statement)
+    assert "q" not in engine.stats()["queries"]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_last_results_of_a_query_in_mid_stream_are_shown_when_there_are_enough(beside: bool) -> None:
+    engine = pw.Engine()
+    engine.execute(STREAM)
+    if beside:
+        engine.execute("CREATE QUERY wide AS SELECT COUNT(*) AS n FROM s [RANGE 8 SECONDS SLIDE 2 SECONDS]")
+    engine.push("s", rows(0, 9))
+    engine.execute(f"CREATE QUERY q AS SELECT ISTREAM SUM(n) AS t, COUNT(*) AS c FROM ({INNER}) [ROWS 3]")
+    engine.push("s", rows(9, 20))
+    assert {row["c"] for row in engine.results("q").to_pylist()} == {3}

@@ -211,7 +211,9 @@ class QueryWriter:
         return self._over_text(inner, window, rest, grouped=bool(group))
 
     def _over_text(self, inner: Query, window: Window, rest: str, grouped: bool) -> Query:
-        settles = FOREVER if window.rows or window.unbounded else inner.reach_us + window.reach_us + 30 * SECOND
+        settles = FOREVER if window.unbounded else inner.reach_us + window.reach_us + 30 * SECOND
+        if window.rows:  # it begins when enough results have come; where reports are numbered, it is refused
+            settles = inner.settles_us
         settles += FOREVER if inner.reach_us >= FOREVER else 0
         state = self._state("", window, rest)
         found = Query("", f"SELECT {rest}", inner.inputs, state=state, grouped=grouped)

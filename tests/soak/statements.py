@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import orjson
 
 import panewise as pw
-from panewise.runtime.hosting import HIDDEN
+from panewise.runtime.hosted_query import HIDDEN
 from tests.soak.statement_grammar import Grammar
 
 STATEMENTS = 100  # of one script

@@ -14,7 +14,7 @@ from panewise.language.statements import SelectItem
 from panewise.plan.inputs import has_several_inputs, report_window, windowed_inputs
 from panewise.plan.nodes import Aggregate, Emit, Filter, Node, Project, Scan, WindowOf
 from panewise.schema import Column, Schema
-from panewise.temporal import Window
+from panewise.temporal import RowsWindow, Window
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ class Block:
     def rows_stand_alone(self) -> bool:
         """Whether each row is a result by itself, told when it comes and goes; a report shows all that there are."""
         return self.aggregate is None and self.emission is not Emission.RSTREAM
+
+    @property
+    def hands_rows_on(self) -> bool:
+        """Whether its results begin, in mid-stream, with the rows that come: nothing that others hold is of any use."""
+        return self.rows_stand_alone and not (isinstance(self.window, RowsWindow) and self.window.partition_by)
 
 
 def block_of(plan: Emit) -> Block:

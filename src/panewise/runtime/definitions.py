@@ -31,8 +31,13 @@ Created = s.CreateStream | s.CreateTable | s.CreateQuery | s.CreateSink | s.Crea
 FindAggregate = Callable[[str], AggregateFunction | None]
 
 
-def definition_of(statement: Created, find_aggregate: FindAggregate) -> tuple[Definition, Emit | None]:
-    """What a bound CREATE statement defines, and the plan where that is a query; PlanError where no operator fits."""
+def definition_of(
+    statement: Created, find_aggregate: FindAggregate, taken_before: bool = False
+) -> tuple[Definition, Emit | None]:
+    """What a bound CREATE statement defines, and the plan where that is a query; PlanError where no operator fits.
+
+    `taken_before`: perhaps by a panewise that ignored a mode without meaning.
+    """
     match statement:
         case s.CreateStream():
             of_stream = statement.name, statement.schema, statement.timestamp, statement.delay_us, statement.options
@@ -54,7 +59,7 @@ def definition_of(statement: Created, find_aggregate: FindAggregate) -> tuple[De
             check_refresh(plan)
         if name == "technique":
             check_technique(str(value), block_of(plan))
-        if name == "mode" and value == "lookup":
+        if name == "mode" and value == "lookup" and not taken_before:
             _check_lookup_mode(plan)
     inputs = tuple(dict.fromkeys(node.name for node in plan.walk() if isinstance(node, Scan)))
     definition = QueryDefinition(statement.name, plan.schema, plan.timestamp, statement.text, inputs, statement.options)

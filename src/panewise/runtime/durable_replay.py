@@ -7,7 +7,8 @@ fails now has not failed before, and the folder is not opened.
 That answers are the same rests on the engine: a stream takes rows in the order of the log whatever the batches, and
 nothing but the log (no clock, no file) has a say in what a query answers. Only memory has: a query that fails now, and
 did not then, is FAILED from now on, and statements that name it are passed over. One that failed then, and does not
-now, is whole again: what it could not report at that time is there to be read.
+now, is whole again: what it could not report at that time is there to be read. And the version has: a query that an
+earlier panewise took, and this one refuses because it comes too late, is there, FAILED, and says so.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def replay(engine: Engine, records: Iterable[Record]) -> Replayed:
     replayed = Replayed()
     for record, last in _with_last(records):
         replayed.records += 1
+        engine.hosting.taken_before = not last
         try:
             replayed.differences += not _happen(engine, record.fields, record.body)
         except (ParseError, BindError) as problem:
@@ -58,6 +60,12 @@ def replay(engine: Engine, records: Iterable[Record]) -> Replayed:
             if not last:
                 raise _impossible(record, problem, hint=_OTHER_VERSION) from problem
             replayed.last_failed = True
+            warnings.warn(
+                f"the last record of the log is left out, as that of a call that failed ({_told(record)}): {problem}",
+                DurabilityWarning,
+                stacklevel=4,
+            )
+    engine.hosting.taken_before = False
     if replayed.differences:
         warnings.warn(
             f"the log was read, and results that were handed out earlier differ in number {replayed.differences} "
@@ -145,5 +153,10 @@ def unpacked(body: pa.Buffer, sizes: list[int]) -> list[pa.RecordBatch]:
 
 
 def _impossible(record: Record, problem: PanewiseError, hint: str | None = None) -> DurabilityError:
-    what = record.fields.get("text") or f"{record.fields['kind']} {record.fields.get('stream', '')}".strip()
-    return DurabilityError(f"record {record.number} of the log cannot happen again ({what}): {problem}", hint=hint)
+    return DurabilityError(
+        f"record {record.number} of the log cannot happen again ({_told(record)}): {problem}", hint=hint
+    )
+
+
+def _told(record: Record) -> str:
+    return record.fields.get("text") or f"{record.fields['kind']} {record.fields.get('stream', '')}".strip()

@@ -68,9 +68,10 @@ def _restore(engine: Engine, tree: dict[str, Any]) -> None:
     engine.hosting.with_history = set(tree.get("with_history", ()))
     engine.archives.only_books, before = True, engine.archives.only_books
     stopped, engine.hosting.stopped = engine.hosting.stopped, set()  # they get their state first, as all others do
+    engine.hosting.taken_before = True
     for text in tree["statements"]:
         engine.execute(text)
-    engine.hosting.stopped = stopped
+    engine.hosting.stopped, engine.hosting.taken_before = stopped, False
     engine.archives.only_books = before
     engine.statements.slides_given = {}
     engine.read_table = reading

@@ -26,6 +26,7 @@ Ints = NDArray[np.int64]
 Subscriber = Callable[[pa.RecordBatch], None]
 UNREAD_ROWS_MAX = 10_000_000
 CHUNK = 1 << 16
+HIDDEN = "\0"  # stands in names of queries inside queries, and in no name that a statement can give
 
 
 class HostedQuery(Channel):
@@ -35,7 +36,9 @@ class HostedQuery(Channel):
     and results are handed to it.
     """
 
-    counts_all = True  # False: others have had results of this query that were not counted here
+    # False: when it came in mid-stream, what others held decided on its first result; or others have had results of it
+    # that were not counted here.
+    counts_all = True
 
     def __init__(self, name: str, plan: Emit, block: Block) -> None:
         super().__init__(name, plan.schema, plan.timestamp)
@@ -59,6 +62,11 @@ class HostedQuery(Channel):
         self._ledger: tuple[Ledger, Reader] | None = None
         self._source: Channel | None = None  # how far it has come, while it reads a ledger
         self._apart: Callable[[], None] | None = None
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it is a query inside another one."""
+        return HIDDEN in self.name
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
@@ -248,6 +256,7 @@ class HostedQuery(Channel):
                 for p in self._all_unread()
             ],
             **({} if self._withheld is None or self.status == "RUNNING" else {"withheld": self._withheld.net()}),
+            **({} if self.counts_all else {"counts_all": False}),
         }
 
     def _progress(self) -> dict[str, int]:
@@ -266,6 +275,7 @@ class HostedQuery(Channel):
             self._rows_out -= self._ledger[0].rows_of(self._ledger[1])
         self._unread = [EmptyReports(**p) if isinstance(p, dict) else p for p in snapshot["unread"]]
         self._unread_rows = sum(map(row_count, self._unread))
+        self.counts_all = snapshot.get("counts_all", self.counts_all)
         withheld = snapshot.get("withheld")
         if self._withheld is not None and withheld is not None:
             self._withheld.take(withheld.to_batches())

@@ -8,7 +8,8 @@ is hosted first, under a name that nobody else can use.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from panewise.aggregates.user import matrix_of
 from panewise.catalog import Options
-from panewise.errors import NotHeldError, SnapshotError, raise_interrupt_behind
+from panewise.errors import NotHeldError, PlanError, SnapshotError, raise_interrupt_behind
 from panewise.language.statements import Emit as Emission
 from panewise.operators.aggregation import Aggregation, aggregation_of
 from panewise.operators.collective import CollectiveLookup
@@ -39,9 +40,10 @@ from panewise.runtime.archive_history import History, PlanHistory, history_of, p
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer, TreeKey, TreesTogether
 from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
-from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.hosted_query import HIDDEN, HostedQuery
 from panewise.runtime.late_queries import (
     check_counts,
+    check_numbers,
     check_rows_seen,
     check_source,
     check_versions,
@@ -58,7 +60,6 @@ from panewise.runtime.window_ends import cadence_of, end_of, last_window, plan_e
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
 STOPPED = "it was dropped while the folder was open with suspended=True"
-HIDDEN = "\0"  # stands in names of queries inside queries, and in no name that a statement can give
 
 
 def shown_name(name: str) -> str:
@@ -89,6 +90,9 @@ class Hosting:
         self.with_history: set[str] = set()  # queries that have a tree for themselves, made of archived rows
         self.took_history = False  # whether an archive has had a say in the state of a query
         self.stopped: set[str] = set()  # queries that are hosted and do not run, because they are about to be dropped
+        # Statements happen again that were taken once, perhaps by a panewise that refused less.
+        self.taken_before = False
+        self._too_late: dict[str, str] = {}  # why a query that was taken before fails as soon as it is hosted
 
     @property
     def trees(self) -> list[TreeConsumer]:
@@ -119,15 +123,21 @@ class Hosting:
         channel = self._source(name, block.source)
         history = self._read_history(block, channel) if needs_all(block, channel) else None
         check_source(channel)
-        if history is None:
-            check_window(block.window, channel, alone=block.rows_stand_alone and not silent)
-            check_counts(block, channel)
+        with self._failing_if_taken_before(name):
+            check_numbers(block.window, channel)
+            if history is None:
+                check_window(block.window, channel, alone=block.rows_stand_alone and not silent)
+                check_counts(block, channel)
         query = HostedQuery(name, plan, block)
         if channel.held_from is not None:
             query.watermark = channel.watermark
         if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
+            query.counts_all = channel.held_from is None
             self.consumers[name] = self._join_tree(query, block, channel, chosen_technique(options), history)
         else:
+            query.counts_all = channel.missed_before is None or (
+                block.hands_rows_on and not query.is_hidden and not _is_uncounted(channel)
+            )
             history = history or self._read_history(block, channel)
             held_from = channel.missed_before if history is None else history.held_from
             make = partial(self._operator, query, block, held_from, silent=silent)
@@ -148,15 +158,28 @@ class Hosting:
         for channel in channels:
             if isinstance(channel, HostedQuery) and channel.status == "FAILED":
                 self.consumers[query.name].fail(channel.reason_for_readers)
+        too_late = self._too_late.pop(query.name, None)
+        if too_late is not None:
+            self._stop(query.name, too_late)
         if query.name in self.stopped:
-            self._stop(query.name)
+            self._stop(query.name, STOPPED)
         return query
 
-    def _stop(self, name: str) -> None:
-        """A query that is about to be dropped does nothing until then, and neither do those inside it."""
+    @contextmanager
+    def _failing_if_taken_before(self, name: str) -> Iterator[None]:
+        """What comes too late is refused, but for what was taken before: that is hosted, fails, and says why."""
+        try:
+            yield
+        except PlanError as problem:
+            if not self.taken_before:
+                raise
+            self._too_late[name] = f"this panewise refuses it: {problem.message}"
+
+    def _stop(self, name: str, reason: str) -> None:
+        """A query does nothing from now on, and neither do those inside it."""
         for stopped in (*self._hidden.get(name, []), name):
-            self._leave(stopped, STOPPED)
-            self.queries[stopped].fail(STOPPED)
+            self._leave(stopped, reason)
+            self.queries[stopped].fail(reason)
 
     def _host_plan(self, name: str, plan: Emit) -> HostedQuery:
         """Starts a query over several inputs, by the cheapest plan that means the same."""
@@ -171,14 +194,16 @@ class Hosting:
             channels.append(self._source(name, node.input))
             check_source(channels[-1])
         history = plan_history(plan, channels)
-        for node, channel in zip(windows, channels, strict=True) if history is None else ():
-            check_window(node.window, channel, alone=False)
-            check_rows_seen(node.window, channel)
         tables = [self._table(node.name) for node in table_inputs(plan)]
-        for table in tables:
-            table.check_known()
-            check_versions(table, [node.window for node in windows])
+        with self._failing_if_taken_before(name):
+            for node, channel in zip(windows, channels, strict=True) if history is None else ():
+                check_window(node.window, channel, alone=False)
+                check_rows_seen(node.window, channel)
+            for table in tables:
+                table.check_known()
+                check_versions(table, [node.window for node in windows])
         query = HostedQuery(name, plan, block)
+        query.counts_all = all(channel.missed_before is None for channel in channels)
         self.took_history = self.took_history or history is not None
         if history is None:  # else it goes on where the slowest input is
             # Where no row has gone by it begins with all of them, however far the fastest input has come.
@@ -196,6 +221,7 @@ class Hosting:
         """A query that could not be started leaves nothing behind, wherever its start has ended."""
         consumer = self.consumers.pop(name, None)
         self.queries.pop(name, None)
+        self._too_late.pop(name, None)
         trees = [tree for tree in self._trees.values() if name in tree.queries]
         for tree in trees:
             tree.remove(name, tree.channel.cut)
@@ -475,7 +501,7 @@ class Hosting:
                 done.add(id(consumer))
             self.queries[name].restore(query)
         for name in self.stopped & set(self.queries):
-            self._stop(name)
+            self._stop(name, STOPPED)
 
     def _leave(self, name: str, reason: str) -> None:
         """A query that has failed leaves those that are hosted with it before they get their state."""
@@ -501,6 +527,10 @@ def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: W
     points = [tree.held_from, *(tree.state_held_from[key] for key in aggregation.states)]
     since = max((point for point in points if point is not None), default=None)
     return is_whole(tree, cadence, cadence.next_report(tree.watermark) - cadence.slide, since)
+
+
+def _is_uncounted(channel: Channel) -> bool:
+    return isinstance(channel, HostedQuery) and not channel.counts_all
 
 
 def _partitioned(window: Window | None) -> bool:

@@ -27,6 +27,19 @@ def needs_all(block: Block, channel: Channel) -> bool:
     return _unknown_counts(block, channel) is not None
 
 
+def check_numbers(window: Window | None, channel: Channel) -> None:
+    """Refuses to number the results of a query whose first one is not known: whatever is kept of them."""
+    if not isinstance(window, RowsWindow) or not window.periodic:
+        return
+    if isinstance(channel, HostedQuery) and not channel.counts_all:
+        inner = "the subquery" if channel.is_hidden else f"'{channel.name}'"
+        raise PlanError(
+            f"{window} numbers the results of {inner} from the first one on, and those are not known: it came in "
+            "mid-stream, or (on Spark) is computed anew for new readers",
+            hint="create both before the first row, or use a window of time",
+        )
+
+
 def check_counts(block: Block, channel: Channel) -> None:
     """Refuses a window of rows that would begin with numbers, or with partitions, missing."""
     unknown = _unknown_counts(block, channel)

@@ -1,8 +1,10 @@
 """How many rows have gone by that a new window of rows counts and will not see.
 
-Of the whole channel that is known, but for a copy of a query on Spark that began after the query. Of each partition
-somebody must have counted: a query over the same channel and partitions that has been there from the first row on, or
-that began with the counts of another one.
+Of a stream that is known, and of a query that was there from the first row on, or that hands rows on from its creation
+on. Others that came in mid-stream may begin earlier beside queries that hold what they need than alone: their results
+have no numbers. On Spark the copy of a query that is made later has none either. Of each partition somebody must have
+counted: a query over the same channel and partitions that has been there from the first row on, or that began with the
+counts of another one.
 
     released by the channel      7
     counted by a query           a: 4, b: 3        all of them, so that these are the partitions' counts

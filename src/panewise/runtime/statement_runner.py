@@ -87,7 +87,8 @@ class StatementRunner:
             self._engine.catalog.get(statement.source, "query")
         if isinstance(statement, s.CreateArchive):
             self._check_runs(statement.source)
-        definition, plan = definition_of(statement, self._engine.find_aggregate)
+        before = self._engine.hosting.taken_before
+        definition, plan = definition_of(statement, self._engine.find_aggregate, before)
         self._engine.catalog.add(definition)
         key = definition.name.lower()
         with ExitStack() as undo:  # whatever is raised from here on

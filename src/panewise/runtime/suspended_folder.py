@@ -38,6 +38,7 @@ def define(engine: Engine, snapshot: bytes | None, records: Iterable[Record]) ->
     """A fresh engine gets the definitions of a folder, and no row."""
     engine.archives.only_books = True
     engine.read_table = no_rows
+    engine.hosting.taken_before = True
     if snapshot is not None:
         tree = loaded(snapshot)
         engine.statements.slides_given = dict(tree.get("slides_at_most", {}))
@@ -52,6 +53,7 @@ def define(engine: Engine, snapshot: bytes | None, records: Iterable[Record]) ->
             _define(engine, record.fields.get("text", ""))
         except PanewiseError as refused:
             problem = refused
+    engine.hosting.taken_before = False
     for query in engine.hosting.queries.values():
         query.status, query.reason = "SUSPENDED", REASON
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import panewise as pw
 from panewise.errors import PlanError
 from panewise.runtime.spark.marks import read_marks
 from tests.runtime.spark.local_run import LocalRun
@@ -91,16 +92,51 @@ def test_the_results_of_a_query_are_counted_only_where_they_all_come(tmp_path: P
     push(run, [(t, "a", t) for t in range(12, 30)])
     found.append(run.run())
     assert values(found, "soon") and not values(found, "over")
-    assert "numbers the rows" in read_marks(run.folder, run.batch - 1).failed["over@2"]
+    assert "numbers the results of 'named'" in read_marks(run.folder, run.batch - 1).failed["over@2"]
 
 
-def test_that_is_refused_when_it_is_said(tmp_path: Path) -> None:
+def in_mid_stream(place: Path) -> tuple[pw.SparkPipeline, Any, LocalRun]:
+    """A pipeline whose stream has had twelve rows, its handle, and the run that stands for Spark."""
     pipeline = pipeline_of(STREAM, NAMED)
-    handle: Any = begun(pipeline, tmp_path / "books", STREAM, NAMED)
-    run = LocalRun(tmp_path / "books")
+    handle: Any = begun(pipeline, place / "books", STREAM, NAMED)
+    run = LocalRun(place / "books")
     run.change(STREAM, NAMED)
     push(run, [(t, "a", t) for t in range(12)])
     run.run()
-    assert handle.copies_begin_late("named")
-    with pytest.raises(PlanError, match="numbers the rows"):
+    return pipeline, handle, run
+
+
+def test_that_is_refused_when_it_is_said(tmp_path: Path) -> None:
+    pipeline, handle, _ = in_mid_stream(tmp_path)
+    assert handle.begins_late("named")
+    with pytest.raises(PlanError, match="numbers the results of 'named'"):
         pipeline.execute(OVER)
+
+
+LATE = "SELECT v FROM s [RANGE 2 SECONDS SLIDE 2 SECONDS]"
+PASSED = "CREATE QUERY passed AS SELECT ISTREAM v FROM s [NOW]"
+
+
+def test_the_results_of_a_query_in_mid_stream_have_no_numbers(tmp_path: Path) -> None:
+    """But for those of a query that hands rows on: it is a stream that begins with it."""
+    late, over = f"CREATE QUERY late AS {LATE}", OVER.replace("named", "late")
+    on, over_on = "CREATE QUERY on_late AS SELECT ISTREAM v FROM late [NOW]", OVER.replace("named", "on_late")
+    over_passed = OVER.replace("named", "passed").replace("over", "over_passed")
+    pipeline, handle, run = in_mid_stream(tmp_path)
+    for statement in (late, on, PASSED, over_passed):
+        pipeline.execute(statement)
+    inline = over.replace("late", f"({LATE})")
+    for statement, inner in ((over, "'late'"), (inline, "the subquery"), (over_on, "'on_late'")):
+        with pytest.raises(PlanError, match=f"numbers the results of {inner}"):
+            pipeline.execute(statement)
+    for statement in (late, on, PASSED, over_passed):
+        run.change(statement)
+    push(run, [(t, "a", t) for t in range(12, 20)])
+    found = [run.run()]
+    assert [handle.begins_late(name) for name in ("late", "on_late", "passed")] == [True, True, False]
+    run.change(over, OVER.replace("named", "passed").replace("over", "again"))
+    push(run, [(t, "a", t) for t in range(20, 30)])
+    found.append(run.run())
+    assert "numbers the results of 'late'" in read_marks(run.folder, run.batch - 1).failed["over@5"]
+    assert values(found, "over_passed") == [13, 15, 17, 19, 21, 23]
+    assert values(found, "again") == [15, 17, 19, 21, 23]

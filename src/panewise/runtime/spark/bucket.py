@@ -168,7 +168,8 @@ class Bucket:
         for query in coming:
             self._host(query)
             moved = any(marks.at(query.created, stream) != marks.at(version.number, stream) for stream in self.inflows)
-            self.hosting.queries[query.name].counts_all = not moved
+            if moved:
+                self.hosting.queries[query.name].counts_all = False
 
     def _change_trees(
         self, leaving: list[str], coming: list[PlannedQuery], wanted: dict[str, PlannedQuery], reached: int | None

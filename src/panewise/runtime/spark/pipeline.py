@@ -250,7 +250,8 @@ class SparkPipeline:
                 stream.rows_seen = stream.released = max(1, of_stream.rows)
                 stream.watermark = of_stream.watermark(stream.progress.delay)
         for name, query in self.books.hosting.queries.items():
-            query.counts_all = not self._handle.copies_begin_late(name)
+            if self._handle.begins_late(name):
+                query.counts_all = False
         self._handle.tables.go_on()
 
     def _select_once(self, statement: s.SelectOnce, parsed: ParsedStatement) -> pa.Table | None:

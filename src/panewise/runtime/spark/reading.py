@@ -64,12 +64,18 @@ class Reader:
         """By the names of streams, what their marks are kept under."""
         return {stream.name.lower(): key for key, stream in self._program.versions[-1].streams.items()}
 
-    def copies_begin_late(self, name: str) -> bool:
-        """Whether who reads a query's results from now on has a copy of it computed that lacks earlier ones."""
+    def begins_late(self, name: str) -> bool:
+        """Whether a query came in mid-stream and is no stream by itself, or who reads its results from now on has a
+        copy of it computed that lacks earlier ones."""
         query, marks = self.version.queries.get(name), self.marks()
         if query is None or query.created not in marks.since:
             return False
         fragment = self._program.fragments[query.fragment]
+        if any(self.begins_late(source.lower()) for source in query.definition.inputs):
+            return True
+        in_mid_stream = any(marks.at(query.created, key)[0] is not None for key in fragment.streams)
+        if in_mid_stream and not query.block.hands_rows_on:
+            return True
         if not fragment.tree and not fragment.exchanged_by:
             return False  # its readers are computed beside it
         now = {key: (stream.reached, stream.good_rows) for key, stream in marks.streams.items()}
