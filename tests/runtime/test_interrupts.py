@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,10 +15,12 @@ import pytest
 import panewise as pw
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.schedule import Schedule
+from panewise.runtime import input_queue
 from panewise.runtime.durable_log import Segment
 from panewise.runtime.engine import Engine
 from panewise.runtime.stream import Stream
 from panewise.state import durable_files
+from tests.line_faults import killed_at
 from tests.soak import interrupts
 
 STREAM = "CREATE STREAM s (ts TIMESTAMP, v BIGINT)"
@@ -305,6 +309,34 @@ def test_an_interrupted_push_to_a_queue_loses_no_row_that_waits(monkeypatch: pyt
     engine.push("s", {"ts": 1_000_000, "v": 16})
     assert engine.results("q")["total"].to_pylist() == [3]
     assert stream.queue.rows == 0
+
+
+@pytest.mark.parametrize("rows", [[(2, 4)], [(2, 4), (3, 8)]], ids=["a row", "a batch"])
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_a_push_to_a_queue_that_is_interrupted_anywhere_waits_whole_or_not_at_all(
+    rows: list[tuple[int, int]], before: int
+) -> None:
+    push = [{"ts": t, "v": v} for t, v in rows]
+    for line in itertools.count():
+        engine = pw.Engine()
+        engine.execute("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (queue = 8)")
+        engine.execute("CREATE QUERY q AS SELECT SUM(v) AS total FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")
+        queue = engine.streams["s"].queue
+        assert queue is not None
+        with engine.turns:  # the queue's thread waits for its turn
+            for row in range(before):
+                engine.push("s", {"ts": row, "v": 100})
+            interrupted = killed_at(line, input_queue.__file__, partial(engine.push, "s", push), by_signal=True)
+            engine.push("s", [{"ts": 4, "v": 1000}, {"ts": 5, "v": 0}])
+            taken = queue.rows - before - 2
+            assert taken == len(rows) or (interrupted and taken == 0)
+        engine.push("s", {"ts": 1_000_000, "v": 16})
+        total = 100 * before + 1000 + (sum(v for _, v in rows) if taken else 0)
+        assert engine.results("q")["total"].to_pylist() == [total]
+        assert queue.rows == 0
+        if not interrupted:
+            break
+    assert line > 10
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -15,6 +15,9 @@ Invariant: a push enters only while fewer than `capacity` rows wait, so never mo
 A push that has waited `timeout` seconds raises OverloadError, and nothing of it was taken. Who holds the engine's lock
 may take a queue's, never the other way round. Pushes with a sequence, and all in an engine with a path, go around the
 queue, behind what waits in it: they are acknowledged when they are taken. Cost: an uncontended lock a push.
+
+Interrupts. A push waits whole or not at all, because one step puts it in; what is counted beside it is counted anew
+where an interrupt came between.
 """
 
 from __future__ import annotations
@@ -52,9 +55,10 @@ class InputQueue:
         self.blocked_s = 0.0  # how long pushers have waited, all together
         self.problem: Exception | None = None  # what a subscriber raised in the thread; the next push raises it
         self._extent = Extent()
-        self._waiting: deque[Judged] = deque()
-        self._plain: list[list[Any]] = []  # after them, rows pushed one by one
-        self._changed = threading.Condition(threading.Lock())
+        self._waiting: deque[Judged | list[list[Any]]] = deque()  # the last may be rows pushed one by one
+        self._counted = True  # whether `rows` and the extent follow from what waits
+        self._lock = threading.Lock()  # taken by `with`, which interrupts do not tear
+        self._changed = threading.Condition(self._lock)
         self._closed = False
 
     def put(self, data: Any, timeout: float | None = None) -> None:
@@ -65,7 +69,8 @@ class InputQueue:
             data = data[0]
         row = self.stream.intake.plain_row(data) if type(data) is dict else None
         batches = None if row is not None else self.stream.intake.batches(data)
-        with self._changed:
+        with self._lock:
+            self._count()
             if self._closed or self.rows >= self.capacity:
                 self._wait_for_room(timeout)
             if self.problem is not None:
@@ -83,27 +88,49 @@ class InputQueue:
         extent, limit = self._come_to(), self.stream.limit
         if not INSTANT_MIN <= time <= INSTANT_MAX or time > limit.rows_until(extent):
             return False
+        self._counted = False
+        if self._waiting and isinstance(self._waiting[-1], list):
+            self._waiting[-1].append(row)
+        else:
+            self._waiting.append([row])
         self._extent = limit.with_row(time, extent)
-        self._plain.append(row)
         self.rows += 1
+        self._counted = True
         return True
 
     def _seal(self) -> None:
         """Rows pushed one by one are judged, in their place among the batches."""
-        if self._plain:
-            # They wait until they have been judged: an interrupt that comes meanwhile must not lose them.
-            judged, count = self._judged([self.stream.intake.batch_of(self._plain)]), len(self._plain)
-            self._plain = []
-            self.rows -= count
-            self._take(judged)
+        rows = self._waiting[-1] if self._waiting else None
+        if isinstance(rows, list):
+            judged = self._judged([self.stream.intake.batch_of(rows)])
+            self._counted = False
+            self._waiting[-1] = judged
+            self._extent, self.rows = judged.extent, self.rows - len(rows) + judged.taken
+            self._counted = True
+
+    def _count(self) -> None:
+        """`rows` and the extent follow from what waits, also after an interrupt."""
+        if self._counted:
+            return
+        extent, count, at = self.stream.extent, 0, self.stream.intake.time_index
+        for waiting in self._waiting:
+            if isinstance(waiting, Judged):
+                extent, count = extent.put_together(waiting.extent), count + waiting.taken
+                continue
+            for row in waiting:
+                extent, count = self.stream.limit.with_row(row[at], extent), count + 1
+        self._extent, self.rows = extent, count
+        self._counted = True
 
     def _judged(self, batches: list[pa.RecordBatch]) -> Judged:
         return self.stream.judged(batches, self._come_to(), min(self.rows / self.capacity, 1.0))
 
     def _take(self, judged: Judged) -> None:
+        self._counted = False
         self._waiting.append(judged)
         self._extent = judged.extent
         self.rows += judged.taken
+        self._counted = True
 
     def _come_to(self) -> Extent:
         """Of all that has come."""
@@ -130,11 +157,14 @@ class InputQueue:
         """
         admitted: list[Judged] = []
         count = 0
-        with self._changed:
+        with self._lock:
+            self._count()
             self._seal()
             while self._waiting and (most is None or count < most):
-                admitted.append(self._waiting.popleft())
-                count += admitted[-1].taken
+                judged = self._waiting.popleft()
+                assert isinstance(judged, Judged), "sealed"
+                admitted.append(judged)
+                count += judged.taken
             self.rows -= count
             self._changed.notify_all()
         for judged in admitted:
@@ -142,31 +172,33 @@ class InputQueue:
 
     def close(self) -> None:
         """Nothing comes in any more; pushers that wait are told, the thread ends."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
 
     def forked(self) -> None:
         """This is a child process, without the queue's thread, which may have held the lock: nothing comes in."""
-        self._changed, self._closed = threading.Condition(threading.Lock()), True
+        self._lock = threading.Lock()
+        self._changed, self._closed = threading.Condition(self._lock), True
 
     def wait(self) -> bool:
         """Until something waits; False where nothing ever will."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._closed or self.waiting)
             return not self._closed
 
     @property
     def waiting(self) -> bool:
-        return bool(self._waiting or self._plain)
+        return bool(self._waiting)
 
     @property
     def bytes_held(self) -> int:
-        with self._changed:
-            return sum(batch.nbytes for judged in self._waiting for batch in judged.batches)
+        with self._lock:
+            judged = [waiting for waiting in self._waiting if isinstance(waiting, Judged)]
+            return sum(batch.nbytes for push in judged for batch in push.batches)
 
     def stats(self) -> dict[str, Any]:
-        with self._changed:
+        with self._lock:
             return {"capacity": self.capacity, "rows_most": self.rows_most, "blocked_seconds": self.blocked_s}
 
 

@@ -11,12 +11,10 @@ import itertools
 import json
 import math
 import pickle
-import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +24,7 @@ import pytest
 from panewise.errors import ConnectorError
 from panewise.runtime.spark import sinks
 from panewise.runtime.spark.sinks import SinkKind, SinkTarget, memory, sink_kinds
+from tests.line_faults import killed_at
 from tests.postgres import PASSWORD, PostgresServer, postgres
 
 __all__ = ["postgres"]
@@ -56,41 +55,12 @@ def kind_of(targets: list[SinkTarget], checkpoint: str = "c1") -> SinkKind:
     return copy
 
 
-class Killed(BaseException):
-    """Nothing catches it, as nothing catches a kill."""
-
-
-def killed_at(line_count: int, step: Callable[[], None]) -> bool:
-    """Runs the step up to the given number of lines of the sinks' own code; whether it died there."""
-    left = line_count
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.startswith(SINKS_FOLDER):
-            return None
-        if event == "line":
-            left -= 1
-            if left < 0:
-                raise Killed
-        return trace
-
-    previous = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        step()
-    except Killed:
-        return True
-    finally:
-        sys.settrace(previous)
-    return False
-
-
 def write_with_a_crash(targets: list[SinkTarget], line_count: int) -> bool:
     """Batches 3 and 4, where 4 dies at the given line, comes again, and is followed by 5."""
     kind = kind_of(targets)
     kind.prepare(targets, 3)
     kind.write(3, [(each, rows(3)) for each in targets], None)
-    died = killed_at(line_count, lambda: kind.write(4, [(each, rows(4)) for each in targets], None))
+    died = killed_at(line_count, SINKS_FOLDER, lambda: kind.write(4, [(each, rows(4)) for each in targets], None))
     again = kind_of(targets)
     if died and line_count % 3 == 0:
         # The first batch after a restart that failed too.
