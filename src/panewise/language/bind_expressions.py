@@ -18,13 +18,11 @@ from panewise.language.bind_types import bind_type
 from panewise.language.bind_windows import bind_duration
 from panewise.language.binding import Binding, KnownAggregate
 from panewise.language.dialect import print_node
-from panewise.language.expressions import AggregateCall, Call, Expression, Literal
+from panewise.language.expressions import AggregateCall, Call, Expression, Literal, chained
 from panewise.language.scope import Scope
 from panewise.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP
 
 DEPTH_MAX = 100
-# A longer chain of AND or OR is bound as a balanced tree, so that it may have any length.
-CHAIN_MAX = 32
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "add",
@@ -326,11 +324,5 @@ class ExpressionBinder:
 
 
 def joined(function: str, operands: list[Expression]) -> Expression:
-    """All operands under AND or OR: a chain from the left, or a balanced tree of chains where there are many."""
-    if len(operands) > CHAIN_MAX:
-        middle = len(operands) // 2
-        return functions.resolve(function, (joined(function, operands[:middle]), joined(function, operands[middle:])))
-    result = operands[0]
-    for operand in operands[1:]:
-        result = functions.resolve(function, (result, operand))
-    return result
+    """All operands under AND or OR."""
+    return chained(operands, lambda left, right: functions.resolve(function, (left, right)))

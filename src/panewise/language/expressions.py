@@ -6,13 +6,15 @@ function name each (`functions.py` lists them), types are resolved and every imp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
+from functools import reduce
 
 from panewise.schema import DataType
 
+CHAIN_MAX = 32
 Value = bool | int | float | str | Decimal | date | datetime | None
 
 
@@ -99,6 +101,15 @@ class AggregateCall(Expression):
 
     def children(self) -> tuple[Expression, ...]:
         return self.arguments
+
+
+def chained(parts: Sequence[Expression], both: Callable[[Expression, Expression], Expression]) -> Expression:
+    """Parts under AND or OR: a chain from the left, or a balanced tree of chains where there are many, for whoever goes
+    down an expression goes down Python's stack."""
+    if len(parts) > CHAIN_MAX:
+        middle = len(parts) // 2
+        return both(chained(parts[:middle], both), chained(parts[middle:], both))
+    return reduce(both, parts)
 
 
 def rewritten(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:

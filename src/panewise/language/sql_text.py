@@ -100,7 +100,8 @@ def _call(call: Call) -> tuple[str, int]:
     function, arguments = call.function, call.arguments
     if function in _INFIX and len(arguments) == 2:
         symbol, strength = _INFIX[function]
-        return f"{_at_least(arguments[0], strength)} {symbol} {_at_least(arguments[1], strength + 1)}", strength
+        right = strength if function in ("and", "or") else strength + 1
+        return f"{_at_least(arguments[0], strength)} {symbol} {_at_least(arguments[1], right)}", strength
     if function == "not":
         return f"NOT {_at_least(arguments[0], _NOT)}", _NOT
     if function in ("is_null", "is_not_null"):

@@ -6,7 +6,7 @@ comparisons point one way. Values do not change: exact arithmetic commutes, floa
 
 from __future__ import annotations
 
-from panewise.language.expressions import Call, Expression, rewritten
+from panewise.language.expressions import Call, Expression, chained, rewritten
 
 _COMMUTATIVE = {"add", "mul", "eq", "ne", "is_distinct_from"}
 _FLIPPED = {"gt": "lt", "ge": "le"}
@@ -32,7 +32,7 @@ def canonical(expression: Expression) -> Expression:
 
 
 def _chain(node: Call) -> Expression:
-    """A chain of one connective, flattened, sorted and without repetitions, as a left-deep tree again."""
+    """A chain of one connective, flattened, sorted and without repetitions."""
     parts: list[Expression] = []
 
     def collect(part: Expression) -> None:
@@ -43,7 +43,4 @@ def _chain(node: Call) -> Expression:
             parts.append(canonical(part))
 
     collect(node)
-    result, *others = sorted(set(parts), key=repr)
-    for other in others:
-        result = Call(node.type, node.function, (result, other))
-    return result
+    return chained(sorted(set(parts), key=repr), lambda left, right: Call(node.type, node.function, (left, right)))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
-from panewise.language.expressions import Call, Expression, Literal
+from panewise.language.expressions import Call, Expression, Literal, chained
 from panewise.schema import BOOLEAN
 
 
@@ -20,7 +19,7 @@ def conjuncts(condition: Expression | None) -> list[Expression]:
 
 def conjunction(parts: Sequence[Expression]) -> Expression | None:
     """All of them; None where there are none."""
-    return reduce(_both, parts) if parts else None
+    return chained(parts, _both) if parts else None
 
 
 def _both(left: Expression, right: Expression) -> Expression:
