@@ -90,7 +90,7 @@ ACCEPTED = [
     "SELECT x.a FROM s [RANGE 9 SECONDS] x JOIN u [RANGE 9 SECONDS] y ON x.k = y.k",
     "SELECT x.a FROM s [RANGE 9 SECONDS] x JOIN u [RANGE 3 SECONDS OFFSET 1 SECOND] y ON x.k = y.k",
     "SELECT x.a FROM s [RANGE 9 SECONDS] x JOIN t ON x.k = t.k",
-    "SELECT MAX(b) AS m FROM (SELECT SUM(a) AS b FROM s [RANGE 2 SECONDS SLIDE 1 SECOND]) [ROWS 3 SLIDE 1]",
+    "SELECT MAX(b) AS m FROM (SELECT SUM(a) AS b FROM s [RANGE 2 SECONDS SLIDE 1 SECOND]) [RANGE 1 DAY SLIDE 1 MINUTE]",
     "SELECT x.a FROM (SELECT ISTREAM a FROM s [NOW]) x [NOW] JOIN (SELECT ISTREAM a FROM u [NOW]) y [NOW] ON x.a = y.a",
 ]
 
@@ -113,9 +113,7 @@ class Stopped(BaseException):
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_whatever_raises_nothing_is_left(
-    owner: type, method: str, select: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whatever_raises_nothing_is_left(owner: Any, method: str, select: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first, second or third call of a method on the way of CREATE QUERY raises, before or after its work."""
     engine = pw.Engine()
     engine.execute(BASE)
@@ -136,6 +134,19 @@ def test_whatever_raises_nothing_is_left(
     engine.results("q")
     again = pw.Engine.restore(engine.snapshot())
     assert sorted(again.hosting.queries) == sorted(engine.hosting.queries)
+
+
+def test_a_window_that_comes_too_late_over_a_subquery_leaves_nothing() -> None:
+    engine = pw.Engine()
+    engine.execute(BASE)
+    push(engine)
+    before = books(engine)
+    with pytest.raises(PlanError, match="from the first one on"):
+        engine.execute(
+            "CREATE QUERY q AS "
+            "SELECT MAX(b) AS m FROM (SELECT SUM(a) AS b FROM s [RANGE 2 SECONDS SLIDE 1 SECOND]) [ROWS 3 SLIDE 1]"
+        )
+    assert books(engine) == before
 
 
 def raising_at(real: Any, number: int, after: bool, problem: type[BaseException]) -> Any:
