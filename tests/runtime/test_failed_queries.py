@@ -291,6 +291,18 @@ def test_what_was_dropped_suspended_never_runs_again(tmp_path: Path, monkeypatch
         engine.close(snapshot=False)
 
 
+def test_what_was_dropped_suspended_is_gone_when_the_folder_is_suspended_again(tmp_path: Path) -> None:
+    made(Engine(tmp_path / "e")).close(snapshot=False)
+    left = set(QUERIES)
+    for name in ("above", "now"):  # the second is refused as long as the first one reads it
+        with Engine(tmp_path / "e", suspended=True) as engine:
+            assert {row["name"] for row in engine.execute("SHOW QUERIES").to_pylist()} == left
+            engine.execute(f"DROP QUERY {name}")
+        left -= {name}
+    with Engine(tmp_path / "e") as engine:
+        assert {row["name"] for row in engine.execute("SHOW QUERIES").to_pylist()} == left
+
+
 def test_a_family_that_was_begun_anew_has_its_place_in_explain_plan_after_a_reopening(tmp_path: Path) -> None:
     def plan(engine: Engine) -> str:
         return "\n".join(engine.execute("EXPLAIN PLAN").column("plan").to_pylist())

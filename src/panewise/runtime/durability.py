@@ -118,6 +118,7 @@ class Durability:
             snapshot, dropped = folder.newest_snapshot(), Dropped(folder.path, files)
             if suspended:
                 define(engine, snapshot, folder.records())
+                dropped.happen(engine)
                 durability = cls(engine, folder, files, sync, snapshot_every, dropped)
                 durability.attach()
                 return durability

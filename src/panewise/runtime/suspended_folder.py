@@ -95,13 +95,17 @@ class Dropped:
         """The statement that was noted last was refused."""
         self._write(self.statements[:-1])
 
+    def happen(self, engine: Engine) -> None:
+        """What is noted is dropped, in an engine that has all definitions of the folder."""
+        for text in self.statements:
+            with suppress(CatalogError, BindError):  # it is gone: the process died before the file was removed
+                engine.execute(text)
+
     def settle(self, engine: Engine) -> None:
         """They happen, also in the next snapshot, and are noted no more."""
         if not self.statements:
             return
-        for text in self.statements:
-            with suppress(CatalogError, BindError):  # it is gone: the process died before the file was removed
-                engine.execute(text)
+        self.happen(engine)
         engine.checkpoint()
         self._files.remove(self._path)
         self._files.sync_folder(self._path.parent)
