@@ -15,6 +15,7 @@ from panewise.language.statements import SelectOnce
 from panewise.operators.continuous import ContinuousRows
 from panewise.operators.periodic import PeriodicTree
 from panewise.plan.build import build
+from panewise.runtime import hosting
 from panewise.runtime.channel import Channel
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.plan_consumer import PlanConsumer
@@ -109,7 +110,7 @@ class Stopped(BaseException):
         (PlanConsumer, "attach"),
         (ContinuousRows, "__init__"),
         (Hosting, "slides"),
-        (Hosting, "_operator"),
+        (hosting, "operator_of"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )

@@ -2,8 +2,8 @@
 
 Periodic aggregates over one channel with equal selection and grouping share a tree, time windows one and row windows
 another, and those of a technique that was asked for one of their own. A query over several inputs gets a plan of
-operators that reads all their channels; everything else gets an operator of its own. A query inside another one's FROM
-is hosted first, under a name that nobody else can use.
+operators that reads all their channels; everything else gets an operator of its own (`block_operators`). A query inside
+another one's FROM is hosted first, under a name that nobody else can use.
 """
 
 from __future__ import annotations
@@ -15,21 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from panewise.aggregates.user import matrix_of
 from panewise.catalog import Options
 from panewise.errors import NotHeldError, PlanError, SnapshotError, raise_interrupt_behind
 from panewise.language.statements import Emit as Emission
 from panewise.operators.aggregation import Aggregation, aggregation_of
-from panewise.operators.collective import CollectiveLookup
-from panewise.operators.collective_condition import collective_condition
-from panewise.operators.continuous import ContinuousAggregate, ContinuousRows
-from panewise.operators.counted_reports import CountedRowWindow
-from panewise.operators.lifetimes import NEVER
 from panewise.operators.members import is_whole
-from panewise.operators.partitioned_rows import PartitionedRows
 from panewise.operators.periodic import PeriodicTree
-from panewise.operators.relation_to_stream import RelationToStream, Restore
-from panewise.operators.row_window import RowWindow
+from panewise.operators.relation_to_stream import RelationToStream
 from panewise.operators.sparse_slices import SparseSlices
 from panewise.optimize.rewrites.rewriting import rewrite, rewrite_unless_shared
 from panewise.plan.blocks import Block, block_of
@@ -37,9 +29,10 @@ from panewise.plan.inputs import has_several_inputs, report_window, table_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.shared_core import SharedCore, core_of
 from panewise.runtime.archive_history import History, PlanHistory, history_of, plan_history
+from panewise.runtime.block_operators import items_of, operator_of
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer, TreeKey, TreesTogether
-from panewise.runtime.finish import CountedFinish, RestoredOperator, SoleTree, TimedFinish
+from panewise.runtime.finish import CountedFinish, TimedFinish
 from panewise.runtime.hosted_query import HIDDEN, HostedQuery
 from panewise.runtime.late_queries import (
     check_counts,
@@ -54,6 +47,7 @@ from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import PlanConsumer
 from panewise.runtime.row_counts import rows_gone
 from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
+from panewise.runtime.shortest_slides import ShortestSlides
 from panewise.runtime.table import Table
 from panewise.runtime.technique_option import chosen_technique
 from panewise.runtime.window_ends import cadence_of, end_of, last_window, plan_ends, reads
@@ -85,8 +79,7 @@ class Hosting:
         self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
         self._cores: dict[object, SharedPlan] = {}  # by inputs and meaning
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
-        self._slide_of: dict[str, tuple[int, list[int]]] = {}  # by query: how often it reports, and the streams' ids
-        self._shortest: dict[int, int] | None = {}  # by stream; None: to be found anew
+        self._slides = ShortestSlides()
         self.with_history: set[str] = set()  # queries that have a tree for themselves, made of archived rows
         self.took_history = False  # whether an archive has had a say in the state of a query
         self.stopped: set[str] = set()  # queries that are hosted and do not run, because they are about to be dropped
@@ -140,7 +133,7 @@ class Hosting:
             )
             history = history or self._read_history(block, channel)
             held_from = channel.missed_before if history is None else history.held_from
-            make = partial(self._operator, query, block, held_from, silent=silent)
+            make = partial(operator_of, query, held_from, silent)
             consumer = OperatorConsumer(channel, query, make, history)
             if history is not None and history.begins is not None:
                 consumer.operator.begin_at(history.begins - 1)
@@ -324,66 +317,16 @@ class Hosting:
     def _finish(block: Block, consumer: TreeConsumer) -> TimedFinish | CountedFinish | None:
         if block.emission is Emission.RSTREAM:
             return None
-        relation = RelationToStream(block.emission, _items(block))
+        relation = RelationToStream(block.emission, items_of(block))
         window = block.window
         if isinstance(window, TimeWindow):
             return TimedFinish(relation, window)
         assert isinstance(window, RowsWindow) and window.slide is not None
         return CountedFinish(relation, window.rows, window.slide, window.offset, consumer.rows_taken)
 
-    def _operator(self, query: HostedQuery, block: Block, held_from: int | None, silent: bool) -> Any:
-        """`held_from`: rows before it are not seen."""
-        window = block.window
-        assert window is not None
-        if block.restore:
-            return self._restored(query, block, held_from)
-        if block.aggregate is not None:
-            aggregation = aggregation_of(block)
-            shared = aggregation, window, block.where, block.emission, block.source_schema, held_from
-            if block.periodic:
-                assert isinstance(window, RowsWindow)
-                return PartitionedRows(aggregation, window, *shared[2:], matrix_of=matrix_of)
-            condition = collective_condition(aggregation, window) if silent else None
-            if condition is not None:
-                assert isinstance(window, TimeWindow)
-                return CollectiveLookup(aggregation, condition, window, block.where, block.emission, held_from)
-            return ContinuousAggregate(*shared, silent=silent, matrix_of=matrix_of)
-        selection = block.where, block.emission, block.source_schema, held_from
-        if not block.periodic:
-            return ContinuousRows(block.items, window, *selection, silent=silent)
-        if isinstance(window, TimeWindow):
-            return RowWindow(block.items, window, *selection)
-        return CountedRowWindow(block.items, window, *selection)
-
-    def _restored(self, query: HostedQuery, block: Block, held_from: int | None) -> RestoredOperator:
-        window = block.window
-        assert isinstance(window, TimeWindow)
-        endless = TimeWindow(window.range_us, None, window.offset_us, 0, window.internal)
-        begins = NEVER
-        if held_from is not None and window.range_us is not None:
-            begins = held_from + window.range_us + window.offset_us - 1
-        restore = Restore(block.emission, _items(block), window, begins)
-        schema = block.source_schema
-        if block.aggregate is None:
-            return RestoredOperator(
-                ContinuousRows(block.items, endless, block.where, Emission.ISTREAM, schema, held_from),
-                RowWindow(block.items, window, block.where, Emission.RSTREAM, schema, held_from),
-                restore,
-            )
-        aggregation = aggregation_of(block)
-        tree = PeriodicTree(aggregation.keys, block.where, held_from)
-        tree.add(query.name, aggregation, cadence_of(window))
-        return RestoredOperator(
-            ContinuousAggregate(
-                aggregation, endless, block.where, Emission.ISTREAM, schema, held_from, matrix_of=matrix_of
-            ),
-            SoleTree(tree, query.name, query.arrow),
-            restore,
-        )
-
     def drop(self, name: str) -> None:
         """Stops a query; what only it needed goes."""
-        self._forget_slide(name)
+        self._slides.forget(name)
         consumer = self.consumers.pop(name)
         del self.queries[name]
         self.with_history.discard(name)
@@ -422,33 +365,13 @@ class Hosting:
 
     def slides(self) -> dict[int, int]:
         """By stream, as its id: the shortest slide of the reports that its rows cause, of queries over queries too."""
-        if self._shortest is None:
-            self._shortest = {}
-            for slide, roots in self._slide_of.values():
-                self._shorten(slide, roots)
-        return self._shortest
-
-    def _shorten(self, slide: int, roots: list[int]) -> None:
-        assert self._shortest is not None
-        for root in roots:
-            self._shortest[root] = min(slide, self._shortest.get(root, slide))
+        return self._slides.shortest()
 
     def _note_slide(self, query: HostedQuery) -> None:
-        """A query has come."""
         consumer = self.consumers[query.name]
         window = report_window(query.plan) if isinstance(consumer, PlanConsumer) else query.block.window
         if isinstance(window, TimeWindow) and window.slide_us is not None:
-            channels = consumer.waits_for if isinstance(consumer, PlanConsumer) else [consumer.channel]
-            roots = [id(root) for channel in channels for root in self.roots(channel)]
-            self._slide_of[query.name] = window.slide_us, roots
-            if self._shortest is not None:
-                self._shorten(window.slide_us, roots)
-
-    def _forget_slide(self, name: str) -> None:
-        """A query has gone; only where its slide was the shortest there is another one to find."""
-        slide, roots = self._slide_of.pop(name, (0, []))
-        if self._shortest is not None and any(self._shortest[root] == slide for root in roots):
-            self._shortest = None
+            self._slides.note(query.name, window.slide_us, [id(root) for root in self.roots(query)])
 
     def begun_beside(self, stream: Channel) -> int | None:
         """The oldest row that periodic queries have seen which wait for this stream too: they report from there on."""
@@ -535,7 +458,3 @@ def _is_uncounted(channel: Channel) -> bool:
 
 def _partitioned(window: Window | None) -> bool:
     return isinstance(window, RowsWindow) and bool(window.partition_by)
-
-
-def _items(block: Block) -> pa.Schema:
-    return pa.schema([(item.name, item.expression.type.to_arrow()) for item in block.items])
