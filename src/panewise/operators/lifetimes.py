@@ -173,7 +173,8 @@ class CountLifetimes:
         tail.trim()
         new = sequences >= first
         batch_order = sequences[new] - first
-        batch_births, batch_deaths = rows.times.copy(), rows.times.copy()  # of those that are only counted
+        # Rows that are only counted are never shown: they die when they are born.
+        batch_births, batch_deaths = rows.times.copy(), rows.times.copy()
         batch_births[batch_order], batch_deaths[batch_order] = births[new], deaths[new]
         known = ~new & ((births != FOREVER) | (deaths != FOREVER))
         if len(births):
@@ -195,5 +196,6 @@ class CountLifetimes:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.tail.restore(snapshot["tail"])
         self.starts_at = snapshot["starts_at"]
-        self._wait = snapshot["wait"] if "wait" in snapshot else snapshot["whole_at"] > 0  # of an earlier panewise
+        # An earlier panewise wrote how many rows it waited for.
+        self._wait = snapshot["wait"] if "wait" in snapshot else snapshot["whole_at"] > 0
         self.whole_from = snapshot.get("whole_from", NEVER)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-RESULTS_MOST = 1 << 20  # of a step, about
+RESULTS_MOST = 1 << 20  # About how many results a step may make.
 ROWS_FIRST = 1024
 ROWS_MOST = 1 << 22
 
@@ -32,7 +32,7 @@ class BoundedSteps:
     """Of one plan."""
 
     def __init__(self) -> None:
-        self._rows = ROWS_FIRST  # that a step takes
+        self._rows = ROWS_FIRST  # How many rows the next step takes.
 
     def next(self, inputs: Sequence[Input], until: int) -> int:
         """The instant to which the next step goes, at most `until`."""

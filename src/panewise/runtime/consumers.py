@@ -36,7 +36,7 @@ from panewise.temporal import format_instant
 
 Ints = NDArray[np.int64]
 TIME = pa.timestamp("us", tz="UTC")
-SMALL_ROWS = 1024
+SMALL_ROWS = 1024  # Pieces of no more rows than this are kept whole for lookups.
 COST_WEIGHT = 0.25  # of the last time that what was postponed was answered, in what that is expected to take
 
 
@@ -453,7 +453,8 @@ class TreeConsumer:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         left = [name for name in snapshot["member_of"] if name not in self.queries]
-        if left:  # by an earlier version, of a query inside one that was refused; its states cannot be told from others
+        if left:
+            # An earlier version left the state of a query inside one that was refused; it cannot be told from others.
             raise SnapshotError(f"the snapshot has the state of a query {left[0]!r} that is not among its queries")
         for name in [name for name in self.queries if name not in snapshot["member_of"]]:
             self.remove(name)  # it had failed
@@ -493,7 +494,7 @@ class TreesTogether:
         self.shared_fold = SharedFold()
 
     def take(self, consumers: list[TreeConsumer], rows: Rows, watermark: int, more: bool) -> None:
-        torn: dict[int, Exception] = {}  # by tree, as its id
+        torn: dict[int, Exception] = {}  # What was raised, by the id of the tree.
         self.shared_fold.torn = lambda trees, problem: torn.update(dict.fromkeys(map(id, trees), problem))
         self.shared_fold.fold(rows, [consumer.tree for consumer in consumers])
         if not more:

@@ -354,6 +354,6 @@ def _without_link(data: bytes) -> tuple[bytes, tuple[int, int] | None]:
     at = len(data) - _LINK.size - _CHECKSUM.size
     fields = data[at : -_CHECKSUM.size] if at > 0 else b""
     if not fields.startswith(_LINK_MAGIC) or data[-_CHECKSUM.size :] != _CHECKSUM.pack(zlib.crc32(fields)):
-        return data, None  # of an earlier panewise
+        return data, None  # Snapshots of an earlier panewise name no log.
     _, salt, first = _LINK.unpack(fields)
     return data[:at], (salt, first)

@@ -47,7 +47,7 @@ def boot() -> int:
 class Noted:
     """What an earlier process has noted."""
 
-    number: int  # of the log
+    number: int  # The number of the log.
     salt: int
     always: bool  # each record was brought to the disk before its call returned
     boot: int
@@ -100,7 +100,7 @@ class LengthNote:
         if synced:
             self._synced = size
         lengths = _LENGTHS.pack(size, size) if synced else _LENGTH.pack(size)
-        try:  # for every record, and `suppress` would take as long as the rest
+        try:  # `contextlib.suppress` would take as long as the rest, and this runs for every record.
             self._files.note(self._descriptor, lengths, _LENGTHS_AT)
         except OSError:
             return

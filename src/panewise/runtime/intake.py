@@ -334,7 +334,8 @@ def _array(values: list[Any], type_: DataType) -> pa.Array:
         texts_of = [str(value) for value in values]
         if type_ != STRING and all(map(_is_unicode, texts_of)):
             return pa.array(texts_of, pa.string())
-        return pa.array([text.encode(errors="surrogatepass") for text in texts_of], pa.binary())  # which is no STRING
+        # Binary values are bad rows in a column of any type.
+        return pa.array([text.encode(errors="surrogatepass") for text in texts_of], pa.binary())
 
 
 def _by_halves(source: pa.Array, type_: DataType) -> tuple[pa.Array, list[tuple[int, Any]]]:

@@ -22,7 +22,7 @@ class Judged:
 
     batches: list[pa.RecordBatch]
     aside: list[tuple[pa.RecordBatch, str]]
-    extent: Extent  # of the stream so far, shed rows included
+    extent: Extent  # The extent of the stream so far, shed rows included.
     taken: int
     shed: dict[str, int]  # by reason
     at: float | None = None  # what the clock showed; None where it is taken again

@@ -56,7 +56,8 @@ class Stream(Channel):
         self.progress = Watermark(definition.delay_us)
         self.push_times = PushTimes(definition.delay_us)
         self.reach = UNLIMITED  # how far the watermark may move at once
-        self.others_begun: Callable[[], int | None] = lambda: None  # of streams that are read together with this one
+        # The oldest row of streams that are read together with this one.
+        self.others_begun: Callable[[], int | None] = lambda: None
         self.journal: Journal | None = None  # told before anything changes
         self.change = Change()  # the engine's, where one hosts the stream
         self.producers: dict[str, int] = {}  # the last number that each producer's pushes had
@@ -68,7 +69,7 @@ class Stream(Channel):
         self._pending: list[pa.RecordBatch] = []
         self._pending_count = 0
         self._plain: list[list[Any]] = []
-        self._extent = Extent()  # of what was pushed, processed or not
+        self._extent = Extent()  # Of all rows that were pushed, processed or not.
         self._limit = INT64_MIN  # rows after this need a look
         self._late: deque[pa.RecordBatch] = deque()
         self._bad: deque[tuple[str, str]] = deque(maxlen=SET_ASIDE_MAX)  # the row as text, and what is wrong with it
@@ -90,7 +91,7 @@ class Stream(Channel):
         if self.shedder is not None:
             self.shedder.configure(definition)
 
-    def set_slide(self, slide: int | None, others_begun: Callable[[], int | None] = lambda: None) -> None:
+    def set_slide(self, slide: int | None, others_begun: Callable[[], int | None]) -> None:
         """The shortest slide of the queries that read the stream, which limits how far the watermark may move."""
         self._next_due = None
         self.push_times.set_slide(slide, self.newest)

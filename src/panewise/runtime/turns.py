@@ -88,9 +88,9 @@ class Turns:
         self._guard = threading.Lock()  # held for a few instructions, and only by `with`, which interrupts do not tear
         self._line: deque[_Waiting] = deque()
         self._depth = 0
-        self._frame: FrameType | None = None  # whose turn it is
+        self._frame: FrameType | None = None  # The frame whose `with` the turn is.
         self._afterwards = afterwards
-        self.owner = 0  # its thread
+        self.owner = 0  # The thread whose turn it is; 0: nobody's.
         self.writers: set[int] = set()
         self.left = 0.0  # when the last of them left
         self.outstanding = False

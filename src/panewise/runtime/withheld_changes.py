@@ -19,7 +19,7 @@ from panewise.aggregates.columns import wrapped
 from panewise.operators.multiset import remaining
 from panewise.operators.result_columns import timestamps
 
-SMALL_ROWS = 1024  # that are held before changes are cancelled
+SMALL_ROWS = 1024  # Fewer changes than this are held without being cancelled.
 
 
 class WithheldChanges:
@@ -28,7 +28,7 @@ class WithheldChanges:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._held = schema.empty_table()
-        self._net_rows = 0  # when changes were cancelled last
+        self._net_rows = 0  # How many changes were left when they were cancelled last.
 
     def take(self, batches: list[pa.RecordBatch]) -> None:
         """Changes that are not shown."""

@@ -45,7 +45,8 @@ def run_file(file: Path, *, flush: bool, progress: bool, path: Path | None = Non
                 with interrupts_held():
                     engine.flush()
         except KeyboardInterrupt:
-            if not engine.turns.broken:  # by a second Ctrl-C, which does not wait: then what follows says so
+            # A second Ctrl-C does not wait and breaks the engine; the next call says so.
+            if not engine.turns.broken:
                 console.print("interrupted: what was read so far is answered")
             code = 130
         finally:

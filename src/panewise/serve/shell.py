@@ -84,7 +84,7 @@ class Shell:
             self.errors.print(error_text(error))
         except KeyboardInterrupt:
             self.failed = True
-            if self.engine.turns.broken:  # by a second Ctrl-C, which does not wait
+            if self.engine.turns.broken:  # A second Ctrl-C does not wait.
                 self.errors.print(error_text(self.engine.turns.refusal()))
             else:
                 self.errors.print("interrupted: what came before is done, and nothing is in the middle")

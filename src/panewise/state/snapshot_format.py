@@ -28,7 +28,7 @@ MAGIC = b"PANEWISE"
 VERSION = 2
 VERSIONS_READ = (1, 2)
 CODEC = "lz4_raw"
-SMALL_BYTES = 256  # of an array that is not worth compressing
+SMALL_BYTES = 256  # Arrays of no more bytes than this are not worth compressing.
 _HEADER = struct.Struct("<8sIQI")
 
 

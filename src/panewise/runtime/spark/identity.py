@@ -15,7 +15,7 @@ from panewise.runtime.spark.session import default_partitions
 if TYPE_CHECKING:
     from panewise.runtime.spark.pipeline import SparkPipeline
 
-FORMAT = 4  # of what a checkpoint holds: numbers of fragments and trees, packets, pages
+FORMAT = 4  # The format of a checkpoint: numbers of fragments and trees, packets, pages.
 
 
 def identity_of(pipeline: SparkPipeline, folder: Folder) -> dict[str, Any]:
