@@ -14,7 +14,7 @@ from panewise.language.statements import SelectItem
 from panewise.plan.inputs import has_several_inputs, report_window, windowed_inputs
 from panewise.plan.nodes import Aggregate, Emit, Filter, Node, Project, Scan, WindowOf
 from panewise.schema import Column, Schema
-from panewise.temporal import RowsWindow, Window
+from panewise.temporal import RowsWindow, TimeWindow, Window
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class Block:
     @property
     def source_schema(self) -> Schema:
         return self.source.schema
+
+    @property
+    def slide_us(self) -> int | None:
+        """How often it reports, by event time; None where rows or changes say when."""
+        return self.window.slide_us if isinstance(self.window, TimeWindow) else None
 
     @property
     def rows_stand_alone(self) -> bool:

@@ -25,7 +25,7 @@ from panewise.operators.relation_to_stream import RelationToStream
 from panewise.operators.sparse_slices import SparseSlices
 from panewise.optimize.rewrites.rewriting import rewrite, rewrite_unless_shared
 from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs, report_window, table_inputs, windowed_inputs
+from panewise.plan.inputs import has_several_inputs, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.shared_core import SharedCore, core_of
 from panewise.runtime.archive_history import History, PlanHistory, history_of, plan_history
@@ -368,16 +368,15 @@ class Hosting:
         return self._slides.shortest()
 
     def _note_slide(self, query: HostedQuery) -> None:
-        consumer = self.consumers[query.name]
-        window = report_window(query.plan) if isinstance(consumer, PlanConsumer) else query.block.window
-        if isinstance(window, TimeWindow) and window.slide_us is not None:
-            self._slides.note(query.name, window.slide_us, [id(root) for root in self.roots(query)])
+        slide_us = query.block.slide_us
+        if slide_us is not None:
+            self._slides.note(query.name, slide_us, [id(root) for root in self.roots(query)])
 
     def begun_beside(self, stream: Channel) -> int | None:
         """The oldest row that periodic queries have seen which wait for this stream too: they report from there on."""
         begun = []
         for consumer in self.consumers.values():
-            if isinstance(consumer, PlanConsumer) and report_window(consumer.query.plan) is not None:
+            if isinstance(consumer, PlanConsumer) and consumer.query.block.slide_us is not None:
                 roots = [root for channel in consumer.waits_for for root in self.roots(channel)]
                 if any(root is stream for root in roots):
                     oldest = [root.oldest for root in roots if root is not stream and root.oldest is not None]

@@ -28,7 +28,6 @@ from panewise.runtime.hosting import Hosting
 from panewise.runtime.spark.marks import Marks
 from panewise.runtime.spark.packing import Packet
 from panewise.runtime.spark.program import Fragment, PlannedQuery, Program, Version
-from panewise.runtime.spark.stream_limits import slide_of
 from panewise.runtime.spark.tables import FollowedTable, PinnedTables, TableChange
 from panewise.runtime.watermark import Watermark
 from panewise.runtime.window_ends import cadence_of
@@ -276,7 +275,7 @@ class Bucket:
                 f"{format_instant(end)} and would close more than {WINDOWS_CLOSED_MAX:,} windows"
             )
             for name, query in self.program.versions[self.version].hosted(self.fragment).items():
-                slide = slide_of(query)
+                slide = query.block.slide_us
                 if slide is not None and end - oldest > slide * WINDOWS_CLOSED_MAX:
                     self.limited[name] = reason
                     self.fail(name, reason)

@@ -7,11 +7,9 @@ the rows of all tasks, fail the queries whose windows would be too many.
 
 from __future__ import annotations
 
-from panewise.plan.inputs import has_several_inputs, report_window
 from panewise.runtime.spark.marks import Marks
-from panewise.runtime.spark.program import PlannedQuery, Program, Version
+from panewise.runtime.spark.program import Program, Version
 from panewise.runtime.window_limit import Extent, WindowLimit, reach_of
-from panewise.temporal import TimeWindow
 
 
 def extent_of(marks: Marks, stream: str) -> Extent:
@@ -27,7 +25,7 @@ def limit_of(program: Program, version: Version, marks: Marks, stream: str) -> W
         slide
         for fragment in program.fragments_over(version, stream)
         for query in version.hosted(fragment).values()
-        if (slide := slide_of(query)) is not None
+        if (slide := query.block.slide_us) is not None
     ]
     return WindowLimit(
         delay,
@@ -37,12 +35,6 @@ def limit_of(program: Program, version: Version, marks: Marks, stream: str) -> W
     )
 
 
-def slide_of(query: PlannedQuery) -> int | None:
-    """How often a query reports, by event time; None where rows or changes say when."""
-    window = report_window(query.plan) if has_several_inputs(query.plan) else query.block.window
-    return window.slide_us if isinstance(window, TimeWindow) else None
-
-
 def _begun_beside(program: Program, version: Version, marks: Marks, stream: str) -> int | None:
     """The oldest row that periodic queries have seen which wait for this stream too: they report from there on."""
     begun = []
@@ -50,7 +42,7 @@ def _begun_beside(program: Program, version: Version, marks: Marks, stream: str)
         beside = [other for other in fragment.streams if other != stream]
         oldest = [time for other in beside if (time := marks.of(other).oldest) is not None]
         for query in version.hosted(fragment).values() if oldest else ():
-            if slide_of(query) is not None:
+            if query.block.slide_us is not None:
                 points = marks.since.get(query.created, {})
                 came = [
                     reached - version.streams[other].delay_us
