@@ -12,7 +12,7 @@ import pytest
 import panewise as pw
 from panewise.aggregates.functions import AggregateFunction
 from panewise.aggregates.user import user_aggregate
-from panewise.errors import BindError, CatalogError, PanewiseError, ParseError, PlanError, SnapshotError
+from panewise.errors import BindError, CatalogError, NotHeldError, PanewiseError, ParseError, PlanError, SnapshotError
 from panewise.optimize.sharing.calibration import shipped
 from panewise.runtime import weaver
 from tests.runtime.small_engine import COUNTS, STREAM, SUMS, engine_of, row, rows, statuses, tuples
@@ -258,3 +258,11 @@ def test_lookups_of_all_rows_are_refused_where_some_have_gone_by() -> None:
     with pytest.raises(PlanError, match="UNBOUNDED"):
         engine.execute("CREATE QUERY z WITH (mode = 'lookup') AS SELECT v FROM t [UNBOUNDED]")
     engine.execute("CREATE QUERY z AS SELECT v FROM t [UNBOUNDED]")  # each row by itself
+    engine.execute("CREATE QUERY y AS SELECT ISTREAM v FROM t [UNBOUNDED SLIDE 10 SECONDS]")
+    for each in (engine, pw.Engine.restore(engine.snapshot())):
+        each.push("t", [row(100)])
+        each.advance("t", 200_000_000)
+        assert each.results("z").num_rows == each.results("y").num_rows == 1
+        for name in ("z", "y"):
+            with pytest.raises(NotHeldError):
+                each.lookup(name)

@@ -78,7 +78,10 @@ class Lifetimes(Protocol):
 
 def not_held(at: int, first: int, last: int) -> NotHeldError:
     """Why a continuous query cannot tell its state at an instant, where it knows those from the first to the last."""
-    held = "nothing is held yet: a query that comes in mid-stream answers when its window is whole"
+    held = (
+        "nothing is held yet: a query that comes in mid-stream answers when its window is whole, and one over "
+        "[UNBOUNDED] never"
+    )
     if max(first, NEVER + 1) <= last:
         begins = "the beginning" if first == NEVER else format_instant(first)
         held = f"held are the instants from {begins} to {format_instant(last)}"
@@ -107,12 +110,14 @@ class TimeLifetimes:
             # The stream has had rows before, so an ungrouped answer exists as soon as the window is whole.
             self.whole_from = held_from + window.range_us + window.offset_us - 1
             self.starts_at = self.whole_from
+        # Rows that went by stay in a window without an end, and nobody knows them.
+        self._misses_some = held_from is not None and window.range_us is None
 
     bytes_held = 0
 
     @property
     def known_from(self) -> int:
-        return self.whole_from
+        return FOREVER if self._misses_some else self.whole_from
 
     def assign(self, rows: Rows) -> Assigned:
         births = rows.times + self._window.offset_us
@@ -127,11 +132,13 @@ class TimeLifetimes:
         return Assigned(first, births, deaths, _NONE, _NONE, _NONE)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"next": self._next, "starts_at": self.starts_at, "whole_from": self.whole_from}
+        marks = {"starts_at": self.starts_at, "whole_from": self.whole_from, "misses_some": self._misses_some}
+        return {"next": self._next, **marks}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._next, self.starts_at = snapshot["next"], snapshot["starts_at"]
         self.whole_from = snapshot["whole_from"]
+        self._misses_some = snapshot.get("misses_some", False)
 
 
 class CountLifetimes:

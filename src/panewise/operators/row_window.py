@@ -68,6 +68,8 @@ class RowWindow:
         self._whole_from = NEVER
         if held_from is not None and window.range_us is not None:
             self._whole_from = last_report(window, held_from + window.range_us + window.offset_us - 1) + 1
+        # Rows that went by stay in a window without an end, and nobody knows them.
+        self._misses_some = held_from is not None and window.range_us is None
         self._next = NEVER  # reports below this number are out
 
     @property
@@ -116,7 +118,7 @@ class RowWindow:
     def lookup(self, at: int) -> pa.Table:
         """The last report at or before an instant; NotHeldError where it is not held any more or not due yet."""
         number = last_report(self._window, at)
-        first = max(self._whole_from, self._relation.alive.held_since)
+        first = FOREVER if self._misses_some else max(self._whole_from, self._relation.alive.held_since)
         if not first <= number < self._next:
             held = "no report is held yet"
             if max(first, NEVER + 1) < self._next:
@@ -129,9 +131,10 @@ class RowWindow:
 
     def snapshot(self) -> dict[str, Any]:
         marks = {"sequence": self._sequence, "next": self._next, "whole_from": self._whole_from}
-        return {"relation": self._relation.snapshot(), **marks}
+        return {"relation": self._relation.snapshot(), "misses_some": self._misses_some, **marks}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._relation.restore(snapshot["relation"])
         self._sequence, self._next = snapshot["sequence"], snapshot["next"]
         self._whole_from = snapshot["whole_from"]
+        self._misses_some = snapshot.get("misses_some", False)
