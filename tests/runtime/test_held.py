@@ -62,6 +62,20 @@ def test_what_was_retained_stays_when_more_is_asked_for() -> None:
     assert engine.execute("SELECT COUNT(*) AS n FROM s [RANGE 15 SECONDS]")["n"].to_pylist() == [15]
 
 
+@pytest.mark.parametrize("flushed", [True, False])
+def test_what_a_tree_answers_once_follows_from_its_rows(flushed: bool) -> None:
+    """Not from the steps in which the watermark came there, which a snapshot or `stats` makes more of."""
+    engine = engine_of()
+    engine.execute("CREATE QUERY q AS SELECT MEDIAN(v) AS m FROM s [RANGE 10 SECONDS SLIDE 2 SECONDS]")
+    engine.push("s", second(12, 13.5))
+    engine.push("s", second(28))
+    if flushed:
+        engine.stats()
+    engine.push("s", second(29))
+    asked = "SELECT COUNT(*) AS n FROM s [RANGE 9 SECONDS SLIDE 2 SECONDS]"
+    assert engine.execute(asked)["n"].to_pylist() == [0]
+
+
 def test_a_lookup_before_the_first_window_with_a_row_finds_no_report() -> None:
     engine = pw.Engine()
     engine.execute("CREATE STREAM t (ts TIMESTAMP, v BIGINT)")

@@ -93,7 +93,7 @@ class PeriodicTree:
         self.cut = INT64_MIN  # from here on, edges are those of all members
         self.by_cuts = False  # a host says where edges change, the same for several trees
         self.needed_from = INT64_MIN  # slices that begin before this point are needed by no report to come
-        self.evicted_to: int | None = None  # slices before this point may have gone
+        self.evicted_to: int | None = None  # where the last slice that has gone ended
         self.held_from = held_from
         self.shapes = Shapes()
         self.windows = WindowSet()  # of all members

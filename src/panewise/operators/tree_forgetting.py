@@ -45,10 +45,10 @@ def evict_slices(tree: PeriodicTree) -> None:
     tree.needed_from = max(tree.needed_from, min(reach, tree.watermark))
     if not len(tree.store.starts):
         return
-    gone_to = min(reach, tree.watermark)
-    if tree.evicted_to is None or gone_to > tree.evicted_to:
-        tree.evicted_to = gone_to
     needed = min(needed, int(np.searchsorted(tree.store.starts, held_to, side="left")))
+    if needed:
+        # It follows from the rows, and not from the steps in which slices go, what is still held.
+        tree.evicted_to = int(tree.store.ends[needed - 1])
     tree.store.evict(tree.store.first + needed)
 
 
