@@ -127,6 +127,16 @@ class TreeConsumer:
         if fresh and self.tree.watermark != INT64_MIN:
             self._hand_on(self.tree.due(fresh=member))
 
+    def goes_on(self, name: str, since: int) -> None:
+        """An ungrouped query in mid-stream, which sees rows from `since` on, begins with its first whole window,
+        also where that is empty: rows that have gone by would have been shown before."""
+        member = self.member_of[name]
+        cadence = self.tree.members[member].cadence
+        if cadence.range is not None:
+            first = {member: cadence.next_report(since + cadence.range + cadence.offset - 1)}
+            self.tree.note(first)
+            self._leads.note(first)
+
     def _share(self, query: HostedQuery, name: str) -> None:
         member = self._member(name)
         ledger = self._ledgers.get(member.shape)

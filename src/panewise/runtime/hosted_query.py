@@ -39,6 +39,8 @@ class HostedQuery(Channel):
     # False: when it came in mid-stream, what others held decided on its first result; or others have had results of it
     # that were not counted here.
     counts_all = True
+    # Where it came in mid-stream: results before this instant are missing, or are there only because others held rows.
+    whole_from: int | None = None
 
     def __init__(self, name: str, plan: Emit, block: Block) -> None:
         super().__init__(name, plan.schema, plan.timestamp)
@@ -176,7 +178,8 @@ class HostedQuery(Channel):
         """While nobody reads this query its newest results, reports at the watermark itself, are not kept."""
         held = super().held_from
         kept = self.consumers or self.retain_us or not self.block.periodic
-        return held if held is None or kept else held + 1
+        held = held if held is None or kept else held + 1
+        return held if self.whole_from is None else max(self.whole_from, self.whole_from if held is None else held)
 
     @property
     def missed_before(self) -> int | None:
@@ -257,6 +260,7 @@ class HostedQuery(Channel):
             ],
             **({} if self._withheld is None or self.status == "RUNNING" else {"withheld": self._withheld.net()}),
             **({} if self.counts_all else {"counts_all": False}),
+            **({} if self.whole_from is None else {"whole_from": self.whole_from}),
         }
 
     def _progress(self) -> dict[str, int]:
@@ -276,6 +280,7 @@ class HostedQuery(Channel):
         self._unread = [EmptyReports(**p) if isinstance(p, dict) else p for p in snapshot["unread"]]
         self._unread_rows = sum(map(row_count, self._unread))
         self.counts_all = snapshot.get("counts_all", self.counts_all)
+        self.whole_from = snapshot.get("whole_from", self.whole_from)
         withheld = snapshot.get("withheld")
         if self._withheld is not None and withheld is not None:
             self._withheld.take(withheld.to_batches())

@@ -22,6 +22,7 @@ from panewise.operators.aggregation import Aggregation, aggregation_of
 from panewise.operators.members import is_whole
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.relation_to_stream import RelationToStream
+from panewise.operators.series_start import surely_shown
 from panewise.operators.sparse_slices import SparseSlices
 from panewise.optimize.rewrites.rewriting import rewrite, rewrite_unless_shared
 from panewise.plan.blocks import Block, block_of
@@ -42,6 +43,7 @@ from panewise.runtime.late_queries import (
     check_versions,
     check_window,
     needs_all,
+    whole_from,
 )
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import PlanConsumer
@@ -125,14 +127,17 @@ class Hosting:
         if channel.held_from is not None:
             query.watermark = channel.watermark
         if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
-            query.counts_all = channel.held_from is None
+            query.counts_all, query.whole_from = channel.held_from is None, whole_from(block, channel.held_from)
             self.consumers[name] = self._join_tree(query, block, channel, chosen_technique(options), history)
+            if name in self.with_history:
+                query.whole_from = None
         else:
             query.counts_all = channel.missed_before is None or (
                 block.hands_rows_on and not query.is_hidden and not _is_uncounted(channel)
             )
             history = history or self._read_history(block, channel)
             held_from = channel.missed_before if history is None else history.held_from
+            query.whole_from = whole_from(block, channel.missed_before) if history is None else None
             make = partial(operator_of, query, held_from, silent)
             consumer = OperatorConsumer(channel, query, make, history)
             if history is not None and history.begins is not None:
@@ -206,6 +211,8 @@ class Hosting:
         else:
             consumer = self._sharing(query, core, channels, history)
         consumer.rewrites = rewritten.applied
+        if not query.counts_all and history is None:
+            query.whole_from = consumer.plan.begins + block.periodic  # a report shows the instant before it
         self.queries[name], self.consumers[name] = query, consumer
         consumer.attach()
         return self._begun(query, channels)
@@ -297,7 +304,7 @@ class Hosting:
             first = channel.released_now() if history is None else history.first
             consumer.begin_at(first)
             consumer.tree.hold_from(first or None)
-        finish = self._finish(block, consumer)
+        finish, since = self._finish(block, consumer), channel.held_from
         consumer.add(query, aggregation, cadence_of(block.window), finish)
         if fresh and history is not None and history.begins is not None:
             assert isinstance(block.window, TimeWindow)
@@ -305,6 +312,8 @@ class Hosting:
             channel.attach(consumer)
         elif fresh:
             channel.attach(consumer, None if history is None else history.rows)
+        if since is not None and history is None and not aggregation.keys and _has_shown_a_row(block.window, channel):
+            consumer.goes_on(query.name, since)
         return consumer
 
     def _read_history(self, block: Block, channel: Channel) -> History | None:
@@ -449,6 +458,13 @@ def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: W
     points = [tree.held_from, *(tree.state_held_from[key] for key in aggregation.states)]
     since = max((point for point in points if point is not None), default=None)
     return is_whole(tree, cadence, cadence.next_report(tree.watermark) - cadence.slide, since)
+
+
+def _has_shown_a_row(window: Window | None, channel: Channel) -> bool:
+    """Whether a query with this window that had always been there would have begun, so that empty reports count."""
+    if not isinstance(window, TimeWindow) or not channel.rows_seen or channel.missed_before is None:
+        return False
+    return surely_shown(window.range_us, window)
 
 
 def _is_uncounted(channel: Channel) -> bool:

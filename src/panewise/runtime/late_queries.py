@@ -27,6 +27,15 @@ def needs_all(block: Block, channel: Channel) -> bool:
     return _unknown_counts(block, channel) is not None
 
 
+def whole_from(block: Block, held_from: int | None) -> int | None:
+    """The time of the first result for certain, where rows before `held_from` have gone by. Of windows of rows it is
+    not known: they begin when enough rows have come."""
+    window = block.window
+    if held_from is None or not isinstance(window, TimeWindow) or window.range_us is None:
+        return held_from
+    return held_from + window.range_us + window.offset_us - (not block.periodic)
+
+
 def check_numbers(window: Window | None, channel: Channel) -> None:
     """Refuses to number the results of a query whose first one is not known: whatever is kept of them."""
     if not isinstance(window, RowsWindow) or not window.periodic:

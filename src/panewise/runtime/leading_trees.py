@@ -103,6 +103,11 @@ class Leads:
             self._leads.append(lead)
         lead.add(name, member.reported)
 
+    def note(self, first: dict[str, int]) -> None:
+        """The first reports of members of an ungrouped tree."""
+        for lead in self._leads:
+            lead.tree.note(first)
+
     def begin(self) -> None:
         """No more members come to the leads that are there."""
         for lead in self._leads:

@@ -281,7 +281,12 @@ def missed_before(channels: list[Channel], history: PlanHistory | None) -> list[
     """Rows before these instants are not seen by a plan that begins now; None where there were none."""
     if history is not None:
         return history.held_from
-    return [channel.missed_before if channel.rows_seen else None for channel in channels]
+    return [channel.missed_before if channel.rows_seen or _begins_late(channel) else None for channel in channels]
+
+
+def _begins_late(channel: Channel) -> bool:
+    """Whether results are missing though none has come."""
+    return isinstance(channel, HostedQuery) and channel.whole_from is not None
 
 
 def attach_ports(ports: list[Port], history: PlanHistory | None) -> None:

@@ -1,0 +1,99 @@
+"""Queries in mid-stream begin with their first whole window: over queries that begin late, and between rows, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import panewise as pw
+
+STREAM = "CREATE STREAM s (ts TIMESTAMP, k STRING, v BIGINT)"
+TABLE = "CREATE TABLE t (k STRING PRIMARY KEY); INSERT INTO t VALUES ('a'), ('b')"
+COUNTS = "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 1 SECOND]"
+ROWS = "SELECT v AS n FROM s [RANGE 5 SECONDS SLIDE 1 SECOND]"
+JOINED = "SELECT a.v AS n FROM s [RANGE 6 SECONDS SLIDE 1 SECOND] AS a, t WHERE a.k = t.k"
+WIDE = "CREATE QUERY wide AS SELECT COUNT(*) AS n FROM s [RANGE 20 SECONDS SLIDE 1 SECOND]"
+
+
+def rows(*seconds: float) -> list[dict[str, Any]]:
+    return [{"ts": int(second * 1_000_000), "k": "ab"[int(second) % 2], "v": int(second)} for second in seconds]
+
+
+def by_end(engine: pw.Engine, query: str) -> dict[int, Any]:
+    return {int(row["window_end"].timestamp()): row["t"] for row in engine.results(query).to_pylist()}
+
+
+@pytest.mark.parametrize("inner", [COUNTS, ROWS, JOINED])
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_window_over_a_query_that_begins_late_is_whole(
+    inner: str, by_name: bool, beside: bool, restored: bool
+) -> None:
+    """Every report of it is one that it would have had from the first row on."""
+    engine = pw.Engine()
+    engine.execute(f"{STREAM}; {TABLE}; CREATE QUERY early AS {inner}")
+    items = "SELECT COUNT(*) * 1000 + SUM(n) AS t FROM"
+    engine.execute(f"CREATE QUERY always AS {items} early [RANGE 4 SECONDS SLIDE 2 SECONDS]")
+    always = engine
+    engine = pw.Engine()
+    engine.execute(f"{STREAM}; {TABLE}" + (f"; {WIDE}" if beside else ""))
+    for each in (always, engine):
+        each.push("s", rows(*range(25)))
+    if by_name:
+        engine.execute(f"CREATE QUERY late AS {inner}")
+        if restored:
+            engine = pw.Engine.restore(engine.snapshot())
+    engine.execute(f"CREATE QUERY q AS {items} {'late' if by_name else f'({inner})'} [RANGE 4 SECONDS SLIDE 2 SECONDS]")
+    if restored:
+        engine = pw.Engine.restore(engine.snapshot())
+    for each in (always, engine):
+        each.push("s", rows(*range(25, 60)))
+    wanted, found = by_end(always, "always"), by_end(engine, "q")
+    assert found and found == {end: value for end, value in wanted.items() if end >= min(found)}
+    assert min(found) <= 24 + 10 + 4 + 2
+
+
+def test_a_join_with_a_query_that_begins_late_waits_for_it() -> None:
+    engine = pw.Engine()
+    engine.execute(STREAM)
+    engine.push("s", rows(*range(25)))
+    engine.execute(f"CREATE QUERY late AS {COUNTS}")
+    engine.execute(
+        "CREATE QUERY q AS SELECT COUNT(*) AS t FROM late [RANGE 3 SECONDS SLIDE 1 SECOND] AS a, "
+        "s [RANGE 2 SECONDS SLIDE 1 SECOND] AS b WHERE a.n > b.v - 1000"
+    )
+    engine.push("s", rows(*range(25, 60)))
+    found = by_end(engine, "q")
+    assert set(found.values()) == {6} and min(found) == 24 + 10 + 3
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("offset", [0, 3])
+@pytest.mark.parametrize("item", ["COUNT(*)", "COUNT(DISTINCT v)"])
+@pytest.mark.parametrize("sharing", ["weave", "none"])
+def test_an_ungrouped_query_begins_in_a_gap_between_rows(beside: bool, offset: int, item: str, sharing: str) -> None:
+    """Rows have gone by, so that an empty window is reported like any other."""
+    engine = pw.Engine(sharing=sharing)
+    engine.execute(STREAM)
+    if beside:
+        engine.execute(WIDE)
+    engine.push("s", rows(*(second + 0.5 for second in range(10))))
+    window = f"[RANGE 1 SECOND SLIDE 1 SECOND OFFSET {offset} SECONDS]"
+    engine.execute(f"CREATE QUERY q AS SELECT {item} AS t FROM s {window}")
+    engine.push("s", rows(50.5, 51.5, 60.5))
+    found = by_end(engine, "q")
+    shown = {51 + offset, 52 + offset}
+    assert {end: value for end, value in found.items() if end > 10 + offset} == {
+        end: int(end in shown) for end in range(11 + offset, 61)
+    }
+
+
+def test_an_ungrouped_query_waits_for_the_first_row_where_none_has_gone_by() -> None:
+    engine = pw.Engine()
+    engine.execute(STREAM)
+    engine.advance("s", 10_000_000)
+    engine.execute("CREATE QUERY q AS SELECT COUNT(*) AS t FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")
+    engine.push("s", rows(50, 52))
+    assert by_end(engine, "q") == {51: 1, 52: 0}
