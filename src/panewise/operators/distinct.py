@@ -175,8 +175,9 @@ class _Star:
             self._shown[before:], self._next_shown[before:] = NEVER, NEVER
 
     def _delta(self, values: Ints, births: Ints, deaths: Ints) -> Delta:
-        if bool((births[1:] < births[:-1]).any()):
-            order = np.argsort(births, kind="stable")
+        if bool((births[1:] <= births[:-1]).any()):
+            # By value where several are born at once, whatever the step in which that was found.
+            order = np.lexsort((values, births))
             values, births, deaths = values[order], births[order], deaths[order]
         sequences = np.arange(self._next, self._next + len(values))
         self._next += len(values)

@@ -252,6 +252,23 @@ def _in_order(results: Matrix, start: int, end: int) -> None:
 
 
 @compiled_loop
+def _ties_in_order(results: Matrix, start: int, end: int) -> None:
+    """Results that are born at once are sorted by value: their order follows neither from the steps in which rows were
+    taken nor from how entries lie in blocks, which changes with a snapshot."""
+    begin = start
+    for i in range(start + 1, end + 1):
+        if i < end and results[BIRTH, i] == results[BIRTH, begin]:
+            continue
+        if i - begin > 1:
+            order = np.argsort(results[VALUE, begin:i])
+            results[VALUE, begin:i], results[DEATH, begin:i] = (
+                results[VALUE, begin:i][order],
+                results[DEATH, begin:i][order],
+            )
+        begin = i
+
+
+@compiled_loop
 def show(
     order: Ints, ranges: Ints, begins: Ints, fresh: NDArray[np.bool_], since: int, until: int, size: int, values: Ints,
     times: Ints, previous: Ints, gaps: Ints, grouped: Ints, copies: Matrix, heads: Small, entry_values: Small,
@@ -289,6 +306,7 @@ def show(
         results, count = _succeed(pending, waiting, range_us, until, copies, grouped, results, count)
         if count > start:
             _in_order(results, start, count)
+            _ties_in_order(results, start, count)
         ends[k] = count
     return results[:, :count]
 
