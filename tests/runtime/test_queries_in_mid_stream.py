@@ -97,3 +97,60 @@ def test_an_ungrouped_query_waits_for_the_first_row_where_none_has_gone_by() -> 
     engine.execute("CREATE QUERY q AS SELECT COUNT(*) AS t FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")
     engine.push("s", rows(50, 52))
     assert by_end(engine, "q") == {51: 1, 52: 0}
+
+
+COUNTED = "SELECT COUNT(*) AS n FROM s [ROWS 10 SLIDE 3]"
+LAST = "SELECT ISTREAM COUNT(*) AS n FROM s [ROWS 10]"
+OF_EACH = "SELECT RSTREAM k, COUNT(*) AS n FROM s [PARTITION BY k ROWS 3 SLIDE 1] GROUP BY k"
+
+
+@pytest.mark.parametrize("inner", [COUNTED, LAST])
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_window_of_time_over_windows_of_rows_waits_until_they_have_begun(inner: str, restored: bool) -> None:
+    engine, always = pw.Engine(), pw.Engine()
+    items = "SELECT COUNT(*) * 1000 + SUM(n) AS t FROM"
+    always.execute(f"{STREAM}; CREATE QUERY early AS {inner}")
+    always.execute(f"CREATE QUERY q AS {items} early [RANGE 6 SECONDS SLIDE 1 SECOND]")
+    engine.execute(STREAM)
+    for each in (always, engine):
+        each.push("s", rows(*range(25)))
+    engine.execute(f"CREATE QUERY late AS {inner}")
+    if restored:
+        engine = pw.Engine.restore(engine.snapshot())
+    over = f"CREATE QUERY q AS {items} late [RANGE 6 SECONDS SLIDE 1 SECOND]"
+    for text in (over, over.replace("late", f"({inner})"), "CREATE QUERY j AS SELECT a.n FROM late [NOW] a, s [NOW] b"):
+        with pytest.raises(pw.PlanError, match="begins when enough rows have come"):
+            engine.execute(text)
+    engine.execute("CREATE QUERY handed_on AS SELECT ISTREAM n FROM late [NOW]")
+    with pytest.raises(pw.PlanError, match="'handed_on' came in mid-stream and begins when"):
+        engine.execute(over.replace("late", "handed_on"))
+    for each in (always, engine):
+        each.push("s", rows(*range(25, 40)))
+    engine.execute(over)
+    for each in (always, engine):
+        each.push("s", rows(*range(40, 60)))
+    wanted, found = by_end(always, "q"), by_end(engine, "q")
+    assert found and found == {end: value for end, value in wanted.items() if end >= min(found)}
+
+
+def test_nobody_knows_when_all_partitions_have_begun() -> None:
+    engine = pw.Engine()
+    engine.execute(STREAM)
+    engine.execute(f"CREATE QUERY counting AS {OF_EACH}")
+    engine.push("s", rows(*range(25)))
+    engine.execute(f"CREATE QUERY late AS {OF_EACH}")
+    engine.push("s", rows(*range(25, 50)))
+    with pytest.raises(pw.PlanError, match="until all its partitions have begun"):
+        engine.execute("CREATE QUERY q AS SELECT COUNT(*) AS t FROM late [RANGE 6 SECONDS SLIDE 1 SECOND]")
+    engine.execute("CREATE QUERY q AS SELECT COUNT(*) AS t FROM counting [RANGE 6 SECONDS SLIDE 1 SECOND]")
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_where_only_the_watermark_has_moved_nothing_was_missed(beside: bool) -> None:
+    engine = pw.Engine()
+    engine.execute(STREAM + (f"; {WIDE}" if beside else ""))
+    engine.advance("s", 10_000_000)
+    engine.execute("CREATE QUERY q AS SELECT COUNT(*) AS t FROM s [RANGE 1 MINUTE SLIDE 1 SECOND]")
+    engine.execute("CREATE QUERY all_of_them AS SELECT COUNT(*) AS t FROM s [UNBOUNDED SLIDE 1 SECOND]")
+    engine.push("s", rows(11.5, 12.5, 13.5))
+    assert by_end(engine, "q") == by_end(engine, "all_of_them") == {12: 1, 13: 2}

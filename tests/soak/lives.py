@@ -211,13 +211,12 @@ class QueryWriter:
         return self._over_text(inner, window, rest, grouped=bool(group))
 
     def _over_text(self, inner: Query, window: Window, rest: str, grouped: bool) -> Query:
-        settles = FOREVER if window.unbounded else inner.reach_us + window.reach_us + 30 * SECOND
-        if window.rows:  # it begins when enough results have come; where reports are numbered, it is refused
-            settles = inner.settles_us
-        settles += FOREVER if inner.reach_us >= FOREVER else 0
         state = self._state("", window, rest)
-        found = Query("", f"SELECT {rest}", inner.inputs, state=state, grouped=grouped)
-        return replace(found, settles_us=settles, reach_us=settles)
+        # As a selection over all rows, one over all results begins with those that come. And nobody knows whether there
+        # was a result before, so that a total of none is an answer and not nothing.
+        total = not grouped and not window.periodic
+        settles = FOREVER if window.unbounded else inner.reach_us + window.reach_us + 30 * SECOND if total else 0
+        return Query("", f"SELECT {rest}", inner.inputs, state=state, settles_us=settles, grouped=grouped)
 
     # -- several inputs ----------------------------------------------------------------------------------------------
 

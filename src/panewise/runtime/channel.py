@@ -220,7 +220,7 @@ class Channel:
     @property
     def held_from(self) -> int | None:
         """Rows before this instant are not seen by somebody who starts now; None where there were none."""
-        return self.watermark if self.rows_seen or self.watermark != INT64_MIN else None
+        return self.watermark if self.rows_seen else None
 
     @property
     def missed_before(self) -> int | None:
@@ -259,7 +259,7 @@ class Channel:
             self.released = self.rows_seen - len(recent)
             self._reorder.insert(recent)
         self.consumers.append(consumer)
-        if self.held_from is not None and not self.folds_only:
+        if (self.rows_seen or self.watermark != INT64_MIN) and not self.folds_only:
             rows = self.empty_rows() if consumer.ordered else self.recent()
             consumer.take(rows if history is None else concatenated([history, rows]), self.watermark)
 

@@ -21,6 +21,7 @@ from panewise.runtime.channel import Channel, Consumer
 from panewise.runtime.entering_rows import EnteringRows
 from panewise.runtime.ledger import Ledger, Place, Reader, row_count
 from panewise.runtime.withheld_changes import WithheldChanges
+from panewise.temporal import RowsWindow
 
 Ints = NDArray[np.int64]
 Subscriber = Callable[[pa.RecordBatch], None]
@@ -41,6 +42,7 @@ class HostedQuery(Channel):
     counts_all = True
     # Where it came in mid-stream: results before this instant are missing, or are there only because others held rows.
     whole_from: int | None = None
+    begins_by_count = False  # it came in mid-stream and begins when enough rows have come: nobody knows when that is
 
     def __init__(self, name: str, plan: Emit, block: Block) -> None:
         super().__init__(name, plan.schema, plan.timestamp)
@@ -69,6 +71,18 @@ class HostedQuery(Channel):
     def is_hidden(self) -> bool:
         """Whether it is a query inside another one."""
         return HIDDEN in self.name
+
+    @property
+    def is_to_begin(self) -> bool:
+        """Whether it, or a partition of it, may still be waiting for enough rows."""
+        window = self.block.window
+        partitioned = isinstance(window, RowsWindow) and bool(window.partition_by)
+        return self.begins_by_count and (partitioned or not self.rows_out)
+
+    @property
+    def called(self) -> str:
+        """What people know it by."""
+        return "the subquery" if self.is_hidden else f"'{self.name}'"
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
@@ -261,6 +275,7 @@ class HostedQuery(Channel):
             **({} if self._withheld is None or self.status == "RUNNING" else {"withheld": self._withheld.net()}),
             **({} if self.counts_all else {"counts_all": False}),
             **({} if self.whole_from is None else {"whole_from": self.whole_from}),
+            **({"begins_by_count": True} if self.begins_by_count else {}),
         }
 
     def _progress(self) -> dict[str, int]:
@@ -281,6 +296,7 @@ class HostedQuery(Channel):
         self._unread_rows = sum(map(row_count, self._unread))
         self.counts_all = snapshot.get("counts_all", self.counts_all)
         self.whole_from = snapshot.get("whole_from", self.whole_from)
+        self.begins_by_count = snapshot.get("begins_by_count", self.begins_by_count)
         withheld = snapshot.get("withheld")
         if self._withheld is not None and withheld is not None:
             self._withheld.take(withheld.to_batches())

@@ -36,6 +36,7 @@ from panewise.runtime.consumers import TreeConsumer, TreeKey, TreesTogether
 from panewise.runtime.finish import CountedFinish, TimedFinish
 from panewise.runtime.hosted_query import HIDDEN, HostedQuery
 from panewise.runtime.late_queries import (
+    check_begun,
     check_counts,
     check_numbers,
     check_rows_seen,
@@ -119,25 +120,29 @@ class Hosting:
         history = self._read_history(block, channel) if needs_all(block, channel) else None
         check_source(channel)
         with self._failing_if_taken_before(name):
+            alone = block.rows_stand_alone and not silent
             check_numbers(block.window, channel)
+            check_begun(block.window, channel, alone)
             if history is None:
-                check_window(block.window, channel, alone=block.rows_stand_alone and not silent)
+                check_window(block.window, channel, alone)
                 check_counts(block, channel)
         query = HostedQuery(name, plan, block)
-        if channel.held_from is not None:
-            query.watermark = channel.watermark
+        query.watermark = channel.watermark
         if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
             query.counts_all, query.whole_from = channel.held_from is None, whole_from(block, channel.held_from)
             self.consumers[name] = self._join_tree(query, block, channel, chosen_technique(options), history)
+            query.begins_by_count = channel.held_from is not None and isinstance(block.window, RowsWindow)
             if name in self.with_history:
-                query.whole_from = None
+                query.whole_from, query.begins_by_count = None, False
         else:
             query.counts_all = channel.missed_before is None or (
                 block.hands_rows_on and not query.is_hidden and not _is_uncounted(channel)
             )
             history = history or self._read_history(block, channel)
             held_from = channel.missed_before if history is None else history.held_from
-            query.whole_from = whole_from(block, channel.missed_before) if history is None else None
+            if history is None and channel.missed_before is not None:
+                query.whole_from = whole_from(block, channel.missed_before)
+                query.begins_by_count = isinstance(block.window, RowsWindow) or _is_to_begin(channel)
             make = partial(operator_of, query, held_from, silent)
             consumer = OperatorConsumer(channel, query, make, history)
             if history is not None and history.begins is not None:
@@ -195,6 +200,7 @@ class Hosting:
         tables = [self._table(node.name) for node in table_inputs(plan)]
         with self._failing_if_taken_before(name):
             for node, channel in zip(windows, channels, strict=True) if history is None else ():
+                check_begun(node.window, channel, alone=False)
                 check_window(node.window, channel, alone=False)
                 check_rows_seen(node.window, channel)
             for table in tables:
@@ -469,6 +475,10 @@ def _has_shown_a_row(window: Window | None, channel: Channel) -> bool:
 
 def _is_uncounted(channel: Channel) -> bool:
     return isinstance(channel, HostedQuery) and not channel.counts_all
+
+
+def _is_to_begin(channel: Channel) -> bool:
+    return isinstance(channel, HostedQuery) and channel.is_to_begin
 
 
 def _partitioned(window: Window | None) -> bool:

@@ -29,11 +29,21 @@ def needs_all(block: Block, channel: Channel) -> bool:
 
 def whole_from(block: Block, held_from: int | None) -> int | None:
     """The time of the first result for certain, where rows before `held_from` have gone by. Of windows of rows it is
-    not known: they begin when enough rows have come."""
+    not known (`check_begun`)."""
     window = block.window
     if held_from is None or not isinstance(window, TimeWindow) or window.range_us is None:
         return held_from
     return held_from + window.range_us + window.offset_us - (not block.periodic)
+
+
+def check_begun(window: Window | None, channel: Channel, alone: bool) -> None:
+    """Refuses windows of time that would be put together from a part of a query's results. `alone` as below."""
+    if not alone and not isinstance(window, RowsWindow) and isinstance(channel, HostedQuery) and channel.is_to_begin:
+        raise PlanError(
+            f"{channel.called} came in mid-stream and begins when enough rows have come: until then, or until all its "
+            "partitions have begun, a window of time over it would hold a part of its results",
+            hint="create both before the first row, or this query when that one, without partitions, has results",
+        )
 
 
 def check_numbers(window: Window | None, channel: Channel) -> None:
@@ -41,10 +51,9 @@ def check_numbers(window: Window | None, channel: Channel) -> None:
     if not isinstance(window, RowsWindow) or not window.periodic:
         return
     if isinstance(channel, HostedQuery) and not channel.counts_all:
-        inner = "the subquery" if channel.is_hidden else f"'{channel.name}'"
         raise PlanError(
-            f"{window} numbers the results of {inner} from the first one on, and those are not known: it came in "
-            "mid-stream, or (on Spark) is computed anew for new readers",
+            f"{window} numbers the results of {channel.called} from the first one on, and those are not known: it came "
+            "in mid-stream, or (on Spark) is computed anew for new readers",
             hint="create both before the first row, or use a window of time",
         )
 
