@@ -25,6 +25,7 @@ import contextlib
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -115,13 +116,13 @@ class Archive:
         storage = storage_at(where, filesystem)
         own_schema, own_key = checked_schema(schema, key if isinstance(key, str) else tuple(key))
         manifests = Manifests(storage)
-        if manifests.versions():
-            raise ArchiveError(f"there is an archive in '{storage.where}'", hint="`Archive.open` opens it")
+        _check_none(manifests)
         check_new_place(storage)
         with explained("make the folders", storage.where):
             storage.make_folder(MANIFESTS)
             storage.make_folder(DATA)
         with locked(storage):
+            _check_none(manifests)  # another may have made one while this one came here
             manifests.publish(Manifest(1, 0, None, time.time(), own_schema, own_key, layout, 1, ()))
         return cls(storage, grace_s)
 
@@ -326,15 +327,27 @@ class Archive:
                 return False
             return True
 
-    @contextlib.contextmanager
-    def _committing(self) -> Iterator[Manifest]:
-        """The version to go on from, and the right to make the next one."""
+    def hold(self) -> None:
+        """Takes the right to write now, and not with the first update; ArchiveError where another has it.
+
+        It is given back by `close`, by an update that fails, and when this archive is not used any more.
+        """
+        self._check_process()
+        with self._writing:
+            self._begin_writing()
+
+    def _check_process(self) -> None:
         if self._process != os.getpid():
             raise ArchiveError(
                 f"the archive '{self._storage.where}' was opened by process {self._process}, and this is process "
                 f"{os.getpid()}, which was forked from it: it can only be read here",
                 hint="an archive has one writer: update it in that process, or open it after the fork",
             )
+
+    @contextlib.contextmanager
+    def _committing(self) -> Iterator[Manifest]:
+        """The version to go on from, and the right to make the next one."""
+        self._check_process()
         with self._writing:
             self._begin_writing()
             try:
@@ -361,13 +374,19 @@ class Archive:
         except BaseException:
             unlock()
             raise
-        self._unlock = unlock
+        # An engine that nobody closed must not keep others from its archives for as long as the process lives.
+        self._unlock = weakref.finalize(self, unlock)
 
     def _commit(self, base: Manifest, written: Written, **changes: Any) -> None:
         following = next_manifest(base, written.files, time.time(), **changes)
         self._manifests.publish(following)
         self._adopt(following)
         self._retention.commit(following)
+
+
+def _check_none(manifests: Manifests) -> None:
+    if manifests.versions():
+        raise ArchiveError(f"there is an archive in '{manifests.storage.where}'", hint="`Archive.open` opens it")
 
 
 def _checked(now: Instant, number: int | None) -> int:

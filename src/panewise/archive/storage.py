@@ -189,7 +189,7 @@ def lock(storage: Storage) -> Callable[[], None]:
     if unlock is None:
         raise ArchiveError(
             f"the archive '{storage.where}' is being written by another process, or twice by this one",
-            hint="an archive has one writer; readers are not limited",
+            hint="an archive has one writer: close the other engine, or drop the archive there, or name another path",
         )
     return unlock
 

@@ -110,6 +110,7 @@ class Keeper:
         """What made it fail is said to be over; whether that is true the next update says."""
         if self.archive is not None:
             try:
+                self.archive.hold()
                 self.adopt(self.archive)  # an update that has failed may be committed all the same
             except ArchiveError as problem:
                 self.fail(problem.message)
@@ -120,7 +121,13 @@ class Keeper:
 
     def close(self) -> None:
         """Everything that was taken is in the files, and others may write them."""
-        self.settle()
+        try:
+            self.settle()
+        finally:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Others may write the files."""
         if self.archive is not None:
             self.archive.close()
 

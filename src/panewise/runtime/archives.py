@@ -56,11 +56,19 @@ class Archives:
     def create(self, definition: ArchiveDefinition) -> None:
         self._check_apart(definition)
         keeper = self._new_keeper(definition)
+        try:
+            self._begin(keeper)
+        except BaseException:
+            keeper.let_go()
+            raise
+        self.keepers[definition.name.lower()] = keeper
+
+    def _begin(self, keeper: Keeper) -> None:
+        definition, channel = keeper.definition, keeper.channel
         if not self.only_books:
             cut = self.last_cut(definition.path) if self.logged_cut == NOT_LOGGED else self.logged_cut
             self._open(keeper)
             keeper.begin(cut)
-        channel = keeper.channel
         if isinstance(channel, EnteringRows):
             self._query(definition).entering = channel
             channel.attach(keeper, channel.present())
@@ -68,7 +76,6 @@ class Archives:
             channel.attach(keeper)
         if not isinstance(keeper, OwnLifetimesKeeper):
             channel.past.append(keeper)
-        self.keepers[definition.name.lower()] = keeper
 
     def _new_keeper(self, definition: ArchiveDefinition) -> Keeper:
         channel = self._engine.channel(definition.source)
@@ -162,8 +169,11 @@ class Archives:
                 )
 
     def _open(self, keeper: Keeper) -> None:
+        """With the right to write: a second writer learns here that it is one, before it has taken any row."""
         try:
-            keeper.adopt(opened(keeper.definition, keeper.layout))
+            archive = opened(keeper.definition, keeper.layout)
+            archive.hold()
+            keeper.adopt(archive)
         except ArchiveError as problem:
             if not self.lenient:
                 raise
@@ -194,6 +204,11 @@ class Archives:
                     DurabilityWarning,
                     stacklevel=3,
                 )
+
+    def let_go(self) -> None:
+        """Nothing more is written, and others may write the files."""
+        for keeper in self.keepers.values():
+            keeper.let_go()
 
     def snapshot(self) -> dict[str, Any]:
         return {name: keeper.snapshot() for name, keeper in self.keepers.items()}

@@ -143,9 +143,11 @@ class Durability:
             durability.changed()
             return durability
         except OSError as problem:
+            engine.archives.let_go()
             folder.release()
             raise DurabilityError(f"the folder '{path}' cannot be used: {problem.strerror or problem}") from problem
         except BaseException:
+            engine.archives.let_go()
             folder.release()
             raise
 

@@ -533,6 +533,7 @@ class Engine:
                 if self.durability is not None:
                     self.durability.close(snapshot)
         except EngineBroken:  # nobody is inside, and nobody gets in
+            self.archives.let_go()
             if self.durability is not None:
                 self.durability.close(snapshot=False)
 
