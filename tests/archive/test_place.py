@@ -183,3 +183,26 @@ def test_the_folders_above_a_place(tmp_path: Path, memory: Any) -> None:
 def test_the_root_of_everything_is_no_place(root: str) -> None:
     with pytest.raises(ArchiveError, match="needs a folder of its own"):
         storage_at(root)
+
+
+def test_links_that_lead_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to(tmp_path / "two")
+    (tmp_path / "two").symlink_to(tmp_path / "one")
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM t (ts TIMESTAMP, k STRING)")
+    for path in (f"{tmp_path}/one", f"{tmp_path}/one/inner", f"file://{tmp_path}/two"):
+        with pytest.raises(ArchiveError, match=r"a symbolic link in it leads back to itself"):
+            engine.execute(f"CREATE ARCHIVE a FROM t WITH (path = '{path}', key = 'k', lifetime = '1 hour')")
+
+
+def test_a_durable_engine_opens_where_links_of_its_archive_lead_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    engine = pw.Engine(tmp_path / "engine")
+    engine.execute("CREATE STREAM t (ts TIMESTAMP, k STRING)")
+    engine.execute(f"CREATE ARCHIVE a FROM t WITH (path = '{tmp_path}/link', key = 'k', lifetime = '1 hour')")
+    engine.close(snapshot=False)
+    (tmp_path / "a").rename(tmp_path / "b")
+    (tmp_path / "a").symlink_to(tmp_path / "link")
+    with pw.Engine(tmp_path / "engine") as engine:
+        [shown] = engine.execute("SHOW ARCHIVES").to_pylist()  # type: ignore[union-attr]
+        assert shown["status"] == "FAILED" and "leads back to itself" in shown["reason"]

@@ -121,7 +121,7 @@ class LocalStorage(Storage):
 
     def __init__(self, root: Path, files: FileSystem | None = None) -> None:
         # One name for a folder, by whichever way it was reached: the snapshots of a process are known by it.
-        super().__init__(pafs.LocalFileSystem(), str(root.resolve()))
+        super().__init__(pafs.LocalFileSystem(), _resolved(root))
         self._files = files if files is not None else FileSystem()
 
     @property
@@ -160,6 +160,20 @@ class LocalStorage(Storage):
     def lock(self) -> Callable[[], None] | None:
         descriptor = self._files.lock(Path(self.path(LOCK)))
         return None if descriptor is None else lambda: os.close(descriptor)
+
+
+def _resolved(path: Path) -> str:
+    """Without links; whatever else is wrong with it, the operation that fails says."""
+    resolved = os.path.realpath(path)
+    try:
+        Path(resolved).stat()
+    except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            raise ArchiveError(
+                f"'{path}' cannot be used: a symbolic link in it leads back to itself",
+                hint="name a folder that is reached without that link",
+            ) from problem
+    return resolved
 
 
 def storage_at(where: str | Path, filesystem: Any = None) -> Storage:

@@ -6,11 +6,11 @@ comes back from a snapshot or a log, what the disk refuses makes the archive FAI
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from panewise.catalog import ArchiveDefinition, Options
@@ -299,4 +299,5 @@ def check_place(definition: ArchiveDefinition) -> None:
 
 def _place(path: str) -> str:
     local = path.removeprefix("file://")
-    return path.rstrip("/") if "://" in local else str(Path(local).resolve())
+    # Links that lead nowhere are refused when the folder is opened.
+    return path.rstrip("/") if "://" in local else os.path.realpath(local)
