@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +207,57 @@ def test_a_durable_engine_opens_where_links_of_its_archive_lead_in_a_circle(tmp_
     with pw.Engine(tmp_path / "engine") as engine:
         [shown] = engine.execute("SHOW ARCHIVES").to_pylist()  # type: ignore[union-attr]
         assert shown["status"] == "FAILED" and "leads back to itself" in shown["reason"]
+
+
+def refusal(engine: pw.Engine, statement: str) -> str:
+    with pytest.raises(ArchiveError) as caught:
+        engine.execute(statement)
+    assert type(caught.value) is ArchiveError
+    return str(caught.value)
+
+
+def test_a_place_where_no_folder_can_be_made_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM t (ts TIMESTAMP, k STRING)")
+    places = {
+        f"{tmp_path}/file": "is a file",
+        f"{tmp_path}/file/inner": f"'{tmp_path}/file' is a file",
+        f"{tmp_path}/file/inner/more": f"'{tmp_path}/file' is a file",
+        "/proc/archive": "the system makes no folders there",
+    }
+    for path, reason in places.items():
+        told = refusal(engine, f"CREATE ARCHIVE a FROM t WITH (path = '{path}', key = 'k', lifetime = '1 hour')")
+        assert told.startswith(f"no archive can be made in '{path}': ") and reason in told, told
+        assert "name a folder that can be made" in told
+    told = refusal(engine, f"CREATE ARCHIVE a FROM t WITH (path = '/{'x' * 300}', key = 'k', lifetime = '1 hour')")
+    assert "name a shorter path" in told
+
+
+def test_the_shell_s_name_of_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM t (ts TIMESTAMP, k STRING)")
+    for path in ("~/a", "~", "~somebody/a"):
+        told = refusal(engine, f"CREATE ARCHIVE a FROM t WITH (path = '{path}', key = 'k', lifetime = '1 hour')")
+        assert "begins with '~'" in told and "write the path of the home folder in full" in told
+        assert not any(tmp_path.iterdir())
+    with created("./~/a") as archive:
+        updated(archive, range(1, 5))
+    with Archive.open("~/a") as archive:  # it was made there before this was refused, and is found again
+        assert archive.version == 5
+
+
+def test_an_archive_whose_folder_was_removed_says_so(tmp_path: Path) -> None:
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM t (ts TIMESTAMP, k STRING)")
+    create = f"CREATE ARCHIVE a FROM t WITH (path = '{tmp_path}/a', key = 'k', lifetime = '1 hour')"
+    engine.execute(create)
+    shutil.rmtree(tmp_path / "a")
+    for statement in ("SELECT * FROM a", "ALTER ARCHIVE a SET (layout = '2x3')"):
+        told = refusal(engine, statement)
+        assert f"there is no archive in '{tmp_path}/a'" in told and "DROP and CREATE ARCHIVE" in told
+    [shown] = engine.execute("SHOW ARCHIVES").to_pylist()  # type: ignore[union-attr]
+    assert "there is no archive" in shown["reason"]
+    engine.execute(f"DROP ARCHIVE a; {create}")
+    assert engine.execute("SELECT * FROM a").num_rows == 0  # type: ignore[union-attr]

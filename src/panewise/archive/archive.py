@@ -43,7 +43,7 @@ from panewise.archive.retention import Retention
 from panewise.archive.rows import checked_rows, checked_schema
 from panewise.archive.snapshot import Snapshot, pins_of
 from panewise.archive.sought import EXPIRES, Instant, moment
-from panewise.archive.storage import Storage, VanishedFile, explained, lock, locked, storage_at
+from panewise.archive.storage import Storage, VanishedFile, explained, lock, locked, making, storage_at
 from panewise.archive.sub_index import SubIndexFiles
 from panewise.archive.verification import Verification, verified
 from panewise.archive.writing import NextVersion, Written, by_sub_index, next_manifest
@@ -53,6 +53,7 @@ from panewise.temporal import INSTANT_MAX, INSTANT_MIN, format_instant, instant_
 
 GRACE_S = 60.0
 _TRIES = 10
+_NOT_THERE = "were its files removed? bring them back; or begin anew, by DROP and CREATE ARCHIVE (or `Archive.create`)"
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Archive:
         manifests = Manifests(storage)
         _check_none(manifests)
         check_new_place(storage)
-        with explained("make the folders", storage.where):
+        with making(storage.where):
             storage.make_folder(MANIFESTS)
             storage.make_folder(DATA)
         with locked(storage):
@@ -239,7 +240,7 @@ class Archive:
     def _newest(self) -> int:
         versions = self._manifests.versions()
         if not versions:
-            raise ArchiveError(f"there is no archive in '{self._storage.where}'", hint="`Archive.create` makes one")
+            raise ArchiveError(f"there is no archive in '{self._storage.where}'", hint=_NOT_THERE)
         if self._fixed is None:
             return versions[-1]
         if self._fixed not in versions:

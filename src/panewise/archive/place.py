@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from panewise.archive.manifest import DATA, FORMAT, MANIFESTS, Manifests, manifest_name
-from panewise.archive.storage import LOCK, UNFINISHED, Storage, explained
+from panewise.archive.storage import LOCK, UNFINISHED, Storage, making
 from panewise.errors import ArchiveError
 
 _SHOWN = 3  # names in a message
@@ -28,7 +28,7 @@ def check_new_place(storage: Storage) -> None:
                 f"'{storage.where}' lies in the folder of another archive, '{folder.where}'",
                 hint="an archive needs a folder of its own: name one that lies outside of it",
             )
-    with explained("list the folder", storage.where):
+    with making(storage.where):
         found = sorted(_foreign(storage))
     if found:
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""

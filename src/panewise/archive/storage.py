@@ -162,6 +162,15 @@ class LocalStorage(Storage):
         return None if descriptor is None else lambda: os.close(descriptor)
 
 
+def _check_written_out(path: str) -> None:
+    """`~` is the shell's, which has not seen this path; a folder that is there and called so is no mistake."""
+    if path.startswith("~") and not Path(path).exists():
+        raise ArchiveError(
+            f"'{path}' begins with '~', which stands for no folder here",
+            hint=f"write the path of the home folder in full, or './{path}' where its name begins so",
+        )
+
+
 def _resolved(path: Path) -> str:
     """Without links; whatever else is wrong with it, the operation that fails says."""
     resolved = os.path.realpath(path)
@@ -188,6 +197,8 @@ def storage_at(where: str | Path, filesystem: Any = None) -> Storage:
                 f"'{where}' cannot be used: {problem}", hint="a path, or a URI such as s3://bucket/folder"
             ) from problem
     if filesystem is None or isinstance(filesystem, pafs.LocalFileSystem):
+        if isinstance(where, str):
+            _check_written_out(where)
         storage: Storage = LocalStorage(Path(where))
     else:
         storage = Storage(filesystem, str(where))
@@ -239,6 +250,25 @@ def explained(doing: str, where: str) -> Iterator[None]:
         ) from problem
 
 
+@contextlib.contextmanager
+def making(where: str) -> Iterator[None]:
+    """Of an archive that is not there yet: why it cannot be made, as an ArchiveError."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as problem:
+        number = problem.errno if isinstance(problem, OSError) else None
+        told = getattr(problem, "strerror", None) or str(problem)
+        if number in (errno.EEXIST, errno.ENOTDIR):
+            name = getattr(problem, "filename", None)
+            told = f"'{name}' is a file" if name else "that, or a part of it, is a file"
+        elif number == errno.ENOENT:
+            told = "the system makes no folders there"
+        raise ArchiveError(
+            f"no archive can be made in '{where}': {told}",
+            hint="name a folder that can be made and written, or one that is there and empty",
+        ) from problem
+
+
 _DAMAGED = "a file is damaged or foreign: `verify()` says which, and `open(..., version=...)` reads an older version"
 _READ_ONLY = "the archive can be read; to write to it, make the folder writable"
 _HINTS = {
@@ -246,4 +276,6 @@ _HINTS = {
     errno.EROFS: _READ_ONLY,
     errno.EACCES: _READ_ONLY,
     errno.EPERM: _READ_ONLY,
+    errno.ENAMETOOLONG: "name a shorter path",
+    errno.ENOTDIR: "a part of the path is a file: name a folder",
 }

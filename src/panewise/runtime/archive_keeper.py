@@ -270,7 +270,7 @@ class Keeper:
                     "files": len(manifest.files),
                 }
             except ArchiveError as problem:
-                files = {"problem": problem.message}
+                files = {"problem": problem.message, "reason": self.reason or problem.message}
         return {
             "source": self.definition.source,
             "path": self.definition.path,
