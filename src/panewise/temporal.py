@@ -27,6 +27,7 @@ WEEK = 7 * DAY
 # Years 1 to 9999, what Python, Spark and SQL agree on. Anything outside is a bad row.
 INSTANT_MIN = -62_135_596_800_000_000
 INSTANT_MAX = 253_402_300_799_999_999
+INSTANT_NEVER = INSTANT_MAX + 1  # when something ends that outlives the last instant; no value of a row
 DURATION_MAX = INSTANT_MAX - INSTANT_MIN
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

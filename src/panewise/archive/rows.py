@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from panewise.archive.sought import EXPIRES, INSERTED, TIME
 from panewise.errors import ArchiveError, did_you_mean
 from panewise.schema import Column, Schema, from_arrow
-from panewise.temporal import INSTANT_MAX, INSTANT_MIN, format_instant
+from panewise.temporal import INSTANT_MAX, INSTANT_MIN, INSTANT_NEVER, format_instant
 
 
 def checked_schema(schema: Any, key: str | list[str] | tuple[str, ...]) -> tuple[Schema, tuple[str, ...]]:
@@ -79,7 +79,8 @@ def _check_lives(table: Any) -> None:
         if table[name].null_count:
             raise ArchiveError(f"{table[name].null_count} rows have no {name}", hint="each row has its own lifetime")
         ends = pc.min_max(table[name].cast(pa.int64()))
-        if table.num_rows and not INSTANT_MIN <= ends["min"].as_py() <= ends["max"].as_py() <= INSTANT_MAX:
+        last = INSTANT_NEVER if name == EXPIRES else INSTANT_MAX
+        if table.num_rows and not INSTANT_MIN <= ends["min"].as_py() <= ends["max"].as_py() <= last:
             raise ArchiveError(f"a row's {name} is outside the years 1 to 9999")
     backward = pc.less_equal(table[EXPIRES], table[INSERTED])
     if pc.any(backward).as_py():

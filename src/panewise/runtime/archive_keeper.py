@@ -31,7 +31,7 @@ from panewise.operators.rows import Rows, concatenated
 from panewise.runtime.archive_history import rows_between
 from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.temporal import INSTANT_MAX, INSTANT_MIN, format_instant
+from panewise.temporal import INSTANT_MAX, INSTANT_MIN, INSTANT_NEVER, format_instant
 
 if TYPE_CHECKING:
     from panewise.archive.archive import Archive
@@ -207,8 +207,8 @@ class Keeper:
             self._held, self.held_count = ([rows] if len(rows) else []), len(rows)
 
     def stored(self, rows: Rows) -> pa.Table:
-        """Rows as the archive's files have them. Who comes in the last microsecond of all has no life to live."""
-        rows = rows.slice(0, int(np.searchsorted(rows.times, INSTANT_MAX)))
+        """Rows as the archive's files have them; a report that was due after the last instant is not among them."""
+        rows = rows.slice(0, int(np.searchsorted(rows.times, INSTANT_MAX, side="right")))
         expires = self.expirations(rows)
         own = pa.Table.from_batches([rows.batch]).select(list(self.definition.schema.names))
         times = {"_inserted": rows.times, "_expires": expires}
@@ -219,7 +219,7 @@ class Keeper:
     def expirations(self, rows: Rows) -> Ints:
         """When each row expires: all live equally long."""
         lifetime = self.layout.lifetime_us
-        expires: Ints = np.minimum(rows.times, INSTANT_MAX - lifetime) + lifetime
+        expires: Ints = np.minimum(rows.times, INSTANT_NEVER - lifetime) + lifetime
         return expires
 
     # -- what it has -------------------------------------------------------------------------------------------------

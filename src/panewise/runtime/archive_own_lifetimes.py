@@ -24,7 +24,7 @@ from panewise.operators.rows import Rows
 from panewise.runtime.archive_keeper import Ints, Keeper
 from panewise.runtime.channel import INT64_MAX, Channel
 from panewise.runtime.entering_rows import EXPIRES, EnteringRows
-from panewise.temporal import INSTANT_MAX
+from panewise.temporal import INSTANT_NEVER
 
 if TYPE_CHECKING:
     from panewise.archive.archive import Archive
@@ -53,8 +53,8 @@ class OwnLifetimesKeeper(Keeper):
 
     def expirations(self, rows: Rows) -> Ints:
         if isinstance(self.channel, EnteringRows):
-            return np.minimum(integers(rows.batch.column(EXPIRES)), INSTANT_MAX)
-        return np.minimum(rows.times, INSTANT_MAX - self.longest_us) + self.longest_us
+            return np.minimum(integers(rows.batch.column(EXPIRES)), INSTANT_NEVER)
+        return np.minimum(rows.times, INSTANT_NEVER - self.longest_us) + self.longest_us
 
     @property
     def held_from(self) -> int:

@@ -199,8 +199,9 @@ class Archives:
             keeper.close()
             waiting = keeper.held_count
             if waiting and not self.only_books and self._engine.durability is None:
+                reason = keeper.reason or "they are reports that were due after the year 9999"
                 warnings.warn(
-                    f"{waiting} rows of archive '{keeper.definition.name}' are not in its files: {keeper.reason}",
+                    f"{waiting} rows of archive '{keeper.definition.name}' are not in its files: {reason}",
                     DurabilityWarning,
                     stacklevel=3,
                 )

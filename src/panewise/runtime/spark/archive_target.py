@@ -13,7 +13,7 @@ from panewise.catalog import ArchiveDefinition
 from panewise.errors import ArchiveError
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import INT64_MIN, Marks
-from panewise.temporal import INSTANT_MAX
+from panewise.temporal import INSTANT_MAX, INSTANT_NEVER
 
 if TYPE_CHECKING:
     from panewise.archive.manifest import Manifest
@@ -81,13 +81,13 @@ def foreign(target: ArchiveTarget) -> ArchiveError:
 
 
 def with_lives(table: pa.Table, timestamp: str, lifetime_us: int, after: int | None) -> pa.Table:
-    """Rows as an archive has them; without those up to an instant, and who comes in the last microsecond of all."""
+    """Rows as an archive has them; without those up to an instant, and after the last one of all."""
     times = np.asarray(table[timestamp].cast(TIME).cast(pa.int64()))
-    own = times < INSTANT_MAX
+    own = times <= INSTANT_MAX
     if after is not None:
         own &= times > after
     table, times = table.filter(pa.array(own)), times[own]
-    expires = np.minimum(times, INSTANT_MAX - lifetime_us) + lifetime_us
+    expires = np.minimum(times, INSTANT_NEVER - lifetime_us) + lifetime_us
     for name, values in (("_inserted", times), ("_expires", expires)):
         table = table.append_column(name, pa.array(values, pa.int64()).cast(TIME))
     return table
