@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from panewise.archive.archive import Archive
-from panewise.errors import ArchiveError, EngineBroken
+from panewise.errors import ArchiveError, DurabilityWarning, EngineBroken
 from panewise.runtime.engine import Engine
 from tests.runtime.archive_plays import SECOND, STREAM
 
@@ -93,6 +94,50 @@ def test_the_same_path_is_dropped_and_created_in_one_engine(tmp_path: Path) -> N
     with pytest.raises(ArchiveError, match="another key"):
         engine.execute(refused_columns)
     engine_at().execute(archive_at(tmp_path / "a"))  # what was refused holds nothing
+
+
+def test_a_folder_that_was_replaced_is_not_written_by_its_former_writer(tmp_path: Path) -> None:
+    """The lock that it holds is on a file that is gone."""
+    first, second = engine_at(), engine_at()
+    first.execute(archive_at(tmp_path / "a"))
+    filled(first, range(60))
+    shutil.rmtree(tmp_path / "a")
+    second.execute(archive_at(tmp_path / "a"))
+    filled(second, range(30))
+    filled(first, range(60, 90))
+    stats = first.stats()["archives"]["a"]
+    assert stats["status"] == "FAILED" and "were removed or replaced" in stats["reason"]
+    first.execute("ALTER ARCHIVE a SET (update = 'rebuild')")
+    stats = first.stats()["archives"]["a"]
+    assert stats["status"] == "FAILED" and "is being written by another" in stats["reason"]
+    filled(second, range(30, 40))
+    second.close()
+    with Archive.open(tmp_path / "a") as archive:
+        assert archive.verify().sound and archive.scan().num_rows == 36
+    with pytest.warns(DurabilityWarning, match="it goes on there without them"):
+        first.execute("ALTER ARCHIVE a SET (update = 'rebuild')")
+    first.close()
+    with Archive.open(tmp_path / "a") as archive:
+        assert archive.verify().sound and archive.scan().num_rows == 36 + 35  # with what it held
+
+
+@pytest.mark.parametrize("other", ["older", "of other rows"])
+def test_an_archive_that_is_another_one_now_is_not_written(other: str, tmp_path: Path) -> None:
+    first = engine_at()
+    first.execute(archive_at(tmp_path / "a"))
+    for start in range(0, 60, 10):
+        filled(first, range(start, start + 10))
+    first.close()  # it may go on, and takes the lock again
+    shutil.rmtree(tmp_path / "a")
+    second = engine_at()
+    key = "k" if other == "older" else "v"
+    second.execute(archive_at(tmp_path / "a").replace("key = 'k'", f"key = '{key}'"))
+    for start in range(0, 30 if other == "older" else 90, 10):
+        filled(second, range(start, start + 10))
+    second.close()
+    filled(first, range(60, 90))
+    stats = first.stats()["archives"]["a"]
+    assert stats["status"] == "FAILED" and "were removed or replaced" in stats["reason"]
 
 
 def test_an_engine_that_nobody_closed_holds_nothing_when_it_is_gone(tmp_path: Path) -> None:

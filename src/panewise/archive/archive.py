@@ -22,10 +22,8 @@ Source: Golab 2006, chapter 4. docs/archive.md is its page.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,10 +41,11 @@ from panewise.archive.retention import Retention
 from panewise.archive.rows import checked_rows, checked_schema
 from panewise.archive.snapshot import Snapshot, pins_of
 from panewise.archive.sought import EXPIRES, Instant, moment
-from panewise.archive.storage import Storage, VanishedFile, explained, lock, locked, making, storage_at
+from panewise.archive.storage import Storage, VanishedFile, explained, locked, making, storage_at
 from panewise.archive.sub_index import SubIndexFiles
 from panewise.archive.verification import Verification, verified
 from panewise.archive.writing import NextVersion, Written, by_sub_index, next_manifest
+from panewise.archive.writing_right import WritingRight
 from panewise.errors import ArchiveError
 from panewise.state.forked import let_go_in_children
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, format_instant, instant_us
@@ -92,8 +91,7 @@ class Archive:
         self._files = SubIndexFiles(storage, self._current.schema, self._current.key)
         self._writing = threading.RLock()
         self._adopting = threading.Lock()
-        self._unlock: Callable[[], None] | None = None
-        self._process = os.getpid()
+        self._right = WritingRight(storage)
         let_go_in_children(self)
         self.usage = Usage(time.time())
 
@@ -142,18 +140,13 @@ class Archive:
 
     def close(self) -> None:
         """Gives back the right to write."""
-        if self._process != os.getpid():
-            return  # a forked child has none
-        with self._writing:
-            unlock, self._unlock = self._unlock, None
-            if unlock is not None:
-                unlock()
+        if not self._right.is_of_parent:
+            with self._writing:
+                self._right.give_back()
 
     def forked(self) -> None:
         """In a child process: the lock ends with the process that took it; what is read is read as before."""
-        unlock, self._unlock = self._unlock, None
-        if unlock is not None:
-            unlock()
+        self._right.give_back()
         # Threads that are not here may hold the old ones.
         self._adopting, self._pins.turn = threading.Lock(), threading.RLock()
 
@@ -333,22 +326,14 @@ class Archive:
 
         It is given back by `close`, by an update that fails, and when this archive is not used any more.
         """
-        self._check_process()
+        self._right.check_process()
         with self._writing:
             self._begin_writing()
-
-    def _check_process(self) -> None:
-        if self._process != os.getpid():
-            raise ArchiveError(
-                f"the archive '{self._storage.where}' was opened by process {self._process}, and this is process "
-                f"{os.getpid()}, which was forked from it: it can only be read here",
-                hint="an archive has one writer: update it in that process, or open it after the fork",
-            )
 
     @contextlib.contextmanager
     def _committing(self) -> Iterator[Manifest]:
         """The version to go on from, and the right to make the next one."""
-        self._check_process()
+        self._right.check_process()
         with self._writing:
             self._begin_writing()
             try:
@@ -363,20 +348,30 @@ class Archive:
     def _begin_writing(self) -> None:
         if self._fixed is not None:
             raise ArchiveError(f"version {self._fixed} was opened, and only to read", hint="open without a version")
-        if self._unlock is not None:
+        if self._right.lost:
+            self.close()
+            raise self._replaced()
+        if self._right.held:
             return
-        unlock = lock(self._storage)
+        self._right.take()
         try:
             with explained("bring the versions to the disk", self._storage.where):
                 # A version that was published and perhaps not brought to the disk is, from now on, there to stay.
                 self._storage.settle(MANIFESTS)
-            self._adopt(self._manifests.load(self._newest()))
+            newest = self._manifests.load(self._newest())
+            before = self._current
+            if newest.version < before.version or (newest.schema, newest.key) != (before.schema, before.key):
+                raise self._replaced()
+            self._adopt(newest)
             self._retention.take_stock()
         except BaseException:
-            unlock()
+            self._right.give_back()
             raise
-        # An engine that nobody closed must not keep others from its archives for as long as the process lives.
-        self._unlock = weakref.finalize(self, unlock)
+
+    def _replaced(self) -> ArchiveError:
+        return ArchiveError(
+            f"the files of the archive '{self._storage.where}' were removed or replaced", hint=_NOT_THERE
+        )
 
     def _commit(self, base: Manifest, written: Written, **changes: Any) -> None:
         following = next_manifest(base, written.files, time.time(), **changes)

@@ -113,6 +113,10 @@ class Storage:
         """Takes the right to write where there is such a thing: how to give it back, or None where another has it."""
         return lambda: None
 
+    def lock_file(self) -> tuple[int, int] | None:
+        """Which file a lock is taken on: another one where the folder was removed and made anew."""
+        return None
+
 
 class LocalStorage(Storage):
     """A folder on this machine; every change is brought to the disk before the next one that needs it."""
@@ -160,6 +164,13 @@ class LocalStorage(Storage):
     def lock(self) -> Callable[[], None] | None:
         descriptor = self._files.lock(Path(self.path(LOCK)))
         return None if descriptor is None else lambda: os.close(descriptor)
+
+    def lock_file(self) -> tuple[int, int] | None:
+        try:
+            found = Path(self.path(LOCK)).stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
 
 def _check_written_out(path: str) -> None:
