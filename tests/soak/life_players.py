@@ -113,7 +113,9 @@ class Player:
             case ("flush",):
                 self.engine.flush()
             case ("restore",) if self.beside:
-                self.engine = pw.Engine.restore(self.engine.snapshot(), self._scheduled())
+                snapshot = self.engine.snapshot()
+                self.engine.archives.let_go()  # they have one writer
+                self.engine = pw.Engine.restore(snapshot, self._scheduled())
             case (("reopen" | "replay") as verb,) if self.beside:
                 self.engine.close(snapshot=verb == "reopen")
                 self.engine = self._engine()

@@ -127,9 +127,14 @@ class Archives:
     def alter(self, definition: ArchiveDefinition) -> Migration | None:
         """Another layout, or another try where it has failed; the migration is to be done outside the turn."""
         keeper = self[definition.name]
-        keeper.definition = definition
-        if self.only_books:
-            return None
+        before, keeper.definition = keeper.definition, definition
+        try:
+            return None if self.only_books else self._alter(keeper)
+        except BaseException:
+            keeper.definition = before
+            raise
+
+    def _alter(self, keeper: Keeper) -> Migration | None:
         if keeper.archive is None:
             self._open(keeper)
         if keeper.archive is None:
@@ -137,6 +142,8 @@ class Archives:
         layout = self._altered(keeper, keeper.archive)
         if keeper.status == "FAILED":
             keeper.resume()
+        if keeper.status == "FAILED" and not self.lenient:
+            raise ArchiveError(keeper.reason, hint="what is taken is held in memory; ALTER ARCHIVE tries again")
         return Migration(self, keeper, layout)
 
     def _altered(self, keeper: Keeper, archive: Archive) -> Layout:
@@ -172,8 +179,10 @@ class Archives:
         """With the right to write: a second writer learns here that it is one, before it has taken any row."""
         try:
             archive = opened(keeper.definition, keeper.layout)
-            archive.hold()
-            keeper.adopt(archive)
+            try:
+                archive.hold()
+            finally:
+                keeper.adopt(archive)  # it can be read, whoever writes it
         except ArchiveError as problem:
             if not self.lenient:
                 raise
