@@ -274,6 +274,32 @@ def test_sinks_need_places_of_their_own(tmp_path: Path) -> None:
     assert "the sinks 'a' and 'b' write to one place" in durable(tmp_path)(text).output
 
 
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("connector", ["json", "parquet"])
+def test_a_sink_is_not_the_input_of_its_run(tmp_path: Path, connector: str, kept: bool) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    if connector == "json":
+        path = source / "trades.csv"
+        path.write_text(CSV)
+        text = STREAM.format(path=path)
+    else:
+        path = source
+        stamps = pa.array([1_767_605_401_000_000, 1_767_605_412_000_000], pa.timestamp("us"))
+        table = {"ts": stamps, "symbol": ["ALFA"] * 2, "price": [10.0, 11.0], "size": [100, 50]}
+        pq.write_table(pa.table(table), source / "trades.parquet")
+        text = STREAM.format(path=path).replace("'csv'", "'parquet'")
+    before = {file.name: file.read_bytes() for file in source.iterdir()}
+    text += QUERY + f"CREATE SINK a FROM volume WITH (connector = '{connector}', path = '{{}}');"
+    start = durable(tmp_path) if kept else lambda text: run_embedded(cql_file(tmp_path, text))
+    outcome = start(text.format(path))
+    assert outcome.exit_code == 1
+    assert "sink 'a' would write into the input of stream 'trades'" in outcome.output
+    assert {file.name: file.read_bytes() for file in source.iterdir()} == before
+    # Nothing was made that the right path would disagree with.
+    assert start(text.format(tmp_path / "out")).exit_code == 0
+
+
 SERVED = """
 CREATE STREAM trades (ts TIMESTAMP, symbol STRING, price DOUBLE, size BIGINT)
   WITH (connector = 'generator', rows = 200000, rate = 1000);

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from panewise.connectors.places import check_places
 from panewise.connectors.tables import no_rows
 from panewise.errors import CatalogError, ConnectorError
 from panewise.language import statements as s
@@ -62,6 +63,7 @@ def _make(place: Path, statements: list[str], show: Show) -> None:
                 table = engine.execute(statement)
                 if table is not None:
                     show(table)
+            check_places(engine.catalog)  # before the folder has a sink that could not be opened
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -86,6 +88,7 @@ def _continue(engine: Engine, statements: list[str], show: Show) -> None:
             if isinstance(statement, s.Insert):
                 rows.append((statement.table.lower(), text))
             books.execute_parsed(parsed)
+    check_places(books.catalog)
     here = {d.name.lower(): d for d in books.catalog}
     stored = {d.name.lower(): d for d in engine.catalog}
     changed = [d for key, d in here.items() if key in stored and lasting_text(d) != lasting_text(stored[key])]

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from panewise.catalog import Catalog, QueryDefinition, SinkDefinition
 from panewise.connectors.numbered_sinks import NumberedSink
-from panewise.connectors.options import written_option
+from panewise.connectors.places import check_places
 from panewise.connectors.registry import open_numbered_sink, open_sink
 from panewise.connectors.sinks import PrintTable
-from panewise.errors import CatalogError, ConnectorError
+from panewise.errors import CatalogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +52,7 @@ class Fetched:
     def __init__(self, engine: Engine, print_table: PrintTable) -> None:
         self._engine = engine
         self.counts = {d.name: 0 for d in engine.catalog if isinstance(d, QueryDefinition)}
+        check_places(engine.catalog)
         self._sinks = _by_query(engine.catalog, lambda sink: open_sink(sink, print_table))
         self._waiting: dict[str, list[pa.Table]] = {query: [] for query in self._sinks}
 
@@ -154,19 +155,10 @@ class Subscribed:
 
 
 def numbered_sinks(catalog: Catalog, print_table: PrintTable, keep: Path | None) -> dict[str, list[NumberedSink]]:
-    """The sinks by query. With a folder `keep` each needs a place of its own, for it is cut back there."""
+    """The sinks by query; `keep` is the folder in which they note how far they have come."""
+    check_places(catalog)
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-        places: dict[Path, str] = {}
-        for sink in catalog:
-            path = written_option(sink.options, "path") if isinstance(sink, SinkDefinition) else None
-            if path is not None:
-                other = places.setdefault(Path(str(path)).absolute(), sink.name)
-                if other != sink.name:
-                    raise ConnectorError(
-                        f"the sinks '{other}' and '{sink.name}' write to one place, '{path}'",
-                        hint="with --path each needs its own, where it may be cut back after a fault",
-                    )
     return _by_query(catalog, lambda sink: open_numbered_sink(sink, print_table, keep))
 
 

@@ -103,3 +103,20 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
 def test_a_session_that_is_too_old() -> None:
     with pytest.raises(ConnectorError, match=r"needs Spark 4\.3 or later; the session is of 4\.2\.1"):
         pipeline_of(version="4.2.1")
+
+
+def test_a_sink_does_not_write_into_the_input(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "v.csv").write_text("ts,v\n")
+    table = "CREATE TABLE w (v BIGINT) NON RETROACTIVE WITH (connector = 'csv', path = '{}');"
+    sink = "CREATE SINK k FROM q WITH (connector = 'json', path = '{}');"
+    pipeline = pipeline_of(STREAM, QUERY)
+    pipeline.execute(sink.format(tmp_path / "in" / "v.csv"))
+    with pytest.raises(ConnectorError, match="sink 'k' would write into the input of table 'w'"):
+        pipeline.execute(table.format(tmp_path / "in"))
+    assert pipeline.books.catalog.find("w") is None
+    pipeline.execute("DROP SINK k;")
+    pipeline.books.execute(table.format(tmp_path / "in" / "v.csv"))
+    with pytest.raises(ConnectorError, match="sink 'k' would write into the input of table 'w'"):
+        pipeline.execute(sink.format(tmp_path / "in"))
+    assert pipeline.books.catalog.find("k") is None

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from panewise.catalog import ArchiveDefinition, QueryDefinition, SinkDefinition, StreamDefinition, TableDefinition
 from panewise.connectors.options import written_option
+from panewise.connectors.places import check_against_sources
 from panewise.errors import CatalogError, ConnectorError, DataError, PlanError
 from panewise.language import statements as s
 from panewise.language.archive_layout import BY_COST, OWN
@@ -166,6 +167,7 @@ class SparkPipeline:
                 if connector_of(definition) not in INBOX:
                     # A path that is not there, or a package, is found here and not when everything is stopped for it.
                     source_frame(self.spark, definition, None, definition.schema)
+            check_against_sources(self.books.catalog, [definition])
             if self._handle is not None:
                 self._handle.check_new_stream(definition)
         if isinstance(statement, s.CreateSink):
@@ -224,6 +226,7 @@ class SparkPipeline:
             )
 
     def _read_table(self, definition: TableDefinition) -> pa.RecordBatch:
+        check_against_sources(self.books.catalog, [definition])
         reader = table_reader(definition, self.spark)
         return reader.rows(reader.seen())
 
@@ -236,6 +239,7 @@ class SparkPipeline:
         target = SinkTarget(definition.name, definition.source, definition.options, schema, "", (), keyed=False)
         for kind, targets in sink_kinds([target], "", _silent):
             kind.check(targets, self.spark)
+        check_against_sources([definition], self.books.catalog)
         if self._handle is not None and self._handle.active:
             self._handle.check_new_sink(definition)
 
