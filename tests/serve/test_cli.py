@@ -143,3 +143,24 @@ def test_the_demonstration_ends_by_itself() -> None:
     assert "CREATE QUERY momentum AS SELECT" in outcome.output
     assert "rows through 12 queries" in outcome.output
     assert "times instead of 12" in outcome.output
+
+
+@pytest.mark.parametrize("connector", ["json", "parquet"])
+def test_a_file_that_is_run_twice_adds_to_its_sinks_unless_they_are_told_otherwise(
+    tmp_path: Path, trades: Path, connector: str
+) -> None:
+    sink = "CREATE SINK {0} FROM volume WITH (connector = '{1}', path = '{2}/{0}.{1}'{3});"
+    options = {"kept": "", "replaced": ", existing = 'replace'"}
+    sinks = [sink.format(name, connector, tmp_path, text) for name, text in options.items()]
+    file = cql_file(tmp_path, STREAM.format(path=trades) + QUERY + "".join(sinks))
+
+    def rows(path: Path) -> int:
+        return pq.read_table(path).num_rows if connector == "parquet" else len(path.read_text().splitlines())
+
+    for run in (1, 2):
+        assert run_embedded(file).exit_code == 0
+        assert rows(tmp_path / f"kept.{connector}") == run * len(ANSWERS)
+        assert rows(tmp_path / f"replaced.{connector}") == len(ANSWERS)
+    refusing = STREAM.format(path=trades) + QUERY + sink.format("kept", connector, tmp_path, ", existing = 'fail'")
+    outcome = run_embedded(cql_file(tmp_path, refusing))
+    assert outcome.exit_code == 1 and "exists already" in outcome.output
