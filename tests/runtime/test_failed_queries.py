@@ -244,6 +244,14 @@ def test_a_query_of_a_suspended_folder_is_dropped_and_never_runs_again(
             lambda: engine.execute("DROP QUERY pairs"),  # a sink reads it
             lambda: engine.results("sums"),
             lambda: engine.hand_over("sums", lambda table, first: None),
+            lambda: engine.hand_over_all(lambda read: None),
+            lambda: engine.subscribe("sums", lambda batch: None),
+            lambda: engine.last_sequence("s", "p"),
+            lambda: engine.late_rows("s"),
+            lambda: engine.bad_rows("s"),
+            lambda: engine.push("s", []),
+            engine.flush,
+            lambda: engine.flush(["s"]),
             engine.checkpoint,
             engine.snapshot,
         ]
@@ -266,9 +274,45 @@ def test_a_query_of_a_suspended_folder_is_dropped_and_never_runs_again(
             assert engine.results(name).equals(undisturbed.results(name)), name
 
 
-def test_only_a_folder_can_be_suspended() -> None:
+def test_only_a_folder_can_be_suspended(tmp_path: Path) -> None:
     with pytest.raises(pw.PlanError, match="path"):
         Engine(suspended=True)
+    (tmp_path / "empty").mkdir()
+    for name in ("typo", "empty"):
+        with pytest.raises(pw.DurabilityError, match=f"there is no engine in '.*{name}'"):
+            Engine(tmp_path / name, suspended=True)
+    assert [file.name for file in tmp_path.rglob("*")] == ["empty"]
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_suspended_folder_claims_no_figure(snapshot: bool, tmp_path: Path) -> None:
+    engine = made(Engine(tmp_path / "e"))
+    engine.execute("CREATE TABLE w (v BIGINT)")
+    engine.execute("INSERT INTO w VALUES (1)")
+    engine.execute(
+        f"CREATE ARCHIVE a FROM sums WITH (path = '{tmp_path}/a', key = 'k', every = '1 second', lifetime = '1 day')"
+    )
+    for number in range(1, 7):
+        engine.push("s", rows(40, 40 * number), producer="p", sequence=number)
+    size = engine.stats()["durability"]["log_bytes"]
+    engine.close(snapshot=snapshot)
+    with Engine(tmp_path / "e", suspended=True) as engine:
+        stats = engine.stats()
+        figures = [stats["streams"]["s"], stats["tables"]["w"], stats["archives"]["a"], *stats["trees"]]
+        for part in [*figures, *stats["queries"].values()]:
+            known = {name for name, value in part.items() if value is not None}
+            assert known <= {"status", "reason", "source", "path", "queries", "changes"}
+        assert {query["status"] for query in stats["queries"].values()} == {"SUSPENDED"}
+        assert set(stats["streams"]["s"]) >= {"rows", "late_rows", "watermark", "bytes", "waiting_rows"}
+        assert stats["durability"]["log_bytes"] == (0 if snapshot else size)
+        assert bool(stats["durability"]["snapshot_bytes"]) == snapshot
+        (shown,) = engine.execute("SHOW ARCHIVES").to_pylist()
+        assert (shown["status"], shown["rows"], shown["written_to"]) == ("SUSPENDED", "", "")
+        assert "suspended=True" in shown["reason"]
+    with Engine(tmp_path / "e") as engine:
+        assert engine.last_sequence("s", "p") == 6
+        (shown,) = engine.execute("SHOW ARCHIVES").to_pylist()
+        assert shown["status"] == "RUNNING" and int(shown["rows"]) > 0
 
 
 def test_what_was_dropped_suspended_never_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,11 +30,11 @@ from panewise.connectors.tables import check_options, table_connector
 from panewise.errors import DurabilityError, DurabilityWarning, NotHeldError
 from panewise.language import statements as s
 from panewise.runtime.definitions import definition_of
-from panewise.runtime.durable_folder import DurableFolder, folder_of
+from panewise.runtime.durable_folder import DurableFolder, folder_of, holds_engine
 from panewise.runtime.durable_replay import Replayed, replay
 from panewise.runtime.durable_sync import BackgroundSync, check_sync
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.suspended_folder import GO_ON, REASON, Dropped, check_allowed, define
+from panewise.runtime.suspended_folder import GO_ON, REASON, Dropped, check_allowed, define, without_figures
 from panewise.state.durable_files import FileSystem
 from panewise.state.forked import let_go_in_children
 
@@ -112,6 +112,11 @@ class Durability:
         """
         check_sync(sync)
         files = files or FileSystem()
+        if suspended and not holds_engine(folder_of(path)):
+            raise DurabilityError(
+                f"there is no engine in '{path}': suspended=True opens a folder that one has written",
+                hint="look at the path",
+            )
         folder = DurableFolder.open(folder_of(path), files)
         folder.note.always = sync == "always"
         try:
@@ -120,6 +125,7 @@ class Durability:
                 define(engine, snapshot, folder.records())
                 dropped.happen(engine)
                 durability = cls(engine, folder, files, sync, snapshot_every, dropped)
+                durability._snapshot_bytes = len(snapshot or b"")
                 durability.attach()
                 return durability
             engine.hosting.stopped = dropped.queries()
@@ -221,6 +227,7 @@ class Durability:
     @_first_in_change
     def took(self, stream: str, taken: Taken) -> None:
         """Rows of a push that are going to be taken in."""
+        self.check_state()
         if not taken.batches and not taken.aside and not taken.shed and taken.stamp is None:
             return
         body, sizes = packed(taken.batches)
@@ -273,7 +280,7 @@ class Durability:
     def check_state(self) -> None:
         """DurabilityError where there is no state but in the folder."""
         if self.suspended is not None:
-            raise DurabilityError(f"{REASON}, and has no state to write", hint=GO_ON)
+            raise DurabilityError(f"{REASON}: definitions are known, and nothing of its state", hint=GO_ON)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -326,6 +333,10 @@ class Durability:
     @property
     def _log_bytes(self) -> int:
         return self.folder.earlier_bytes + self.folder.end.bytes_of_records
+
+    def with_stats(self, stats: dict[str, Any]) -> dict[str, Any]:
+        """What the engine says of itself and, as `durability`, what there is to say of its folder."""
+        return (stats if self.suspended is None else without_figures(stats)) | {"durability": self.stats()}
 
     def stats(self) -> dict[str, Any]:
         return {

@@ -58,6 +58,11 @@ def folder_of(path: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
+def holds_engine(path: Path) -> bool:
+    """Whether an engine has written there."""
+    return path.is_dir() and any(_NAME.fullmatch(file.name) for file in path.iterdir())
+
+
 class DurableFolder:
     """Opened with `open`; then `newest_snapshot`, `records` to their end, and `end` is there to append to."""
 

@@ -253,6 +253,7 @@ class Engine:
     def last_sequence(self, stream: str, producer: str) -> int:
         """The number of the last push of a producer that was taken; 0 where there was none."""
         with self._lock:
+            self._check_state()
             return self.stream(stream).producers.get(producer, 0) if isinstance(producer, str) else 0
 
     def retake(self, stream: str, taken: Taken) -> None:
@@ -296,6 +297,7 @@ class Engine:
         if streams is not None and not isinstance(streams, list | tuple):
             raise DataError(f"streams are named in a list, not in a {type(streams).__name__}")
         with self._lock:
+            self._check_state()
             self._answers.change()
             self._flush_all()
             wanted = self.streams.values() if streams is None else list(map(self.stream, streams))
@@ -339,6 +341,7 @@ class Engine:
     def hand_over_all(self, take: Callable[[list[tuple[str, pa.Table, int]]], None]) -> int:
         """`hand_over` of all queries in one turn: `take` is called once, with the name of each that has results."""
         with self._lock:
+            self._check_state()
             self._flush_all()
             queries = list(self.hosting.queries.values())
 
@@ -378,7 +381,7 @@ class Engine:
             raise DataError(f"a subscriber is called with batches, and a {type(callback).__name__} cannot be called")
         with self._lock:
             self._flush_all()
-            hosted = self._query(query)
+            hosted = self._asked(query)
             with self._lock.change:
                 hosted.listen(callback)
                 self._listened[hosted.name] = hosted
@@ -446,30 +449,35 @@ class Engine:
     def late_rows(self, stream: str) -> pa.Table:
         """The late rows since the last call, where the stream says late = 'keep'."""
         with self._lock:
+            self._check_state()
             self._flush_all()
             return self.stream(stream).late_rows()
 
     def bad_rows(self, stream: str) -> pa.Table:
         """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
         with self._lock:
+            self._check_state()
             self._flush_all()
             return self.stream(stream).bad_rows()
 
     def stats(self) -> dict[str, Any]:
-        """Rows, late rows, slices and bytes of state, per stream, table, query and tree."""
+        """Rows, late rows, slices and bytes of state, per stream, table, query and tree.
+
+        Of an engine with `suspended=True` figures are None: they are in the folder, and nobody has read them.
+        """
         with self._lock:
             waiting = {stream.name: stream.waiting_now() for stream in self.streams.values()}
             postponed = {id(tree): postponed_reports(tree) for tree in self.hosting.trees}
             self._flush_all()
-            return {
+            found = {
                 "streams": {stream.name: stream.stats() | waiting[stream.name] for stream in self.streams.values()},
                 "tables": {table.name: table.stats() for table in self.tables.values()},
                 "queries": query_stats(self.catalog, self.hosting),
                 "trees": tree_stats(self.hosting, postponed),
                 "archives": self.archives.stats(),
                 "reads": self.reads.stats(),
-                **({} if self.durability is None else {"durability": self.durability.stats()}),
             }
+            return found if self.durability is None else self.durability.with_stats(found)
 
     # -- aggregates of users -------------------------------------------------------------------------------------
 
@@ -559,8 +567,7 @@ class Engine:
         """All state as bytes, from which `restore` makes an engine that goes on as this one would."""
         with self._lock:
             self._flush_all()
-            if self.durability is not None:
-                self.durability.check_state()
+            self._check_state()
             with self._lock.change:
                 for tree in self.hosting.trees:
                     tree.begin_leads()
@@ -639,6 +646,11 @@ class Engine:
     def _query(self, name: str) -> HostedQuery:
         definition = self.catalog.get(name, "query")
         return self.hosting.queries[definition.name.lower()]
+
+    def _check_state(self) -> None:
+        """Refuses where nothing runs, and only definitions are known."""
+        if self.durability is not None:
+            self.durability.check_state()
 
     def _asked(self, name: str) -> HostedQuery:
         """A query whose results or answer somebody wants."""

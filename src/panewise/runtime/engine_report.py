@@ -43,7 +43,10 @@ def shown(catalog: Catalog, hosting: Hosting, archives: Archives, kind: str) -> 
                     name: stats.get(name) for name in ("source", "path", "status", "reason", "layout", "written_to")
                 }
                 row |= {name: "" if value is None else str(value) for name, value in told.items()}
-                row |= {"key": ", ".join(definition.key), "rows": str(stats.get("rows", 0) + stats["held_rows"])}
+                # Of a folder that was opened with suspended=True nobody knows how many there are.
+                known = stats["status"] != "SUSPENDED"
+                rows_now = str(stats.get("rows", 0) + stats["held_rows"]) if known else ""
+                row |= {"key": ", ".join(definition.key), "rows": rows_now}
         rows.append(row)
     names = {
         "streams": ["name", "columns", "timestamp"],

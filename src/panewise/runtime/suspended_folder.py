@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from panewise.connectors.tables import no_rows
 from panewise.errors import BindError, CatalogError, DurabilityError, PanewiseError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 REASON = "the folder was opened with suspended=True"
 GO_ON = "to go on, open the folder as usual: Engine(path), or panewise serve without --suspended"
+_OF_DEFINITIONS = ("status", "reason", "source", "path", "queries", "changes")
 _DEFINING = (s.CreateStream, s.CreateTable, s.CreateQuery, s.CreateSink, s.CreateArchive, s.Drop, s.AlterStream)
 
 
@@ -56,6 +57,8 @@ def define(engine: Engine, snapshot: bytes | None, records: Iterable[Record]) ->
     engine.hosting.taken_before = False
     for query in engine.hosting.queries.values():
         query.status, query.reason = "SUSPENDED", REASON
+    for keeper in engine.archives.keepers.values():
+        keeper.status, keeper.reason = "SUSPENDED", REASON
 
 
 def _define(engine: Engine, text: str) -> None:
@@ -73,6 +76,19 @@ def check_allowed(statement: s.Statement) -> None:
             f"{REASON}: there are SHOW, EXPLAIN and DROP of queries, sinks and archives, and nothing else",
             hint=GO_ON,
         )
+
+
+def without_figures(stats: dict[str, Any]) -> dict[str, Any]:
+    """What `Engine.stats()` says of definitions; all else is in the folder, and None."""
+
+    def known(part: dict[str, Any]) -> dict[str, Any]:
+        return {name: value if name in _OF_DEFINITIONS else None for name, value in part.items()}
+
+    by_name = {
+        kind: {name: known(part) for name, part in stats[kind].items()}
+        for kind in ("streams", "tables", "queries", "archives")
+    }
+    return stats | by_name | {"trees": [known(tree) for tree in stats["trees"]]}
 
 
 class Dropped:

@@ -11,6 +11,8 @@ import pytest
 from panewise.errors import PanewiseError
 from panewise.runtime.engine import Engine
 from panewise.runtime.stream import Stream
+from panewise.runtime.suspended_folder import REASON
+from panewise.serve.http.metrics import BackendCollector
 from panewise.serve.http.settings import Settings
 from panewise.serve.served_run import serve_suspended
 from tests.serve.http.serving import BUSY, NDJSON, served
@@ -57,7 +59,12 @@ def test_a_suspended_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def drop(settings: Settings, backend: Any) -> None:
         with pytest.raises(Exception, match="suspended=True"):
             backend.push("t", ROWS, producer=None, sequence=None, timeout=None)
-        assert "suspended=True" in backend.ready()
+        with pytest.raises(Exception, match="suspended=True"):
+            backend.last_sequence("t", "p")
+        backend.take_results()
+        assert backend.ready() == REASON
+        figures = [sample for family in BackendCollector(backend.stats, int).collect() for sample in family.samples]
+        assert not [sample.name for sample in figures if {"stream", "query"} & set(sample.labels)]
         backend.execute("DROP QUERY busy")
         backend.close()
 

@@ -215,10 +215,15 @@ class EngineBackend:
             return str(self.engine.turns.refusal())
         if self._failed:
             return self._failed
+        if self._suspended:
+            return REASON
         durability = self.engine.durability
-        if durability is None:
-            return None
-        return REASON if durability.suspended is not None else durability.folder.end.broken or None
+        return None if durability is None else durability.folder.end.broken or None
+
+    @property
+    def _suspended(self) -> bool:
+        """Whether the folder was opened with its definitions alone."""
+        return self.engine.durability is not None and self.engine.durability.suspended is not None
 
     # -- results on their way ------------------------------------------------------------------------------------
 
@@ -258,7 +263,8 @@ class EngineBackend:
         with self._moving:
             self._changed.clear()
             produced = self._produced
-            self.engine.hand_over_all(self.results.append_all)
+            if not self._suspended:  # else there is nothing to hand over
+                self.engine.hand_over_all(self.results.append_all)
             self._taken_up_to = produced
 
     def close(self) -> None:

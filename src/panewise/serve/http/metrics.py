@@ -112,20 +112,21 @@ def _queries(queries: dict[str, Any]) -> Iterator[Metric]:
     for status in ("RUNNING", "SUSPENDED", "FAILED"):
         states.add_metric((status.lower(),), sum(1 for q in queries.values() if q.get("status") == status))
     yield states
-    total = sum(q.get("results", 0) for q in queries.values())
+    total = sum(q.get("results") or 0 for q in queries.values())
     yield CounterMetricFamily("panewise_results", "Results of all queries.", total)
     results = CounterMetricFamily("panewise_query_results", "Results of a query.", labels=("query",))
     state = GaugeMetricFamily("panewise_query_bytes", "Bytes that a query holds alone.", labels=("query",))
     for name, figures in list(queries.items())[:QUERIES_SHOWN]:
-        results.add_metric((name,), figures.get("results", 0))
-        state.add_metric((name,), figures.get("bytes", 0))
+        for family, figure in ((results, "results"), (state, "bytes")):
+            if _is_number(figures.get(figure)):
+                family.add_metric((name,), figures[figure])
     yield results
     yield state
 
 
 def _trees(trees: list[dict[str, Any]]) -> Iterator[Metric]:
     yield GaugeMetricFamily("panewise_trees", "Families of queries that share their rows.", len(trees))
-    yield GaugeMetricFamily("panewise_tree_bytes", "Bytes of shared state.", sum(t.get("bytes", 0) for t in trees))
+    yield GaugeMetricFamily("panewise_tree_bytes", "Bytes of shared state.", sum(t.get("bytes") or 0 for t in trees))
 
 
 def _seconds(instant: str) -> float:
