@@ -17,14 +17,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from panewise.catalog import SinkDefinition
 from panewise.connectors import generator, numbered_sinks, sources
 from panewise.connectors.numbered_sinks import NumberedJson, NumberedParquet
-from panewise.errors import ConnectorError
+from panewise.errors import ConnectorError, DurabilityError
 from panewise.runtime.engine import Engine
 from panewise.serve import run
 from panewise.serve.http.result_log import ResultLog
+from panewise.serve.http.settings import Settings
+from panewise.serve.served_run import serve_file, serve_suspended
 from tests.serve import durable_run_job
 from tests.serve.served_process import served
 from tests.serve.test_cli import ANSWERS, CSV, QUERY, STREAM, cql_file, panewise_command, run_embedded
@@ -369,3 +372,62 @@ def test_a_sink_gets_what_a_server_was_killed_with(tmp_path: Path) -> None:
     assert durable(tmp_path)(text).exit_code == 0
     lines = [json.loads(line) for line in (tmp_path / "volume.json").read_text().splitlines()]
     assert sorted((line["window_end"][11:19], line["symbol"], line["shares"]) for line in lines) == ANSWERS
+
+
+def files_in(folder: Path) -> dict[str, bytes | None]:
+    return {str(f.relative_to(folder)): f.read_bytes() if f.is_file() else None for f in folder.rglob("*")}
+
+
+def made(folder: Path) -> None:
+    with Engine(folder) as engine:
+        engine.execute("CREATE STREAM pushed (ts TIMESTAMP, v BIGINT)")
+
+
+@pytest.mark.parametrize("command", ["run", "serve", "suspended"])
+@pytest.mark.parametrize(
+    ("engine", "path", "hint"),
+    [
+        ("shop", "shop", "mv '{0}/shop' DIR/engine, and then --path DIR"),
+        ("data/engine", "data/engine", "name the folder around it: --path {0}/data"),
+    ],
+)
+def test_the_folder_of_an_engine_is_not_a_data_folder(
+    tmp_path: Path, command: str, engine: str, path: str, hint: str
+) -> None:
+    made(tmp_path / engine)
+    before = files_in(tmp_path / "shop"), files_in(tmp_path / "data")
+    commands = {
+        "run": lambda folder: run.opened(None, folder, Console()),
+        "serve": lambda folder: serve_file(None, Settings(path=folder), flush=False),
+        "suspended": lambda folder: serve_suspended(None, Settings(path=folder)),
+    }
+    with pytest.raises(DurabilityError, match="is the folder of an engine") as refused:
+        commands[command](tmp_path / path)
+    assert refused.value.hint is not None and hint.format(tmp_path) in refused.value.hint
+    assert (files_in(tmp_path / "shop"), files_in(tmp_path / "data")) == before
+
+
+def test_a_data_folder_is_not_the_folder_of_an_engine(tmp_path: Path) -> None:
+    run.opened(None, tmp_path / "data", Console()).close()
+    made(tmp_path / "data" / "engine")
+    before = files_in(tmp_path)
+    for suspended in (False, True):
+        with pytest.raises(
+            DurabilityError, match=r"there is no engine in '.*data', and one in '.*data/engine'"
+        ) as refused:
+            Engine(tmp_path / "data", suspended=suspended)
+        assert refused.value.hint is not None
+        assert f"panewise serve --path {tmp_path / 'data'}" in refused.value.hint
+    assert files_in(tmp_path) == before
+    # The paths that the hints name are those that are meant.
+    with run.opened(None, tmp_path / "data", Console()) as engine:
+        assert "pushed" in engine.stats()["streams"]
+
+
+def test_an_engine_that_was_served_as_a_data_folder_before_is_found_out(tmp_path: Path) -> None:
+    made(tmp_path)
+    made(tmp_path / "engine")
+    with pytest.raises(DurabilityError, match="is the folder of an engine") as refused:
+        run.opened(None, tmp_path, Console())
+    assert refused.value.hint is not None and "is another one" in refused.value.hint
+    Engine(tmp_path).close()

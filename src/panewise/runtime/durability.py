@@ -30,7 +30,7 @@ from panewise.connectors.tables import check_options, table_connector
 from panewise.errors import DurabilityError, DurabilityWarning, NotHeldError
 from panewise.language import statements as s
 from panewise.runtime.definitions import definition_of
-from panewise.runtime.durable_folder import DurableFolder, folder_of, holds_engine
+from panewise.runtime.durable_folder import DurableFolder, check_not_around, folder_of, holds_engine
 from panewise.runtime.durable_replay import Replayed, replay
 from panewise.runtime.durable_sync import BackgroundSync, check_sync
 from panewise.runtime.hosted_query import HostedQuery
@@ -112,6 +112,7 @@ class Durability:
         """
         check_sync(sync)
         files = files or FileSystem()
+        check_not_around(folder_of(path))
         if suspended and not holds_engine(folder_of(path)):
             raise DurabilityError(
                 f"there is no engine in '{path}': suspended=True opens a folder that one has written",

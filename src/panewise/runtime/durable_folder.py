@@ -42,6 +42,7 @@ from panewise.state.durable_files import FileSystem, write_all
 from panewise.state.snapshot_format import loaded
 
 GIVE_UP = "GIVE-UP"
+ENGINE = "engine"  # the engine's folder in the data folder of a server or of a run with --path
 _LINK_MAGIC = b"PANELINK"
 _LINK = struct.Struct("<8sIQ")
 _CHECKSUM = struct.Struct("<I")
@@ -59,8 +60,21 @@ def folder_of(path: str | os.PathLike[str]) -> Path:
 
 
 def holds_engine(path: Path) -> bool:
-    """Whether an engine has written there."""
-    return path.is_dir() and any(_NAME.fullmatch(file.name) for file in path.iterdir())
+    """Whether an engine has written there; where that cannot be seen, who opens the folder says why."""
+    try:
+        return any(_NAME.fullmatch(file.name) for file in path.iterdir())
+    except OSError:
+        return False
+
+
+def check_not_around(path: Path) -> None:
+    """DurabilityError for the data folder of a server or of a run, whose engine lies in a folder of its own in it."""
+    inner = path / ENGINE
+    if holds_engine(inner) and not holds_engine(path):
+        raise DurabilityError(
+            f"there is no engine in '{path}', and one in '{inner}'",
+            hint=f"for that one: Engine('{inner}'), or panewise serve --path {path}",
+        )
 
 
 class DurableFolder:

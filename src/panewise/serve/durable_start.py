@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 
 from panewise.connectors.places import check_places
 from panewise.connectors.tables import no_rows
-from panewise.errors import CatalogError, ConnectorError
+from panewise.errors import CatalogError, ConnectorError, DurabilityError
 from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.runtime.definitions import statement_of
+from panewise.runtime.durable_folder import ENGINE, holds_engine
 from panewise.runtime.engine import Engine
 from panewise.runtime.spark.reconcile import alterations, lasting_text
 from panewise.serve.flows import Flow
@@ -36,7 +37,21 @@ Show = Callable[["pa.Table"], None]
 
 
 def engine_folder(path: Path) -> Path:
-    return path / "engine"
+    """Where the engine of a data folder lies; DurabilityError where the folder is itself an engine's."""
+    if holds_engine(path):
+        real = path.resolve()
+        if (path / ENGINE).exists():
+            hint = f"'{path / ENGINE}' is another one: move the log and snapshot of the first to a folder of their own"
+        elif real.name == ENGINE:
+            hint = f"name the folder around it: --path {path.parent if path.name == ENGINE else real.parent}"
+        else:
+            hint = f"make a data folder of it: mkdir DIR && mv '{path}' DIR/{ENGINE}, and then --path DIR"
+        raise DurabilityError(
+            f"'{path}' is the folder of an engine, as Engine('{path}') opens it, and not a data folder, which has its "
+            f"engine in a folder '{ENGINE}'",
+            hint=hint,
+        )
+    return path / ENGINE
 
 
 def durable_engine(path: Path, statements: list[str], show: Show) -> Engine:
