@@ -238,3 +238,11 @@ def test_a_refused_push_keeps_its_number(tmp_path: Path) -> None:
     engine.push("s", row(0), producer="p", sequence=1)
     engine.close(snapshot=False)
     assert pw.Engine(tmp_path).stats()["streams"]["s"]["rows"] == 1
+
+
+@pytest.mark.parametrize("every", [-1, 0, 1.5, True, "1000", None])
+def test_snapshots_come_after_a_positive_number_of_bytes(every: Any, tmp_path: Path) -> None:
+    for path in (tmp_path / "kept", None):
+        with pytest.raises(pw.PlanError, match="a whole number of at least 1"):
+            pw.Engine(path, snapshot_every=every)
+    assert not (tmp_path / "kept").exists()

@@ -103,6 +103,11 @@ class Engine:
         """
         if not isinstance(sharing, str) or sharing not in MODES:
             raise PlanError(f"there is no sharing '{sharing}'", hint=f"it is {', '.join(MODES[:-1])} or {MODES[-1]}")
+        if isinstance(snapshot_every, bool) or not isinstance(snapshot_every, int) or snapshot_every < 1:
+            raise PlanError(
+                f"snapshot_every is a number of bytes, a whole number of at least 1, and not {snapshot_every!r}",
+                hint="for a snapshot only at close() and checkpoint(), give a number larger than the log will be",
+            )
         self.catalog = Catalog()
         self.streams: dict[str, Stream] = {}  # by lower-case name, as in `hosting`
         self.tables: dict[str, Table] = {}
