@@ -24,7 +24,7 @@ QUERIES = {
     "sums": "SELECT k, SUM(v) AS s FROM s [RANGE 4 SECONDS SLIDE 1 SECOND] GROUP BY k",
     "longer": "SELECT k, SUM(v) AS s FROM s [RANGE 8 SECONDS SLIDE 2 SECONDS] GROUP BY k",
     "most": "SELECT MAX(v) AS m FROM s [RANGE 4 SECONDS SLIDE 1 SECOND] WHERE v > 3",
-    "now": "SELECT ISTREAM k, COUNT(*) AS n FROM s [RANGE 3 SECONDS] GROUP BY k",
+    "now": "SELECT ISTREAM k, SUM(v) AS n FROM s [RANGE 3 SECONDS] GROUP BY k",
     "pairs": "SELECT a.v AS v, b.k AS k FROM s [RANGE 1 SECOND] AS a JOIN s [RANGE 2 SECONDS] AS b ON a.v = b.v",
     "few": "SELECT a.v AS v, b.k AS k FROM s [RANGE 1 SECOND] AS a JOIN s [RANGE 1 SECOND] AS b ON a.v = b.v",
     "above": "SELECT MAX(n) AS most FROM now [RANGE 3 SECONDS SLIDE 1 SECOND]",
