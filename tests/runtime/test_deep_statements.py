@@ -46,7 +46,7 @@ def test_a_chain_may_be_long(shape: str, tmp_path: Path) -> None:
     """Also where the folder is opened from further down the stack."""
     with pw.Engine(tmp_path / "kept") as engine:
         engine.execute("CREATE STREAM s (ts TIMESTAMP, a BIGINT) WITH (retain = '1 hour')")
-        select = CHAINS[shape](1_000)
+        select = CHAINS[shape](400)
         engine.execute(f"CREATE QUERY q AS {select}")
         engine.execute(f"EXPLAIN {select}")
         engine.push("s", [{"ts": second * 1_000_000, "a": second} for second in range(20)])
