@@ -23,6 +23,7 @@ BENCHMARKS = {
     "report_schedule": "200 queries at 1.5 times the sustainable rate: how late reports are, by schedule",
     "concurrent_readers": "eight threads that look up while one pushes at full speed, every answer checked",
     "server_load": "200 WebSocket subscribers and 2,000 lookups a second against `panewise serve`, and kill -9",
+    "hostile_callers": "eight writers and readers beside callers that ask for too much, never read, push the year 9999",
     "one_time_reads": "SELECT over 5 million retained rows while another thread pushes: how long pushes wait",
     "quantiles": "exact quantiles of windows of 100,000 values, against sorting them",
     "techniques": "every technique: rows/s and latencies of windows of 1 slice to 4 Mi, one range and 1,000",
