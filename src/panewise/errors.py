@@ -119,6 +119,10 @@ class NotHeldError(PanewiseError):
     """An answer was asked for an instant or a key that is not held."""
 
 
+class ReadLimitError(PanewiseError):
+    """A one-time query was stopped because it makes more rows or bytes, or takes longer, than its engine allows."""
+
+
 class ConnectorError(PanewiseError):
     """A source or a sink is misconfigured or cannot be reached."""
 

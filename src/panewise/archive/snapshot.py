@@ -122,6 +122,7 @@ class Snapshot:
         - `inserted`, `expires`: pairs of instants, both included, None for an open end
         - `where`: any Arrow expression over the columns
         - `columns`: names; all columns unless given
+        - `each`: called with every batch that is read, before the next one is; what it raises ends the read
         """
         return self._answer(ANY_KEY, **options)
 
@@ -141,9 +142,16 @@ class Snapshot:
         met = [file for file, count in zip(files, groups, strict=True) if count]
         return Touched(len({(file.generation, file.sub_index) for file in met}), len(met), sum(groups))
 
-    def _answer(self, sought: KeySought, *, columns: Sequence[str] | None = None, **options: Any) -> Any:
+    def _answer(
+        self,
+        sought: KeySought,
+        *,
+        columns: Sequence[str] | None = None,
+        each: Callable[[pa.RecordBatch], None] | None = None,
+        **options: Any,
+    ) -> Any:
         files, condition = self._planned(sought.condition, columns=columns, **options)
-        return self._files.read(files, condition, columns, sought.spans)
+        return self._files.read(files, condition, columns, sought.spans, each)
 
     def _planned(
         self,

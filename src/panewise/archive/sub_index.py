@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -134,13 +134,25 @@ class SubIndexFiles:
         condition: Any = None,
         columns: Sequence[str] | None = None,
         keys: Sequence[KeySpan] | None = None,
+        each: Callable[[pa.RecordBatch], None] | None = None,
     ) -> Any:
-        """The rows of files, of each in its order; `keys` is what the condition asks of the first column of the key."""
+        """The rows of files, of each in its order; `keys` is what the condition asks of the first column of the key.
+
+        `each` is called with every batch, before the next one is read; what it raises ends the read.
+        """
         fragments = [part for part in (self._part(file, keys) for file in files) if part is not None]
         dataset = ds.FileSystemDataset(fragments, self.schema, _FORMAT, self._storage.filesystem)
         shown = ", ".join(file.name for file in files[:3]) + (", ..." if len(files) > 3 else "")
         with explained(f"read '{shown}'", self._storage.where):
-            return dataset.to_table(filter=condition, columns=None if columns is None else list(columns))
+            asked = {"filter": condition, "columns": None if columns is None else list(columns)}
+            if each is None:
+                return dataset.to_table(**asked)
+            scanner = dataset.scanner(**asked, batch_readahead=2, fragment_readahead=1)
+            batches = []
+            for batch in scanner.to_batches():
+                each(batch)
+                batches.append(batch)
+            return pa.Table.from_batches(batches, scanner.projected_schema)
 
     def row_groups(
         self, files: Sequence[FileEntry], condition: Any = None, keys: Sequence[KeySpan] | None = None

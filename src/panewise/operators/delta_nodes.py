@@ -16,6 +16,7 @@ from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
 from panewise.language.statements import SelectItem
 from panewise.operators.deltas import NONE, Delta, DeltaOperator
+from panewise.operators.read_budget import ReadBudget
 from panewise.operators.result_columns import item_schema
 from panewise.plan.evaluate import compiled
 
@@ -112,17 +113,22 @@ class Selecting:
 
 
 class ValuesNode:
-    """The items of SELECT; it keeps nothing."""
+    """The items of SELECT; it keeps nothing. `budget`: that of a one-time query, which each column is taken out of."""
 
-    def __init__(self, items: tuple[SelectItem, ...], below: DeltaNode) -> None:
+    def __init__(self, items: tuple[SelectItem, ...], below: DeltaNode, budget: ReadBudget | None = None) -> None:
+        self._budget = budget
         self._schema = item_schema(items)
         self._columns = [compiled(item.expression) for item in items]
         self._below = below
 
     def run(self, sources: Sequence[Delta], since: int, until: int) -> Delta:
         delta = self._below.run(sources, since, until)
-        columns = [column(delta.batch) for column in self._columns]
-        fitted = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self._schema, strict=True)]
+        fitted = []
+        for column, field in zip(self._columns, self._schema, strict=True):
+            values = column(delta.batch)
+            fitted.append(values if values.type == field.type else values.cast(field.type))
+            if self._budget is not None:
+                self._budget.take(size=values.nbytes)
         return delta.with_batch(pa.RecordBatch.from_arrays(fitted, schema=self._schema))
 
     def operators(self) -> list[DeltaOperator]:

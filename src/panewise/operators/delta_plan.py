@@ -9,7 +9,7 @@ the windows then hold (definition 3.1 of Golab 2006).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +52,7 @@ class DeltaPlan:
     `begins`: the first instant that it accounts for, where the rows say more than `held_from` does.
     """
 
-    builder = PlanBuilder
+    builder: Callable[[dict[int, int], int, Node | None], PlanBuilder] = PlanBuilder
 
     def __init__(
         self,

@@ -5,7 +5,8 @@ Rows of input i stand at `base[i] + place` of `deaths`; keys and links of slot s
 from a row to the next older one. Time only ascends, so that a row found dead is dead for good: the walk that meets it
 takes it out of its chain, and a dead row is met once per chain at most.
 
-A walk stops where its output is full and goes on there at the next call: `position` says how far it came. Work per new
+A walk stops where its output is full and goes on there at the next call: `position` says how far it came. One over more
+than two inputs, which may look at many rows that give no result, also stops after `position[3]` of them. Work per new
 row is its results plus the rows that match in the first inputs of its order and not in the last: no intermediate result
 is kept (Golab and Özsu 2003, section 3.4).
 """
@@ -123,10 +124,10 @@ def probe_many(
     places: Small, births: Ints, result_deaths: Ints,
 ) -> int:  # fmt: skip
     """Any number of inputs, by the levels of each origin. `walk` holds, by level, the cursor, the row before it and the
-    least death so far, and the bound row by input."""
+    least death so far, and the bound row by input. At most `position[3]` rows are looked at in a call."""
     cursors, befores, least, bound = walk[0], walk[1], walk[2], walk[3]
     room, count, last = len(births), 0, len(base) - 2
-    depth = position[1]
+    depth, looks = position[1], position[3]
     for n in range(position[0], len(rows)):
         origin, row, now = origins[n], rows[n], instants[n]
         if deaths[base[origin] + row] <= now:
@@ -150,6 +151,11 @@ def probe_many(
                     else:
                         links[chain + before] = cursor
                     continue
+                if looks == 0:
+                    cursors[depth], befores[depth] = cursor, before
+                    position[0], position[1] = n, depth
+                    return count
+                looks -= 1
                 if first == end or _fits(
                     cursor, first, end, check_slots, check_sources, slot_inputs, bound, key_base, keys
                 ):

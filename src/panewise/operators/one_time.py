@@ -21,6 +21,7 @@ from panewise.operators.aggregation import (
     ranks_of,
 )
 from panewise.operators.held_values import HeldValues
+from panewise.operators.read_budget import ReadBudget
 from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.evaluate import compiled
@@ -41,8 +42,10 @@ def relation(block: Block, rows: Rows) -> pa.Table:
     return aggregated(aggregation_of(block), rows)
 
 
-def aggregated(aggregation: Aggregation, rows: Rows) -> pa.Table:
-    """The selected items of all groups of these rows."""
+def aggregated(aggregation: Aggregation, rows: Rows, budget: ReadBudget | None = None) -> pa.Table:
+    """The selected items of all groups of these rows. The budget is asked before anything is computed."""
+    if budget is not None:
+        budget.take(size=8 * len(rows) * len(aggregation.states))
     table = GroupTable(tuple(key.type for key in aggregation.keys))
     slots = np.zeros(len(rows), np.int64)
     if aggregation.keys:

@@ -11,6 +11,8 @@ of their first rows, states are combined older ones first, and rows follow each 
 
 Sums of floats are combined with what rounding has dropped from each (`aggregates.states`), as those of slices are.
 
+Many rows, or many expressions over them, make several parts, each of which is taken out of the read's budget.
+
 Cost: O(rows) for a part. The whole is O(groups of all parts), or O(rows) where parts are rows. One thread at a time.
 """
 
@@ -29,6 +31,7 @@ from panewise.aggregates.user import matrix_of
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation, ArgumentPlan, Pools, StateKey, aggregation_of, ranks_of
 from panewise.operators.one_time import aggregated, answered
+from panewise.operators.read_budget import ReadBudget, part_rows
 from panewise.operators.rows import Rows, concatenated
 from panewise.plan.blocks import Block
 from panewise.plan.evaluate import compiled
@@ -41,18 +44,31 @@ Part = Any
 class PartialRelation:
     """The items of a block over rows that come in parts."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, budget: ReadBudget) -> None:
+        self._budget = budget
         self._where = compiled(block.where) if block.where is not None else None
+        computed = [item.expression for item in block.items]
+        computed += [] if block.where is None else [block.where]
         self._form: _Items | _States | _Gathered
         if block.aggregate is None:
             self._form = _Items(block)
         else:
             aggregation = aggregation_of(block)
             read = [*aggregation.keys, *(argument for arguments in aggregation.arguments for argument in arguments)]
-            self._form = (_Gathered if aggregation.holistic else _States)(aggregation, _columns_of(read))
+            computed += read
+            form = _Gathered if aggregation.holistic else _States
+            self._form = form(aggregation, _columns_of(read), budget)
+        self._part_rows = part_rows(sum(1 for expression in computed for _ in expression.walk()))
 
-    def part(self, rows: Rows) -> Part:
+    def parts(self, rows: Rows) -> list[Part]:
         """What these rows, all of some stretch of time, give; they are in order of time and arrival."""
+        found = []
+        for start in range(0, max(1, len(rows)), self._part_rows):
+            found.append(self._part(rows.slice(start, min(start + self._part_rows, len(rows)))))
+            self._budget.take(*self._form.size(found[-1]))
+        return found
+
+    def _part(self, rows: Rows) -> Part:
         kept = None if self._where is None else np.flatnonzero(flags(self._where(rows.batch)))
         # One column at least, so that the batch knows how many rows it has.
         names = [name for name in rows.batch.schema.names if name in self._form.reads] or rows.batch.schema.names[:1]
@@ -63,6 +79,12 @@ class PartialRelation:
     def whole(self, parts: list[Part]) -> pa.Table:
         """The relation of the rows of all these parts, at least one, which are given in order of time."""
         return self._form.whole(parts)
+
+
+def relation_in_parts(block: Block, rows: Rows, budget: ReadBudget) -> pa.Table:
+    """The items of the block over exactly these rows, which its window has let pass, in order."""
+    partial = PartialRelation(block, budget)
+    return partial.whole(partial.parts(rows))
 
 
 def _columns_of(expressions: Iterable[Expression]) -> set[str]:
@@ -78,6 +100,9 @@ class _Items:
     def part(self, rows: Rows) -> pa.Table:
         return pa.Table.from_arrays([item(rows.batch) for item in self._items], schema=self._schema)
 
+    def size(self, part: pa.Table) -> tuple[int, int]:
+        return part.num_rows, part.nbytes
+
     def whole(self, parts: list[pa.Table]) -> pa.Table:
         return pa.concat_tables(parts).combine_chunks()
 
@@ -90,7 +115,7 @@ class _Groups:
 
 
 class _States:
-    def __init__(self, aggregation: Aggregation, reads: set[str]) -> None:
+    def __init__(self, aggregation: Aggregation, reads: set[str], budget: ReadBudget) -> None:
         self._aggregation = aggregation
         self.reads = reads
         self._types = tuple(key.type for key in aggregation.keys)
@@ -112,6 +137,11 @@ class _States:
         keys = table.keys(np.arange(len(table), dtype=np.int64)) if self._keys else []
         return _Groups(keys, len(table), states)
 
+    def size(self, part: _Groups) -> tuple[int, int]:
+        states = sum(state.ints.nbytes + state.floats.nbytes for state in part.states.values())
+        # A group is in many parts, and only one row of the answer.
+        return 0, states + sum(key.nbytes for key in part.keys)
+
     def whole(self, parts: list[_Groups]) -> pa.Table:
         table = GroupTable(self._types)
         places = [table.ids(part.keys) if self._keys else np.zeros(part.count, np.int64) for part in parts]
@@ -127,12 +157,16 @@ class _States:
 
 
 class _Gathered:
-    def __init__(self, aggregation: Aggregation, reads: set[str]) -> None:
+    def __init__(self, aggregation: Aggregation, reads: set[str], budget: ReadBudget) -> None:
+        self._budget = budget
         self._aggregation = aggregation
         self.reads = reads
 
     def part(self, rows: Rows) -> Rows:
         return rows
 
+    def size(self, part: Rows) -> tuple[int, int]:
+        return 0, part.batch.nbytes
+
     def whole(self, parts: list[Rows]) -> pa.Table:
-        return aggregated(self._aggregation, concatenated(parts))
+        return aggregated(self._aggregation, concatenated(parts), self._budget)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from panewise.language.expressions import Call, ColumnRef, Expression, rewritten
+from panewise.language.statements import SelectItem
 from panewise.operators.aggregation import Aggregation
 from panewise.operators.beginning import Beginning
 from panewise.operators.delta_nodes import DeltaNode, OperatorNode, RenamedNode, Selecting, SourceNode, ValuesNode
@@ -68,7 +69,7 @@ class PlanBuilder:
             case Project(input=Aggregate() as aggregate, items=items):
                 return self._grouped(aggregate, None, items)
             case Project(input=below, items=items):
-                return ValuesNode(items, self.built(below))
+                return self._values(items, self.built(below))
             case Filter(input=below, predicate=predicate):
                 return OperatorNode(Selecting(predicate, _strict(below)), [self.built(below)])
             case Join(inputs=inputs, condition=condition):
@@ -85,6 +86,9 @@ class PlanBuilder:
                 negation = Negation(kind, left.schema, left_queue=_queue(left), right_queue=_queue(right))
                 return OperatorNode(negation, [self.built(left), self.built(right)])
         raise AssertionError(node)
+
+    def _values(self, items: tuple[SelectItem, ...], below: DeltaNode) -> DeltaNode:
+        return ValuesNode(items, below)
 
     def _grouped(self, node: Aggregate, having: Expression | None, items: tuple[Any, ...]) -> DeltaNode:
         aggregation = Aggregation(

@@ -121,6 +121,9 @@ class _FixedColumn(_Column):
         begin, end = column.offset * width, (column.offset + len(column)) * width
         return np.frombuffer(data, np.uint8)[begin:end].view(self._values.dtype)
 
+    def taken_bytes(self, places: Places) -> int:
+        return int(len(places) * self._values.dtype.itemsize)
+
     def taken(self, places: Places) -> pa.Array:
         values = gathered(self._values, places)
         if self._boolean:
@@ -161,6 +164,10 @@ class _StringColumn(_Column):
         if data is not None:
             self._data = appended(self._data, used, np.frombuffer(data, np.uint8)[new[0] : new[-1]])
         self._count = count + len(column)
+
+    def taken_bytes(self, places: Places) -> int:
+        lengths = np.diff(self._offsets[: self._count + 1])
+        return 4 * len(places) + int(lengths[places].sum(dtype=np.int64))
 
     def taken(self, places: Places) -> pa.Array:
         held = [None, pa.py_buffer(self._offsets), pa.py_buffer(self._data)]
@@ -211,6 +218,10 @@ class StoredColumns:
     def taken(self, position: int, places: Places) -> pa.Array:
         """The values of the column at that position of the schema."""
         return self._columns[position].taken(places)
+
+    def taken_bytes(self, position: int, places: Places) -> int:
+        """How many bytes `taken` would make."""
+        return self._columns[position].taken_bytes(places)
 
     def keep(self, places: Places) -> None:
         """Only the rows at these places stay, in this order."""

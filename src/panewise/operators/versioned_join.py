@@ -21,6 +21,7 @@ import pyarrow as pa
 from panewise.aggregates.columns import wrapped
 from panewise.language.expressions import Expression
 from panewise.operators.deltas import Delta
+from panewise.operators.read_budget import ReadBudget
 from panewise.operators.window_join import WindowJoin
 
 DEATH = "\0death"  # stands in no name that a statement can give
@@ -46,6 +47,10 @@ class VersionedJoin:
         self.schema = pa.schema([*stream, *table])
         # The table is first: of one instant its changes come before the rows that join it.
         self._join = WindowJoin([table, stream.append(pa.field(DEATH, pa.int64()))], condition, strict=[True, False])
+
+    def spend(self, budget: ReadBudget | None) -> None:
+        """Results are taken out of a budget from now on."""
+        self._join.spend(budget)
 
     @property
     def bytes_held(self) -> int:

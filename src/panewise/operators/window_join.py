@@ -34,12 +34,16 @@ from panewise.operators.join_results import JoinResults
 from panewise.operators.join_rows import JoinRows
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.probe_plan import Orders, default_orders, needs_scan, probe_plan
+from panewise.operators.read_budget import ReadBudget
 from panewise.operators.stored_columns import StoredColumns, appended, pooled, trimmed
 from panewise.plan.evaluate import compiled
 from panewise.schema import Schema
 
 Small = NDArray[np.int32]
-CANDIDATES = 1 << 18  # what the residual condition sees at a time
+CANDIDATES = 1 << 18  # what the residual condition sees at a time, and what is found between two looks at a budget
+CANDIDATE_BYTES = 16 << 20  # of the columns that the residual condition reads at a time
+LOOKS = 1 << 24  # rows that are looked at between two looks at a budget
+RESULT_BYTES = 24  # birth, death and number of a result
 RESULTS_MIN = 4096
 STEP_COST = 64  # what a step may cost by itself, in rows looked at for dead ones
 
@@ -88,6 +92,7 @@ class WindowJoin:
         internal = [False] * len(schemas) if internal is None else list(internal)
         self._external = None if not any(internal) else [i for i, inside in enumerate(internal) if not inside]
         assert not any(internal[i] for i in strict_inputs), "who ends early takes results along"
+        self._budget: ReadBudget | None = None
         self._next_sequence = 0
         self._until = NEVER
         self._room = RESULTS_MIN
@@ -125,6 +130,10 @@ class WindowJoin:
         self._plan = probe_plan(orders, members, [*self._widths, 0][: len(members)], self._slots)
         self._rows = JoinRows(inputs, [i for _, i in self._slots])
         self._rows.linked = self._plan.linked
+
+    def spend(self, budget: ReadBudget | None) -> None:
+        """Results are found in portions from now on, each of which is taken out of the budget."""
+        self._budget = budget
 
     @property
     def orders(self) -> Orders:
@@ -237,7 +246,7 @@ class WindowJoin:
         origins, rows, instants = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.int64)
         merged(np.concatenate(births), starts, ends, firsts, origins, rows, instants)
         order = origins, rows, instants
-        return self._candidates_kept(order) if self._residual is not None else self._all_results(order)
+        return self._all_results(order) if self._residual is None and self._budget is None else self._in_portions(order)
 
     def _all_results(self, order: tuple[Small, Small, Ints]) -> tuple[Small, Ints, Ints]:
         """Without a residual condition. As much room as the last step needed, doubled where it does not do."""
@@ -250,23 +259,44 @@ class WindowJoin:
         self._room = max(RESULTS_MIN, count + count // 4)
         return found.first(count)
 
-    def _candidates_kept(self, order: tuple[Small, Small, Ints]) -> tuple[Small, Ints, Ints]:
-        """Candidates in portions; of each those for which the residual condition is true."""
-        assert self._residual is not None
+    def _in_portions(self, order: tuple[Small, Small, Ints]) -> tuple[Small, Ints, Ints]:
+        """Candidates in portions; of each those for which the residual condition, if there is one, is true."""
         room = FoundResults(len(self._columns), CANDIDATES)
         kept = [FoundResults(len(self._columns), 0).first(0)]
         position, walk = self._start()
         while position[0] < len(order[0]):
             count = self._walk(order, position, walk, room.part(0))
             places, births, deaths = room.part(0, count)
-            columns = [self._columns[i].taken(column, places[i]) for i, column in self._read]
-            true = np.flatnonzero(flags(self._residual(pa.RecordBatch.from_arrays(columns, schema=self._read_schema))))
+            true = np.arange(count) if self._residual is None else self._true_of(places)
             kept.append((places[:, true], births[true], deaths[true]))
+            if self._budget is not None:
+                self._budget.take(len(true), self._bytes_of(kept[-1][0]))
         all_places, all_births, all_deaths = zip(*kept, strict=True)
         return np.concatenate(all_places, axis=1), np.concatenate(all_births), np.concatenate(all_deaths)
 
+    def _true_of(self, places: Small) -> Ints:
+        """Those of the candidates for which the residual condition is true."""
+        assert self._residual is not None
+        size = sum(self._columns[i].taken_bytes(column, places[i]) for i, column in self._read)
+        true = []
+        step = max(1, places.shape[1] * CANDIDATE_BYTES // max(size, CANDIDATE_BYTES))
+        for start in range(0, max(1, places.shape[1]), step):
+            part = places[:, start : start + step]
+            columns = [self._columns[i].taken(column, part[i]) for i, column in self._read]
+            batch = pa.RecordBatch.from_arrays(columns, schema=self._read_schema)
+            true.append(np.flatnonzero(flags(self._residual(batch))) + start)
+            if self._budget is not None:
+                self._budget.take()
+        return np.concatenate(true)
+
+    def _bytes_of(self, places: Small) -> int:
+        """What the results of these rows will take."""
+        columns = sum(self._columns[i].taken_bytes(position, places[i]) for i, position in self._shown)
+        return int(columns + places.nbytes + RESULT_BYTES * places.shape[1])
+
     def _start(self) -> tuple[Ints, Ints]:
-        position = np.array([0, FRESH, FRESH], np.int64)
+        looks = np.iinfo(np.int64).max if self._budget is None else LOOKS
+        position = np.array([0, FRESH, FRESH, looks], np.int64)
         return position, np.zeros((4, len(self._columns)), np.int64)
 
     def _walk(

@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 from panewise.language.statements import WINDOWLESS
 from panewise.plan.nodes import Distinct, Emit, Join, Negate, Node, Scan, Union, WindowOf
-from panewise.temporal import RowsWindow, TimeWindow
+from panewise.temporal import RowsWindow, TimeWindow, Window
 
 
 def of_block(node: Node) -> Iterator[Node]:
@@ -89,6 +89,9 @@ def report_window(plan: Emit) -> TimeWindow | None:
 
 def reads_answer(node: WindowOf) -> bool:
     """Of a one-time query: whether an input is another query without a window, whose answer is meant."""
-    scan, window = node.input, node.window
-    named = isinstance(scan, Scan) and scan.kind == "query"
-    return named and isinstance(window, TimeWindow) and window.range_us is None and not window.periodic
+    return isinstance(node.input, Scan) and node.input.kind == "query" and is_answer(node.window)
+
+
+def is_answer(window: Window) -> bool:
+    """Whether a window over a query, in a one-time query, says that its answer is meant and not its results."""
+    return isinstance(window, TimeWindow) and window.range_us is None and not window.periodic

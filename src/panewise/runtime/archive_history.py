@@ -19,7 +19,7 @@ Cost: one scan of the times that are needed, one sort, and what the operators ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,7 @@ from panewise.temporal import RowsWindow, TimeWindow, Window
 
 if TYPE_CHECKING:
     from panewise.runtime.archive_keeper import Keeper
+    from panewise.runtime.pinned_sources import PinnedPast
 
 Ints = NDArray[np.int64]
 IN_ORDER = ("FIRST", "LAST", "ARG_MIN", "ARG_MAX")  # which row they choose among equal ones depends on the order
@@ -76,11 +77,13 @@ class PlanHistory:
     held_from: list[int | None]
 
 
-def rows_between(keeper: Keeper, start: int, end: int) -> Rows | None:
+def rows_between(
+    keeper: Keeper | PinnedPast, start: int, end: int, each: Callable[[pa.RecordBatch], None] | None = None
+) -> Rows | None:
     """All rows from `start` (INT64_MIN: all there ever were) to before `end`, in order of time; None where the archive
     may lack some.
 
-    `end` is not past the watermark.
+    `end` is not past the watermark. `each` is called with every batch that is read from files.
     """
     channel, archive = keeper.channel, keeper.archive
     if archive is None or end > channel.watermark or start >= end:
@@ -98,7 +101,9 @@ def rows_between(keeper: Keeper, start: int, end: int) -> Rows | None:
             if not reaches and there < keeper.taken_rows:
                 return None  # some have expired
             written_to = snapshot.manifest.now_us
-            archived = snapshot.scan(inserted=(None if since == INT64_MIN else since, until - 1), columns=names)
+            archived = snapshot.scan(
+                inserted=(None if since == INT64_MIN else since, until - 1), columns=names, each=each
+            )
     except ArchiveError:
         return None
     held = keeper.held(written_to)

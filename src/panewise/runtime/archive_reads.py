@@ -6,6 +6,7 @@ turns, so a long scan keeps nobody waiting. Key and time conditions go to the fi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 
 from panewise.catalog import TableDefinition
 from panewise.errors import NotHeldError
-from panewise.operators.one_time import relation
+from panewise.operators.partial_relation import relation_in_parts
+from panewise.operators.read_budget import ReadBudget
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.explain import Explanation
 from panewise.plan.inputs import has_several_inputs
@@ -49,19 +51,20 @@ class ArchiveView:
         if self._snapshot is not None:
             self._snapshot.close()
 
-    def table(self, sought: Sought) -> pa.Table:
-        """At least the rows that are sought, in no order; without those that have expired."""
+    def table(self, sought: Sought, each: Callable[[pa.RecordBatch], None]) -> pa.Table:
+        """At least the rows that are sought, in no order; without those that have expired. `each` is called with every
+        batch that is read from files."""
         if self._archive is None or self._snapshot is None:
             return self.definition.schema.to_arrow().empty_table()
         if sought.keys is not None:
             self._archive.usage.probes += 1
-            files = self._snapshot.probe(*sought.keys, **self._options(sought))
+            files = self._snapshot.probe(*sought.keys, each=each, **self._options(sought))
         elif sought.first != (None, None):
             self._archive.usage.probes += 1
-            files = self._snapshot.range(*sought.first, **self._options(sought))
+            files = self._snapshot.range(*sought.first, each=each, **self._options(sought))
         else:
             self._archive.usage.scans += 1
-            files = self._snapshot.scan(**self._options(sought))
+            files = self._snapshot.scan(each=each, **self._options(sought))
         held = self._held
         if self._oldest is not None:
             held = held.filter(pc.field("_expires") > _moment(self._oldest))
@@ -96,8 +99,9 @@ def _moment(instant: int) -> pa.Scalar:
 class ArchiveRead:
     """One SELECT over one archive. Made inside a turn, finished outside all of them."""
 
-    def __init__(self, reads: WindowReads, block: Block, keeper: Keeper) -> None:
+    def __init__(self, reads: WindowReads, block: Block, keeper: Keeper, budget: ReadBudget) -> None:
         self._reads = reads
+        self._budget = budget
         self._block = block
         self._view = ArchiveView(keeper)
 
@@ -106,7 +110,8 @@ class ArchiveRead:
         try:
             self._reads.pause()
             sought = sought_in(self._block.where, definition.schema, definition.key, definition.timestamp)
-            table = relation(self._block, rows_of_answer(self._view.table(sought)))
+            found = rows_of_answer(self._view.table(sought, self._budget.take_batch))
+            table = relation_in_parts(self._block, found, self._budget)
         finally:
             self._view.close()
         self._reads.committed(inside=False)
@@ -114,38 +119,54 @@ class ArchiveRead:
 
 
 class ArchiveTable:
-    """An archive among the several inputs of a one-time query: all its rows, like those of a table."""
+    """An archive among the several inputs of a one-time query: all its rows, like those of a table.
+
+    Made inside a turn. `batch` may be called outside; `close` lets the version of its files go.
+    """
 
     changes = None
     last_change = None
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
+    def __init__(self, keeper: Keeper, each: Callable[[pa.RecordBatch], None]) -> None:
+        self._view = ArchiveView(keeper)
+        self._each = each
         self.name = keeper.definition.name
         self.definition = TableDefinition(self.name, keeper.definition.schema, (), retroactive=True)
+        self.close = self._view.close
 
     def batch(self) -> pa.RecordBatch:
-        view = ArchiveView(self._keeper)
-        try:
-            return rows_of_answer(view.table(EVERYTHING)).batch
-        finally:
-            view.close()
+        return rows_of_answer(self._view.table(EVERYTHING, self._each)).batch
 
 
-def explained(plan: Emit, explanation: Explanation, archives: Archives) -> Explanation:
-    """The explanation of a one-time query, with what it touches of the archives that it reads."""
-    scans = {node.name: node for node in plan.walk() if isinstance(node, Scan) and node.kind == "archive"}
-    found = {}
-    for name in scans:
-        view = ArchiveView(archives[name])
-        definition = view.definition
-        where = None if has_several_inputs(plan) else block_of(plan).where
+class ArchiveExplanation:
+    """EXPLAIN of a one-time query over archives, with what it touches of them: footers of files are read for that.
+
+    Made inside a turn, finished outside all of them.
+    """
+
+    def __init__(self, plan: Emit, explanation: Explanation, archives: Archives) -> None:
+        self._plan = plan
+        self._explanation = explanation
+        scans = {node.name for node in plan.walk() if isinstance(node, Scan) and node.kind == "archive"}
+        self._views = {name: ArchiveView(archives[name]) for name in sorted(scans)}
+
+    def finished(self) -> pa.Table:
+        found = {}
+        where = None if has_several_inputs(self._plan) else block_of(self._plan).where
         try:
-            sought = sought_in(where, definition.schema, definition.key, definition.timestamp)
-            found[f"ARCHIVE {name}"] = view.touched(sought)
+            for name, view in self._views.items():
+                definition = view.definition
+                sought = sought_in(where, definition.schema, definition.key, definition.timestamp)
+                found[f"ARCHIVE {name}"] = view.touched(sought)
         finally:
-            view.close()
-    return _with(explanation, found)
+            for view in self._views.values():
+                view.close()
+        return explained_table(_with(self._explanation, found))
+
+
+def explained_table(explanation: Explanation) -> pa.Table:
+    """The answer of EXPLAIN: a row for each line."""
+    return pa.table({"plan": pa.array(str(explanation).split("\n"), pa.string())})
 
 
 def _with(explanation: Explanation, found: dict[str, dict[str, str]]) -> Explanation:

@@ -9,57 +9,48 @@ from the slices of a registered query with the same selection and grouping. Seve
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 
 from panewise.errors import NotHeldError, PlanError
 from panewise.operators.aggregation import aggregation_of
-from panewise.operators.one_time import relation
+from panewise.operators.partial_relation import relation_in_parts
+from panewise.operators.read_budget import ReadBudget
 from panewise.operators.rows import Rows
 from panewise.operators.tree_asking import last_report_of
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, reads_answer, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.supported import check_supported
 from panewise.runtime.archive_history import minds_order
 from panewise.runtime.ask_inputs import Sources, WindowRows, ask_inputs, check_answer_columns
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
-from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.past_rows import shown_rows
-from panewise.runtime.table import Table
 from panewise.runtime.window_ends import cadence_of
 from panewise.state.group_table import GroupTable
 from panewise.temporal import RowsWindow, TimeWindow, Window, format_duration, format_instant
 
 
-def ask_once(
-    plan: Emit, channel_of: Callable[[str], Channel], hosting: Hosting, table_of: Callable[[str], Table]
-) -> pa.Table:
-    """The answer of a one-time query."""
-    answered = named_answer(plan)
-    if answered is None or has_several_inputs(plan):
-        check_supported(plan, once=True)
+def ask_once(plan: Emit, sources: Sources, budget: ReadBudget) -> pa.Table:
+    """The answer of a one-time query that `check_supported` has let pass."""
     if has_several_inputs(plan):
-        return ask_inputs(plan, Sources(channel_of, hosting.answer_of, table_of, rows_for(plan)))
+        return ask_inputs(plan, sources, budget)
     block = block_of(plan)
+    answered = named_answer(plan)
     if answered is not None:
-        table = hosting.answer_of(answered)
+        table = sources.answer_of(answered)
         check_answer_columns(block, table.schema.names)
-        return relation(block, rows_of_answer(table))
+        return relation_in_parts(block, rows_of_answer(table), budget)
     if not isinstance(block.source, Scan):
         raise PlanError("a one-time query over a subquery has no operator yet", hint="create the inner query first")
     if block.source.kind == "table":
-        return relation(block, rows_of_answer(pa.Table.from_batches([table_of(block.source.name).batch()])))
-    channel = channel_of(block.source.name)
-    shared = from_tree(block, channel, hosting)
-    if shared is not None:
-        return shared
+        rows = rows_of_answer(pa.Table.from_batches([sources.table_of(block.source.name).batch()]))
+        return relation_in_parts(block, rows, budget)
+    channel = sources.channel_of(block.source.name)
     assert block.window is not None
-    return relation(block, rows_for(plan)(block.window, channel, last_report(block.window, channel.watermark)))
+    rows = sources.rows_in(block.window, channel, last_report(block.window, channel.watermark))
+    return relation_in_parts(block, rows, budget)
 
 
 def last_report(window: Window, watermark: int) -> int:
@@ -173,12 +164,12 @@ def require_held(channel: Channel, start: int | None, window: TimeWindow) -> Non
 
 
 def _kind(channel: Channel) -> str:
-    return "query" if isinstance(channel, HostedQuery) else "stream"
+    return "query" if channel.of_query else "stream"
 
 
 def _retaining(channel: Channel, duration: str) -> str:
     """How rows are kept for one-time queries."""
-    if isinstance(channel, HostedQuery):
+    if channel.of_query:
         return f"FROM {channel.name} without a window reads its answer; CREATE ARCHIVE keeps its results"
     return f"ALTER STREAM {channel.name} SET (retain = '{duration}') keeps rows from now on"
 

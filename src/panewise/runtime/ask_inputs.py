@@ -13,22 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from panewise.catalog import TableDefinition
 from panewise.errors import NotHeldError, PlanError
 from panewise.language.expressions import Expression
 from panewise.language.statements import Emit as Emission
 from panewise.language.statements import SelectItem
 from panewise.operators.one_time_plan import relation_at_end
+from panewise.operators.read_budget import ReadBudget
 from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.inputs import is_table, reads_answer, report_window, table_inputs, windowed_inputs
 from panewise.plan.nodes import Aggregated, Emit, Node, Scan, WindowOf
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.table import Table
 from panewise.schema import Schema
 from panewise.temporal import INSTANT_MIN, RowsWindow, TimeWindow, format_instant
 
@@ -41,11 +42,29 @@ class Sources:
 
     channel_of: Callable[[str], Channel]
     answer_of: Callable[[str], pa.Table]
-    table_of: Callable[[str], Table]
+    table_of: Callable[[str], TableRows]
     rows_in: WindowRows  # of a window of a channel, below an instant
 
 
-def ask_inputs(plan: Emit, sources: Sources) -> pa.Table:
+class TableRows(Protocol):
+    """A table, or what was pinned of one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def definition(self) -> TableDefinition: ...
+
+    @property
+    def changes(self) -> Channel | None: ...
+
+    @property
+    def last_change(self) -> int | None: ...
+
+    def batch(self) -> pa.RecordBatch: ...
+
+
+def ask_inputs(plan: Emit, sources: Sources, budget: ReadBudget) -> pa.Table:
     """The answer of a one-time query over several inputs that `check_supported` has let pass."""
     channels = {id(node): _channel(node, sources) for node in windowed_inputs(plan) if not reads_answer(node)}
     tables = {node.name: sources.table_of(node.name) for node in table_inputs(plan)}
@@ -60,16 +79,18 @@ def ask_inputs(plan: Emit, sources: Sources) -> pa.Table:
     earliest = min((int(held[key].times[0]) for key in channels if len(held[key])), default=until)
     for table in tables.values():
         _check_version(table, earliest, until)
-    return answer_from(plan, held, tables, until)
+    return answer_from(plan, held, tables, until, budget)
 
 
-def answer_from(plan: Emit, held: dict[int, Rows], tables: dict[str, Table], until: int) -> pa.Table:
+def answer_from(
+    plan: Emit, held: dict[int, Rows], tables: dict[str, TableRows], until: int, budget: ReadBudget | None = None
+) -> pa.Table:
     """The answer just before an instant, where each window, by its id, holds these rows."""
     rows: list[Rows] = []
     plain = _plain(plan.input, held, tables, rows)
     assert isinstance(plain, Node)
     _check_columns(plain)
-    return relation_at_end(Emit(plain, Emission.CHANGES, periodic=False), rows, until)
+    return relation_at_end(Emit(plain, Emission.CHANGES, periodic=False), rows, until, budget)
 
 
 def _channel(node: WindowOf, sources: Sources) -> Channel:
@@ -94,7 +115,7 @@ def _timeless(table: pa.Table) -> Rows:
     return Rows(batch, np.full(len(batch), INSTANT_MIN, np.int64), np.arange(len(batch), dtype=np.int64))
 
 
-def _check_version(table: Table, earliest: int, until: int) -> None:
+def _check_version(table: TableRows, earliest: int, until: int) -> None:
     """Refuses a table that has been another one when the rows came that are asked for."""
     changed = table.last_change
     needed = until - 1 if table.definition.retroactive else min(earliest, until - 1)
@@ -106,7 +127,7 @@ def _check_version(table: Table, earliest: int, until: int) -> None:
         )
 
 
-def _plain(value: Any, held: dict[int, Rows], tables: dict[str, Table], rows: list[Rows]) -> Any:
+def _plain(value: Any, held: dict[int, Rows], tables: dict[str, TableRows], rows: list[Rows]) -> Any:
     """The same plan over windows without end; their rows are listed in the order of the plan's inputs."""
     if isinstance(value, WindowOf):
         assert isinstance(value.input, Scan)
@@ -130,7 +151,7 @@ def _check_columns(plan: Node) -> None:
     """An answer has no column for when it was reported, though the stream of a query's results has."""
     present = {node.source: node.schema.names for node in plan.walk() if isinstance(node, WindowOf)}
     for node in plan.walk():
-        for column in (column for expression in _expressions(node) for column in expression.columns()):
+        for column in (column for expression in expressions_of(node) for column in expression.columns()):
             names = node.children()[0].schema.names if column.source is None else present.get(column.source)
             if names is not None and column.name not in names:
                 raise _not_in_answer(column.name)
@@ -140,7 +161,7 @@ def check_answer_columns(block: Block, names: Sequence[str]) -> None:
     """The same for one answer, which has columns of these names."""
     read: list[object] = [block.where]
     read += block.items if block.aggregate is None else [block.aggregate.keys, block.aggregate.aggregates]
-    for column in (column for part in read for expression in _expressions(part) for column in expression.columns()):
+    for column in (column for part in read for expression in expressions_of(part) for column in expression.columns()):
         if column.name not in names:
             raise _not_in_answer(column.name)
 
@@ -152,16 +173,17 @@ def _not_in_answer(name: str) -> PlanError:
     )
 
 
-def _expressions(value: Any) -> list[Expression]:
+def expressions_of(value: Any) -> list[Expression]:
+    """Those of a node itself, or of another part of a plan."""
     if isinstance(value, Expression):
         return [value]
     if isinstance(value, SelectItem | Aggregated):
-        return [found for field in fields(value) for found in _expressions(getattr(value, field.name))]
+        return [found for field in fields(value) for found in expressions_of(getattr(value, field.name))]
     if isinstance(value, tuple):
-        return [found for part in value for found in _expressions(part)]
+        return [found for part in value for found in expressions_of(part)]
     if isinstance(value, Node):
         own = (getattr(value, field.name) for field in fields(value))
-        return [found for part in own if not _holds_nodes(part) for found in _expressions(part)]
+        return [found for part in own if not _holds_nodes(part) for found in expressions_of(part)]
     return []
 
 

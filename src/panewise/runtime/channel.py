@@ -71,6 +71,8 @@ class Past(Protocol):
 class Channel:
     """Rows and a watermark on their way to consumers. `retain_us`: how long rows are kept for one-time queries."""
 
+    of_query = False  # whether its rows are the results of a query
+
     def __init__(self, name: str, schema: Schema, timestamp: str) -> None:
         self.name = name
         self.schema = schema
@@ -190,6 +192,11 @@ class Channel:
         rows = concatenated([rows for _, rows in self._retained])
         return rows.take(rows.times >= self.retained_from) if self.retained_from != INT64_MIN else rows
 
+    @property
+    def retained_rows(self) -> int:
+        """How many rows are retained, a few of them perhaps past their time."""
+        return sum(len(rows) for _, rows in self._retained)
+
     def retained_pieces(self, after: int = -1) -> list[Rows]:
         """What is retained, piece by piece as it came: immutable, for readers to hold on to. `after`: of the rows that
         have arrived after this one, by its number."""
@@ -212,7 +219,7 @@ class Channel:
     def pinned(self) -> Channel:
         """The channel as it is now, with what it retains and without consumers."""
         pinned = Channel(self.name, self.schema, self.timestamp)
-        for name in ("watermark", "rows_seen", "retain_us", "retained_from"):
+        for name in ("watermark", "rows_seen", "retain_us", "retained_from", "of_query"):
             setattr(pinned, name, getattr(self, name))
         pinned._retained = self._retained.copy()
         return pinned

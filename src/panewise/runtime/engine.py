@@ -32,6 +32,7 @@ from panewise.errors import (
 )
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
+from panewise.operators.read_budget import ReadLimits
 from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation
 from panewise.plan.scale_sampled import scale_sampled
@@ -89,6 +90,9 @@ class Engine:
         schedule: str = DEFAULT,
         isolation: str = "latest",
         suspended: bool = False,
+        read_rows: int | None = ReadLimits.rows,
+        read_bytes: int | None = ReadLimits.bytes,
+        read_seconds: float | None = ReadLimits.seconds,
     ) -> None:
         """With a `path` everything is logged in that folder, and an engine on it goes on where the last one ended.
 
@@ -99,6 +103,7 @@ class Engine:
         `sharing`: 'weave' (by cost), 'full' (one tree for all that may share) or 'none', for experiments.
         `isolation`: of one-time queries from rows that arrive meanwhile: 'latest', 'latest-in-order', 'window' or
         'serial' (docs/isolation.md).
+        `read_rows`, `read_bytes`, `read_seconds`: what a one-time query may make and take; None: no limit.
         `schedule`: which reports are computed first while a stream's queue is filling up (docs/scheduling.md).
         """
         if not isinstance(sharing, str) or sharing not in MODES:
@@ -124,7 +129,7 @@ class Engine:
         self._lock = self.turns = Turns(self._hand_out)
         self._offered = 0  # batches for subscribers so far
         self._delivering = Turns(list)  # one thread at a time calls subscribers, and outside its turn
-        self.reads = WindowReads(self, self._lock, isolation)
+        self.reads = WindowReads(self, self._lock, isolation, ReadLimits(read_rows, read_bytes, read_seconds))
         self._answers = Answers(self._lock, self._answer, self._waits)
         self.durability: Durability | None = None
         self.replaying = False  # while a log is read: what it says has happened once

@@ -37,6 +37,7 @@ class HostedQuery(Channel):
     and results are handed to it.
     """
 
+    of_query = True
     # False: when it came in mid-stream, what others held decided on its first result; or others have had results of it
     # that were not counted here.
     counts_all = True

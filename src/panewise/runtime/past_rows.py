@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from panewise.operators.rows import Rows
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.hosted_query import HostedQuery
 from panewise.state.group_table import GroupTable
 from panewise.temporal import INSTANT_MIN, RowsWindow
 
@@ -39,7 +38,7 @@ class Known:
 
 def known_rows(channel: Channel, start: int, end: int) -> Known | None:
     """All rows from `start` (INT64_MIN: all there ever were) to before `end`, from whoever has them; None: nobody."""
-    if not channel.rows_seen and not isinstance(channel, HostedQuery):
+    if not channel.rows_seen and not channel.of_query:
         return Known(channel.empty_rows(), arrived=True)
     if channel.retain_us and channel.retains(None if start == INT64_MIN else start):
         rows = channel.retained()

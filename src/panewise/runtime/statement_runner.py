@@ -22,7 +22,7 @@ from panewise.language import statements as s
 from panewise.plan.build import build
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
-from panewise.runtime.archive_reads import explained
+from panewise.runtime.archive_reads import ArchiveExplanation, explained_table
 from panewise.runtime.archives import Migration
 from panewise.runtime.change_feed import check_changes
 from panewise.runtime.changed_table import ChangedTable
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from panewise.runtime.engine import Engine
 
 
-Unfinished = Read | Migration
+Unfinished = Read | ArchiveExplanation | Migration
 
 
 class StatementRunner:
@@ -200,20 +200,20 @@ class StatementRunner:
         assert isinstance(altered, ArchiveDefinition)
         return self._engine.archives.alter(altered)
 
-    def _explain_statement(self, statement: s.Explain) -> pa.Table:
+    def _explain_statement(self, statement: s.Explain) -> pa.Table | ArchiveExplanation:
         if statement.query is not None:
             plan = build(statement.query, self._engine.find_aggregate)
             archived = any(isinstance(node, Scan) and node.kind == "archive" for node in plan.walk())
             check_supported(plan, once=archived)
             explanation = explain_query(plan, None)
             if archived:
-                explanation = explained(plan, explanation, self._engine.archives)
+                return ArchiveExplanation(plan, explanation, self._engine.archives)
         elif statement.name is not None:
             self._engine.catalog.get(statement.name, "query")
             explanation = self._engine.explain(statement.name)
         else:
             explanation = self._engine.explain()
-        return pa.table({"plan": pa.array(str(explanation).split("\n"), pa.string())})
+        return explained_table(explanation)
 
 
 def _begun_beside(hosting_of: Callable[[], Hosting | None], stream: Stream) -> int | None:

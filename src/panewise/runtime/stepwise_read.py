@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from panewise.operators.partial_relation import Part, PartialRelation
+from panewise.operators.read_budget import ReadBudget
 from panewise.plan.blocks import Block
 from panewise.runtime.answers import with_watermark
 from panewise.runtime.ask import last_report, require_held, stretch_of
@@ -59,7 +60,13 @@ class StepwiseRead:
     """One SELECT over a window of one stream, by time. Made inside a turn: that is its begin."""
 
     def __init__(
-        self, reads: WindowReads, block: Block, channel: Channel, find: Callable[[], Channel | None], inside: bool
+        self,
+        reads: WindowReads,
+        block: Block,
+        channel: Channel,
+        find: Callable[[], Channel | None],
+        inside: bool,
+        budget: ReadBudget,
     ) -> None:
         """`find`: the channel of that name as of now. `inside`: it is run inside the turn, as if serial."""
         assert isinstance(block.window, TimeWindow)
@@ -68,8 +75,8 @@ class StepwiseRead:
         self._channel = channel
         self._find = find
         self._inside = inside
-        self._relation = PartialRelation(block)
-        self._parts: dict[Stretch, Part] = {}
+        self._relation = PartialRelation(block, budget)
+        self._parts: dict[Stretch, list[Part]] = {}
         self._pinned = PinnedRows(channel.empty_rows(), reads.sub_window_rows)
         self._pieces = channel.retained_pieces()  # that `_pinned` has not got yet
         self._last_arrived = self._pieces[-1].last_arrived if self._pieces else -1
@@ -94,7 +101,7 @@ class StepwiseRead:
             tries = 1
             while not self._committed(last_try=tries >= self._reads.tries):
                 tries += 1
-        parts = [self._parts[stretch] for stretch in self._stretches()]
+        parts = [part for stretch in self._stretches() for part in self._parts[stretch]]
         answer = self._relation.whole(parts)
         return with_watermark(answer, None if self._watermark == INT64_MIN else self._watermark)
 
@@ -157,7 +164,7 @@ class StepwiseRead:
 
     def _read(self, stretch: Stretch) -> None:
         if stretch not in self._parts:
-            self._parts[stretch] = self._relation.part(self._pinned.between(*stretch))
+            self._parts[stretch] = self._relation.parts(self._pinned.between(*stretch))
 
     def _commit(self, inside: bool = False) -> None:
         self._scheduler.commit(self._name)

@@ -66,6 +66,11 @@ class Table:
         return self._rows.count
 
     @property
+    def moment(self) -> object:
+        """Equal at two instants between which no row has come or gone: each that comes has a number of its own."""
+        return self._next, self.row_count
+
+    @property
     def changes(self) -> Channel | None:
         """What those who read the table wait for too: the stream that changes it, if one does."""
         return None

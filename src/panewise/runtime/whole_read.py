@@ -1,29 +1,29 @@
-"""A one-time query over several streams, or over windows of rows, as a transaction of one step.
+"""A one-time query whose answer cannot be put together from parts of time, as a transaction of one step.
 
-What it reads is pinned inside a turn, and computed outside all of them. Such a query has no parts that could be put
-together, so its window is one sub-window, and every move that changes what it would answer is a conflict: where it has
-to answer as of its commit, and such a move has come in between, it is aborted and begins again. After a few times it is
-computed inside the turn, so that it ends.
+What it reads is pinned inside a turn (`pinned_sources`), and computed outside all of them. Its window is one
+sub-window, and every move that changes what it would answer is a conflict: where it has to answer as of its commit, and
+such a move has come in between, it is aborted and begins again. After a few times it is computed inside the turn, so
+that it ends, if that takes a few milliseconds. Otherwise everybody would wait for it: then it answers as of its last
+begin, and the watermark of the answer says which instant that is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from panewise.operators.read_budget import ReadBudget
 from panewise.runtime.answers import with_watermark
-from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.stepwise_read import SourceGone
+from panewise.runtime.pinned_sources import PinnedSources
 from panewise.schedule.transactions import Priority, WindowRead
 
 if TYPE_CHECKING:
     from panewise.runtime.window_reads import WindowReads
 
 TRIES = 3  # outside: each costs as much as the whole query
-
-Compute = Callable[[Callable[[str], Channel]], pa.Table]
 
 
 class WholeRead:
@@ -32,67 +32,64 @@ class WholeRead:
     def __init__(
         self,
         reads: WindowReads,
-        names: list[str],
-        find: Callable[[str], Channel | None],
-        compute: Compute,
-        until: Callable[[list[Channel]], int],
+        pinned: PinnedSources,
+        pin: Callable[[], PinnedSources],
+        compute: Callable[[PinnedSources], pa.Table],
+        budget: ReadBudget,
     ) -> None:
-        """`compute` answers from channels by their names, `until` says as of which instant that is."""
+        """`pinned`: what it reads as of now, `pin` the same as of a later turn; `compute` answers from either."""
         self._reads = reads
-        self._names = names
-        self._find = find
+        self._pinned = pinned
+        self._pin = pin
         self._compute = compute
-        self._until = until
+        self._budget = budget
         self._number = reads.numbered()
-        self._channels = self._found()
-        self._pinned = self._pin()
 
     def finished(self) -> pa.Table:
         """The answer. Called outside all turns."""
+        try:
+            return self._finished()
+        finally:
+            self._pinned.close()
+
+    def _finished(self) -> pa.Table:
+        took_s = 0.0
         for attempt in range(1, TRIES + 1):
             name = f"Q{self._number}_{attempt}"
             scheduler = self._reads.scheduler(1)
             scheduler.begin(WindowRead(name, 1, Priority.ONE_TIME))
             scheduler.next_step(name)
+            began = monotonic()
             answer = self._answer()
+            took_s = monotonic() - began
             self._reads.pause()
             if not self._reads.latest:
                 scheduler.commit(name)
                 self._reads.committed(inside=False)
                 return answer
             with self._reads.turns:
-                if self._moved():
+                if self._pinned.moved():
                     scheduler.move()
                     self._reads.aborted()
-                    self._pinned = self._pin()
+                    self._begin_again()
                     continue
                 scheduler.commit(name)
                 self._reads.committed(inside=False)
                 return answer
+        if took_s > self._reads.inside_s:
+            answer = self._answer()
+            self._reads.committed(inside=False)
+            return answer
         with self._reads.turns:
-            self._moved()
-            self._pinned = self._pin()
+            if self._pinned.moved():
+                self._begin_again()
             self._reads.committed(inside=True)
             return self._answer()
 
+    def _begin_again(self) -> None:
+        self._pinned.close()
+        self._budget.begin_again()
+        self._pinned = self._pin()
+
     def _answer(self) -> pa.Table:
-        table = self._compute(lambda name: self._pinned[name.lower()])
-        come_to = min(channel.watermark for channel in self._pinned.values())
-        return with_watermark(table, None if come_to == INT64_MIN else come_to)
-
-    def _moved(self) -> bool:
-        """Inside a turn: whether the answer as of now is as of another instant."""
-        if any(self._find(name) is not channel for name, channel in self._channels.items()):
-            raise SourceGone
-        return self._until(list(self._channels.values())) != self._until(list(self._pinned.values()))
-
-    def _found(self) -> dict[str, Channel]:
-        channels = {}
-        for name in self._names:
-            channel = self._find(name)
-            assert channel is not None, "the statement was bound in this turn"
-            channels[name.lower()] = channel
-        return channels
-
-    def _pin(self) -> dict[str, Channel]:
-        return {name: channel.pinned() for name, channel in self._channels.items()}
+        return with_watermark(self._compute(self._pinned), self._pinned.come_to)

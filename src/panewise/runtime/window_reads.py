@@ -6,11 +6,11 @@
     window              WindowScheduler (WS)                              its begin                nothing
     serial              SerialScheduler                                   both: one turn           the whole query
 
-Who reads a stream that retains more than `rows_inside` rows runs outside: over one stream and a window of time step by
-step (`stepwise_read`), over several streams or windows of rows as a whole (`whole_read`). Everything else is short, and
-is answered inside the turn that has bound it: few rows, another query's answer, the slices of a registered query, and
-tables, which statements change and no window moves. So is a SELECT among several statements of one text, and one whose
-caller is inside the engine already. An archive is read outside all turns, from a version of its files.
+Who has to look at, or might make, more than about `rows_inside` rows runs outside: over one stream and a window of time
+step by step (`stepwise_read`), everything else as a whole (`whole_read`), from what was pinned in the turn that has
+bound it (`pinned_sources`). Archives are always read outside. What is short is answered inside, and so are the slices
+of a registered query, a SELECT among several statements of one text, and one whose caller is inside the engine already.
+Every read has a budget of rows, bytes and seconds (`read_budget`), wherever it runs.
 See Golab 2006, sections 7.4 and 7.5.1.
 """
 
@@ -24,18 +24,18 @@ import pyarrow as pa
 
 from panewise.errors import PlanError, did_you_mean
 from panewise.language.statements import WINDOWLESS
-from panewise.operators.one_time import relation
+from panewise.operators.read_budget import ReadBudget, ReadLimits
 from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs, reads_answer, table_inputs, windowed_inputs
+from panewise.plan.inputs import has_several_inputs, is_answer, of_block
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
 from panewise.runtime.answers import with_watermark
-from panewise.runtime.archive_reads import ArchiveRead, ArchiveTable
-from panewise.runtime.ask import ask_once, asks_archive, from_tree, last_report, named_answer, rows_in
-from panewise.runtime.ask_inputs import Sources, ask_inputs, until_of
+from panewise.runtime.archive_reads import ArchiveRead
+from panewise.runtime.ask import ask_once, asks_archive, from_tree, last_report, named_answer, rows_for
+from panewise.runtime.ask_inputs import Sources, expressions_of
 from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.pinned_sources import PinnedSources
 from panewise.runtime.stepwise_read import StepwiseRead
-from panewise.runtime.table import Table
 from panewise.runtime.turns import Turns
 from panewise.runtime.whole_read import WholeRead
 from panewise.schedule.recorded_scheduler import RecordedScheduler
@@ -49,18 +49,23 @@ if TYPE_CHECKING:
 LEVELS = {"latest": "TTU", "latest-in-order": "LWS", "window": "WS", "serial": "Serial"}
 """The scheduler of each, by its name in `SCHEDULERS`."""
 
+SHORT_EXPRESSIONS = (
+    64  # that a SELECT computes for each row, at most, where it may look at `rows_inside` of them inside
+)
+
 Read = StepwiseRead | WholeRead | ArchiveRead
 
 
 class WindowReads:
     """The one-time queries of one engine.
 
-    `sub_window_rows`: about how many rows are scanned in a step. `rows_inside`: how many may be scanned inside a turn.
+    `limits`: the budget of each. `sub_window_rows`: about how many rows are scanned in a step. `rows_inside`: how many
+    may be scanned inside a turn, `inside_s`: how long a read may take there that others have overtaken again and again.
     `tries`: how often a read asks for its commit before it scans all that is left inside the turn. `look_every_s`: how
     often it asks for moves between steps.
     """
 
-    def __init__(self, engine: Engine, turns: Turns, level: str) -> None:
+    def __init__(self, engine: Engine, turns: Turns, level: str, limits: ReadLimits) -> None:
         if not isinstance(level, str):
             raise PlanError(f"the name of an isolation is a text, not a {type(level).__name__}")
         if level not in LEVELS:
@@ -71,8 +76,10 @@ class WindowReads:
         self._engine = engine
         self.turns = turns
         self.level = level
+        self.limits = limits
         self.sub_window_rows = 65_536
         self.rows_inside = 65_536
+        self.inside_s = 0.05
         self.tries = 8
         self.look_every_s = 0.02
         self.between_steps: Callable[[], None] | None = None  # called outside all turns, before each step
@@ -85,11 +92,9 @@ class WindowReads:
     def begin(self, plan: Emit) -> pa.Table | Read:
         """Inside a turn: the answer, or a read to be finished outside all turns."""
         self._count("begun")
-        begun = self._begun(plan)
+        begun = self._begun(plan, ReadBudget(self.limits))
         if isinstance(begun, Read):
             return begun.finished() if self._inside else begun
-        if begun is None:
-            begun = ask_once(plan, self._engine.channel, self._engine.hosting, self._table)
         self.committed(inside=True)
         return with_watermark(begun, self._come_to(plan))
 
@@ -98,63 +103,58 @@ class WindowReads:
         """Whether the read that begins now has to end in the same turn."""
         return self.turns.nested or self.level == "serial"
 
-    def _begun(self, plan: Emit) -> pa.Table | Read | None:
+    def _begun(self, plan: Emit, budget: ReadBudget) -> pa.Table | Read:
         several = has_several_inputs(plan)
-        if named_answer(plan) is not None and not several:
+        if several or named_answer(plan) is None:
+            check_supported(plan, once=True)
+        if not several:
+            begun = self._of_block(block_of(plan), budget)
+            if begun is not None:
+                return begun
+        return self._of_whole(plan, budget)
+
+    def _of_block(self, block: Block, budget: ReadBudget) -> pa.Table | Read | None:
+        """What has a way of its own: an archive, the slices of a registered query, many rows of a window of time."""
+        if not isinstance(block.source, Scan):
             return None
-        check_supported(plan, once=True)
-        if several:
-            return self._of_several(plan)
-        block = block_of(plan)
-        if isinstance(block.source, Scan) and block.source.kind == "archive":
-            return ArchiveRead(self, block, self._engine.archives[block.source.name])
-        if not isinstance(block.source, Scan) or block.source.kind == "table":
+        if block.source.kind == "archive":
+            return ArchiveRead(self, block, self._engine.archives[block.source.name], budget)
+        if block.source.kind == "table" or block.window is None:
             return None
-        name, channel = block.source.name, self._engine.channel(block.source.name)
+        name = block.source.name
+        if block.source.kind == "query" and is_answer(block.window):
+            return None
+        channel = self._engine.channel(name)
         shared = from_tree(block, channel, self._engine.hosting)
-        if shared is not None or self._is_short([channel]):
+        if shared is not None or channel.retained_rows <= self.rows_inside:
             return shared
-        assert block.window is not None
         if asks_archive(block.window, channel, last_report(block.window, channel.watermark)):
-            return None  # which is asked inside, or it is refused
-        if isinstance(block.window, TimeWindow):
-            return StepwiseRead(self, block, channel, lambda: self._find(name), self._inside)
-        return None if self._inside else self._of_rows(block, name)
-
-    def _of_rows(self, block: Block, name: str) -> WholeRead:
-        def compute(channel_of: Callable[[str], Channel]) -> pa.Table:
-            channel = channel_of(name)
-            assert block.window is not None
-            return relation(block, rows_in(block.window, channel, channel.watermark))
-
-        return WholeRead(self, [name], self._find, compute, lambda channels: channels[0].watermark)
-
-    def _of_several(self, plan: Emit) -> WholeRead | None:
-        inputs = windowed_inputs(plan)
-        if table_inputs(plan) or any(reads_answer(node) or not isinstance(node.input, Scan) for node in inputs):
             return None
-        names = list(dict.fromkeys(node.input.name for node in inputs if isinstance(node.input, Scan)))
-        channels = {name: self._engine.channel(name) for name in names}
-        until = until_of(plan, list(channels.values()))
-        read = [(node.window, channels[node.input.name]) for node in inputs if isinstance(node.input, Scan)]
-        if self._inside or self._is_short(list(channels.values())) or any(asks_archive(*part, until) for part in read):
+        if not isinstance(block.window, TimeWindow):
             return None
+        return StepwiseRead(self, block, channel, lambda: self._find(name), self._inside, budget)
 
-        def compute(channel_of: Callable[[str], Channel]) -> pa.Table:
-            return ask_inputs(plan, Sources(channel_of, _no_answer, self._engine.table, rows_in))
+    def _of_whole(self, plan: Emit, budget: ReadBudget) -> pa.Table | WholeRead:
+        """Everything else: what it reads is pinned now, and computed now where that is little."""
 
-        return WholeRead(self, names, self._find, compute, lambda channels: until_of(plan, channels))
+        def pin() -> PinnedSources:
+            return PinnedSources(plan, self._engine, self._come_to(plan), budget.take_batch)
 
-    def _is_short(self, channels: list[Channel]) -> bool:
-        return sum(len(rows) for channel in channels for rows in channel.retained_pieces()) <= self.rows_inside
+        def compute(pinned: PinnedSources) -> pa.Table:
+            sources = Sources(pinned.channel_of, pinned.answer_of, pinned.table_of, rows_for(plan))
+            return ask_once(plan, sources, budget)
+
+        pinned = pin()
+        if not self._inside and pinned.work() * _weight(plan) > self.rows_inside:
+            return WholeRead(self, pinned, pin, compute, budget)
+        try:
+            return compute(pinned)
+        finally:
+            pinned.close()
 
     def _find(self, name: str) -> Channel | None:
         stream = self._engine.streams.get(name.lower())
         return stream if stream is not None else self._engine.hosting.queries.get(name.lower())
-
-    def _table(self, name: str) -> Table:
-        archive = self._engine.archives.find(name)
-        return self._engine.table(name) if archive is None else ArchiveTable(archive)  # type: ignore[return-value]
 
     def _come_to(self, plan: Emit) -> int | None:
         """How far what a plan reads had come; None where that has no watermark, or has not begun."""
@@ -212,5 +212,7 @@ class WindowReads:
         return {"isolation": self.level, **self._counts}
 
 
-def _no_answer(name: str) -> pa.Table:
-    raise AssertionError(f"'{name}' is read as a stream")
+def _weight(plan: Emit) -> int:
+    """How much more a row costs than in a short SELECT."""
+    expressions = sum(1 for node in of_block(plan.input) for part in expressions_of(node) for _ in part.walk())
+    return max(1, expressions // SHORT_EXPRESSIONS)

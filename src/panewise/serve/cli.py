@@ -180,6 +180,10 @@ def serve(
     max_rate: Annotated[int, typer.Option(help="Requests a second by token; 0 for no limit.")] = 20_000,
     keep_rows: Annotated[int, typer.Option(help="Results held by query.")] = 1_000_000,
     keep_bytes: Annotated[int, typer.Option(help="The same in bytes.")] = 256 << 20,
+    read_rows: Annotated[int, typer.Option(help="Rows that a one-time query may make.")] = 10_000_000,
+    read_bytes: Annotated[int, typer.Option(help="Bytes that it may need.")] = 1 << 30,
+    read_seconds: Annotated[float, typer.Option(help="Seconds that it may take.")] = 30.0,
+    max_reads: Annotated[int, typer.Option(help="One-time queries at the same time; others wait.")] = 2,
     suspended: Annotated[
         bool, typer.Option("--suspended", help="Run nothing: queries of a folder that does not open can be dropped.")
     ] = False,
@@ -194,6 +198,7 @@ def serve(
             host=host, port=port, path=path, tokens=tokens_from(token_file), log=log,
             max_body_bytes=max_body_bytes, max_statement_chars=max_statement_chars, max_queries=max_queries,
             max_subscribers=max_subscribers, requests_per_second=max_rate, keep_rows=keep_rows, keep_bytes=keep_bytes,
+            read_rows=read_rows, read_bytes=read_bytes, read_seconds=read_seconds, max_reads=max_reads,
         )  # fmt: skip
         if suspended:
             serve_suspended(file, settings)

@@ -34,6 +34,11 @@ def only_reads_node(node: exp.Expr) -> bool:
     return isinstance(node, _ONLY_READ)
 
 
+def selects(parsed: ParsedStatement) -> bool:
+    """Whether it is a one-time query."""
+    return isinstance(parsed.node, exp.Select | exp.SetOperation)
+
+
 def adds_definition(parsed: ParsedStatement) -> bool:
     """Whether there is one definition more after it."""
     return isinstance(parsed.node, _CREATES)

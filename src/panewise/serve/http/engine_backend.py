@@ -25,13 +25,21 @@ from panewise.catalog import Definition as CatalogDefinition
 from panewise.errors import EngineBroken, NotHeldError, PanewiseError, QueryFailed
 from panewise.language import nodes
 from panewise.language.binder import ParsedStatement, parse
+from panewise.operators.read_budget import ReadLimits
 from panewise.runtime.answers import watermark_us
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.suspended_folder import REASON
 from panewise.serve.http import logs
 from panewise.serve.http.backend import Definition, Lookup, Pushed
-from panewise.serve.http.connector_rules import FILES, adds_definition, adds_query, check_connectors, check_run
+from panewise.serve.http.connector_rules import (
+    FILES,
+    adds_definition,
+    adds_query,
+    check_connectors,
+    check_run,
+    only_reads,
+)
 from panewise.serve.http.errors import Problem
 from panewise.serve.http.result_log import ResultLog
 from panewise.serve.http.settings import Settings
@@ -54,6 +62,7 @@ class EngineBackend:
         if path is not None:
             (path / FILES).mkdir(parents=True, exist_ok=True)
         self.engine = engine if engine is not None else Engine(None if path is None else path / "engine")
+        self.engine.reads.limits = ReadLimits(settings.read_rows, settings.read_bytes, settings.read_seconds)
         # Lookups then find what is published, where otherwise they would wait for whoever makes the reports.
         self.engine.prompt = True
         results = None if path is None else path / "results"
@@ -91,6 +100,8 @@ class EngineBackend:
     def _execute_one(self, parsed: ParsedStatement) -> pa.Table | None:
         check_connectors(parsed, self._settings.path)
         check_run(parsed)
+        if only_reads(parsed):
+            return self.engine.execute_parsed(parsed)  # it may take long, and nobody is to wait for it
         with self._changing:
             if adds_definition(parsed):
                 self._check_room(parsed)

@@ -26,6 +26,7 @@ from panewise.errors import (
     PanewiseError,
     QueryError,
     QueryFailed,
+    ReadLimitError,
     SnapshotError,
 )
 
@@ -74,6 +75,8 @@ def status_of(error: PanewiseError) -> int:
             return 409
         case NotHeldError():
             return 410
+        case ReadLimitError():
+            return 413
         case OverloadError() | DurabilityError() | EngineBroken() | SnapshotError():
             return 503
     return 400

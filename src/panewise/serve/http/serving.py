@@ -26,13 +26,19 @@ class Serving:
     settings: Settings
     limits: Limits
     workers: anyio.CapacityLimiter = field(init=False)
+    readers: anyio.CapacityLimiter = field(init=False)
 
     def __post_init__(self) -> None:
         self.workers = anyio.CapacityLimiter(self.settings.worker_threads)
+        self.readers = anyio.CapacityLimiter(self.settings.max_reads)
 
     async def work(self, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Runs a call that may block in a worker thread; the event loop goes on meanwhile."""
         return await anyio.to_thread.run_sync(partial(call, *arguments, **options), limiter=self.workers)
+
+    async def read(self, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """The same for one-time queries, which may take long: they never take a thread that pushes and lookups need."""
+        return await anyio.to_thread.run_sync(partial(call, *arguments, **options), limiter=self.readers)
 
 
 def serving_of(connection: HTTPConnection) -> Serving:

@@ -41,6 +41,10 @@ class Settings:
     requests_per_second: int = 20_000  # by token, or by address where there are no tokens
     keep_rows: int = 1_000_000  # results held, by query
     keep_bytes: int = 256 * MEBIBYTE
+    read_rows: int = 10_000_000  # that a one-time query makes
+    read_bytes: int = 1024 * MEBIBYTE  # that it needs
+    read_seconds: float = 30.0  # that it takes
+    max_reads: int = 2  # one-time queries that run at the same time; others wait
     push_timeout_s: float = 10.0  # how long a push waits for room in the queue of its stream
     worker_threads: int = 8
     shutdown_s: float = 30.0  # how long requests may take to finish when the server ends
@@ -75,9 +79,14 @@ class Settings:
             "max_subscribers",
             "keep_rows",
             "keep_bytes",
+            "read_rows",
+            "read_bytes",
+            "max_reads",
             "worker_threads",
         ):
             if getattr(self, name) < 1:
                 raise PanewiseError(f"{name} is at least 1, not {getattr(self, name)}")
+        if not self.read_seconds > 0:
+            raise PanewiseError(f"read_seconds is greater than 0, not {self.read_seconds:g}")
         if self.requests_per_second < 0:
             raise PanewiseError("requests_per_second is at least 0, which means no limit")

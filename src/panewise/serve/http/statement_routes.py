@@ -15,7 +15,7 @@ from panewise.language.binder import parse
 from panewise.serve.http.access import Caller, check_scope
 from panewise.serve.http.answers import described, json_response, table_body, table_response, wants_arrow
 from panewise.serve.http.bodies import JSON, check_media_type, json_object, text_field
-from panewise.serve.http.connector_rules import only_reads
+from panewise.serve.http.connector_rules import only_reads, selects
 from panewise.serve.http.guard import caller_of
 from panewise.serve.http.openapi import answer, body, refusals
 from panewise.serve.http.serving import Serving, serving_of
@@ -44,12 +44,19 @@ async def statements(request: Request) -> Response:
         text = text_field(json_object(content), "text", known=("text",))
     serving.limits.check_statement(text)
     arrow = wants_arrow(request)
-    return table_response(await serving.work(_run, serving, caller_of(request.scope), text, arrow), arrow)
+    reads = await serving.work(_reads, caller_of(request.scope), text)
+    run = serving.read if reads else serving.work
+    return table_response(await run(_run, serving, text, arrow), arrow)
 
 
-def _run(serving: Serving, caller: Caller, text: str, arrow: bool) -> bytes:
-    if not caller.may_write:
-        check_scope(caller, not all(only_reads(parsed) for parsed in parse(text)))
+def _reads(caller: Caller, text: str) -> bool:
+    """Whether a text has a one-time query; 403 where it changes something that the caller may not change."""
+    statements = parse(text)
+    check_scope(caller, not all(map(only_reads, statements)))
+    return any(map(selects, statements))
+
+
+def _run(serving: Serving, text: str, arrow: bool) -> bytes:
     table: pa.Table | None = serving.backend.execute(text)
     if table is not None:
         serving.limits.check_rows(table.num_rows, "narrow it with WHERE, or group it")

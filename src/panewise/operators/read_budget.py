@@ -1,0 +1,94 @@
+"""What one one-time query may make and how long it may take, checked while it runs.
+
+Rows are results of joins and selected rows. Bytes are what these take, and groups, columns that are computed, and what
+is read from files. Both are counted part by part, before the next part is made: a read takes its budget and one part,
+times the few copies that operators make of what they hold. Rows that are only scanned take no memory and are not
+counted; seconds bound them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+
+import pyarrow as pa
+
+from panewise.errors import PlanError, ReadLimitError
+
+PART_CELLS = 1 << 22  # values that are computed before the budget is looked at again
+PART_ROWS_MAX = 65_536
+PART_ROWS_MIN = 64
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """The budget of every one-time query of an engine; None: no limit."""
+
+    rows: int | None = 10_000_000
+    bytes: int | None = 1 << 30
+    seconds: float | None = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "bytes"):
+            limit = getattr(self, name)
+            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+                raise PlanError(
+                    f"read_{name} is a whole number of at least 1, and not {limit!r}", hint="None means no limit"
+                )
+        seconds = self.seconds
+        if seconds is not None and (
+            isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0
+        ):
+            raise PlanError(f"read_seconds is a number greater than 0, and not {seconds!r}", hint="None means no limit")
+
+
+class ReadBudget:
+    """What is left for one read. Its seconds begin when it is made.
+
+    >>> budget = ReadBudget(ReadLimits(rows=10))
+    >>> budget.take(rows=9)
+    >>> budget.take(rows=2)
+    Traceback (most recent call last):
+        ...
+    panewise.errors.ReadLimitError: the one-time query makes more than 10 rows, which is its limit (read_rows)
+    hint: narrow it with WHERE or a shorter window, or register it with CREATE QUERY; to allow more, raise read_rows
+    """
+
+    def __init__(self, limits: ReadLimits) -> None:
+        self._limits = limits
+        self._began = monotonic()
+        self._rows = 0
+        self._bytes = 0
+
+    def begin_again(self) -> None:
+        """What was made is given up; the seconds go on."""
+        self._rows = self._bytes = 0
+
+    def take(self, rows: int = 0, size: int = 0) -> None:
+        """So many rows and bytes more have been made, or are about to be; ReadLimitError where that is too much."""
+        self._rows += rows
+        self._bytes += size
+        limits = self._limits
+        if limits.rows is not None and self._rows > limits.rows:
+            raise _exceeded(f"makes more than {limits.rows:,} rows", "read_rows")
+        if limits.bytes is not None and self._bytes > limits.bytes:
+            raise _exceeded(f"needs more than {limits.bytes:,} bytes of memory", "read_bytes")
+        if limits.seconds is not None and monotonic() - self._began > limits.seconds:
+            raise _exceeded(f"takes longer than {limits.seconds:g} s", "read_seconds")
+
+    def take_batch(self, batch: pa.RecordBatch) -> None:
+        """Rows that were copied out of files: bytes that are held, and no rows that the read has made."""
+        self.take(size=batch.nbytes)
+
+
+def part_rows(expressions: int) -> int:
+    """How many rows to compute at a time, where so many expressions are computed for each."""
+    return max(PART_ROWS_MIN, min(PART_ROWS_MAX, PART_CELLS // max(1, expressions)))
+
+
+def _exceeded(what: str, setting: str) -> ReadLimitError:
+    return ReadLimitError(
+        f"the one-time query {what}, which is its limit ({setting})",
+        hint="narrow it with WHERE or a shorter window, or register it with CREATE QUERY; "
+        f"to allow more, raise {setting}",
+    )
