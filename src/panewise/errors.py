@@ -158,6 +158,10 @@ class DurabilityWarning(UserWarning):
     """Something about the folder of a durable engine that is worth knowing, and was dealt with."""
 
 
+class LateRowsWarning(UserWarning):
+    """Rows came later than their stream waits for, and nobody keeps them (docs/streams.md)."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint that names what exists: the nearest names first, otherwise a few of them."""
     names = sorted(set(known))

@@ -447,3 +447,16 @@ def test_files_have_tags_and_a_strict_policy(host: DashboardHost) -> None:
             # Works offline: nothing is fetched from anywhere else.
             addresses = set(re.findall(r"https?://[^\s\"'`)]+", answer.text))
             assert addresses <= {"http://www.w3.org/2000/svg"}, (name, addresses)
+
+
+def test_late_rows_are_remarked_on_below_the_streams(browser: Browser) -> None:
+    with DashboardHost("CREATE STREAM t (ts TIMESTAMP, v BIGINT)") as host:
+        host.backend.engine.push("t", [{"ts": 5_000_000, "v": 1}])
+        page = Watched(browser, host.address)
+        expect(page.page.locator("#streams tbody tr")).to_have_count(1)
+        expect(page.page.locator("#streams-remarks")).to_be_hidden()
+        host.backend.engine.push("t", [{"ts": 4_000_000, "v": 1}])
+        remark = page.page.locator("#streams-remarks li")
+        expect(remark).to_contain_text("1 of 2 rows of stream 't' came late and were dropped")
+        expect(remark).to_contain_text("WATERMARK FOR ts AS ts - INTERVAL 1 SECOND")
+        page.close()

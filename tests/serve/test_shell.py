@@ -71,3 +71,13 @@ def test_the_history_is_in_the_state_folder(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert history_file() == tmp_path / "panewise" / "history"
     assert history_file().parent.is_dir()
+
+
+def test_rows_that_come_late_are_remarked_on(tmp_path: Path) -> None:
+    (tmp_path / "trades.csv").write_text("ts,symbol,size\n2026-01-05 09:30:12,ALFA,5\n2026-01-05 09:30:01,ALFA,6\n")
+    outcome = shell(STATEMENTS + f"\\push trades {tmp_path / 'trades.csv'}\n")
+    assert outcome.exit_code == 0
+    said = " ".join(outcome.stderr.split())
+    assert "1 of 2 rows of stream 'trades' came late and were dropped" in said
+    assert "WATERMARK FOR ts AS ts - INTERVAL 11 SECONDS" in said
+    assert "LateRowsWarning" not in said

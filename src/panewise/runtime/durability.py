@@ -135,7 +135,7 @@ class Durability:
                     engine.restore(snapshot, engine)
                 engine.replaying = True
                 replayed = replay(engine, folder.records())
-                engine.replaying = False
+                engine.end_replay()
             if replayed.last_failed:
                 folder.end.take_back()
             if folder.end.broken:

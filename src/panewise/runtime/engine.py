@@ -8,6 +8,7 @@ queries over many rows scan them outside all turns (`window_reads`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -47,6 +48,7 @@ from panewise.runtime.hosted_query import HostedQuery, Subscriber
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.input_queue import TURN_ROWS
 from panewise.runtime.journal import Stamp, Taken, is_repeated
+from panewise.runtime.late_remarks import nothing_kept, warn_all
 from panewise.runtime.one_group import of_key
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.past_answers import past_answer
@@ -128,6 +130,7 @@ class Engine:
         self.prompt = False
         self._lock = self.turns = Turns(self._hand_out)
         self._offered = 0  # batches for subscribers so far
+        self._remarks: deque[str] = deque()  # on late rows, for whoever is inside when its turn has ended
         self._delivering = Turns(list)  # one thread at a time calls subscribers, and outside its turn
         self.reads = WindowReads(self, self._lock, isolation, ReadLimits(read_rows, read_bytes, read_seconds))
         self._answers = Answers(self._lock, self._answer, self._waits)
@@ -457,11 +460,14 @@ class Engine:
             return known
 
     def late_rows(self, stream: str) -> pa.Table:
-        """The late rows since the last call, where the stream says late = 'keep'."""
+        """The late rows since the last call, where the stream says late = 'keep'; elsewhere a LateRowsWarning."""
         with self._lock:
             self._check_state()
             self._flush_all()
-            return self.stream(stream).late_rows()
+            asked = self.stream(stream)
+            if not asked.keeps_late and not self.replaying:
+                self._remark(nothing_kept(asked.definition, asked.late_count))
+            return asked.late_rows()
 
     def bad_rows(self, stream: str) -> pa.Table:
         """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
@@ -622,6 +628,24 @@ class Engine:
         if offered != self._offered:  # in this turn: those of others are delivered by who was inside then
             self._offered = offered
             self._lock.outstanding = True
+        for stream in self.streams.values():
+            if self.replaying:
+                stream.late_remarks.forget(stream.late_count)
+            elif stream.late_remarks.due(stream.late_count):
+                remark = stream.late_remark()
+                assert remark is not None, stream.name
+                self._remark(remark)
+
+    def _remark(self, text: str) -> None:
+        """Warns when the turn has ended: a filter may make an error of it, and nothing must be in the middle then."""
+        self._remarks.append(text)
+        self._lock.outstanding = True
+
+    def end_replay(self) -> None:
+        """The log has been read, and what it says has happened again."""
+        with self._lock:
+            self._flush_all()
+            self.replaying = False
 
     def forget_listeners(self, query: str) -> None:
         """The query is gone."""
@@ -633,7 +657,7 @@ class Engine:
     def _hand_out(self) -> list[Exception]:
         """Calls subscribers, in the order of results. Where that is being done already, by this thread further up or
         by another one, the one that does it goes on with what is new."""
-        raised: list[Exception] = []
+        raised = warn_all(self._remarks)
         while self._undelivered() and self._delivering.entered_at_once():
             try:
                 for query in list(self._listened.values()):

@@ -211,7 +211,7 @@ class Intake:
             for row in np.flatnonzero((times < INSTANT_MIN) | (times > INSTANT_MAX)).tolist():
                 bad[row] = "its timestamp lies outside the years 1 to 9999"
         judged = np.delete(np.arange(len(times)), list(bad)) if bad else None
-        too_far, after = limit.judge(times if judged is None else times[judged], extent)
+        too_far, after = limit.judge(times, extent, high) if judged is None else limit.judge(times[judged], extent)
         if too_far is not None:
             found = np.flatnonzero(too_far) if judged is None else judged[too_far]
             bad |= {row: limit.reason(int(times[row]), after) for row in found.tolist()}

@@ -20,6 +20,7 @@ from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.input_monitor import InputMonitor
 from panewise.runtime.intake import Intake, shown_row
 from panewise.runtime.journal import Journal, Stamp, Taken
+from panewise.runtime.late_remarks import LateRemarks, remark_on
 from panewise.runtime.pending_rows import Judged, divided, plain_strings, put_together
 from panewise.runtime.push_times import PushTimes
 from panewise.runtime.report_schedule import ReportSchedule, postponed_reports
@@ -66,6 +67,7 @@ class Stream(Channel):
         self.bad_count = 0
         self._skip_bad = False
         self._keep_late = False
+        self.late_remarks = LateRemarks()
         self._pending: list[pa.RecordBatch] = []
         self._pending_count = 0
         self._plain: list[list[Any]] = []
@@ -83,6 +85,7 @@ class Stream(Channel):
             self._skip_bad = options["on_bad_row"] == "skip"
         if "late" in options:
             self._keep_late = options["late"] == "keep"
+            self.late_remarks.expected = True
         if "retain" in options:
             self.retain(duration_us(str(options["retain"])))
 
@@ -120,8 +123,12 @@ class Stream(Channel):
         if type(data) is dict and (self.shedder is None or self.journal is None):
             row = self.intake.plain_row(data)
             if row is not None and self._push_plain(row, stamp):
-                return max(len(self._plain), self._pending_count) >= FLUSH_ROWS
-        judged = self.judged(self.intake.batches(data), self._extent)
+                time = row[self.intake.time_index]
+                # The newest row, as most are, is not late.
+                late = time != self._extent.newest and self.late_remarks.first and time < self.watermark_pushed
+                return late or max(len(self._plain), self._pending_count) >= FLUSH_ROWS
+        before = self._extent
+        judged = self.judged(self.intake.batches(data), before)
         journal = self.journal
         if journal is not None:
             aside = [(str(shown_row(row)), reason) for row, reason in judged.aside]
@@ -132,7 +139,14 @@ class Stream(Channel):
             self.admit(judged)
             if stamp is not None:
                 self.producers[stamp[0]] = stamp[1]
-        return self._pending_count >= FLUSH_ROWS
+        return self._pending_count >= FLUSH_ROWS or self._begins_lateness(judged, before)
+
+    def _begins_lateness(self, judged: Judged, before: Extent) -> bool:
+        """Whether a push has the first late rows: it is processed at once, so that who pushes hears of them."""
+        if not self.late_remarks.first:
+            return False
+        progress = self.progress.after(before.newest)
+        return any(progress.judge(self.intake.times(batch)) is not None for batch in judged.batches if batch.num_rows)
 
     def retake(self, taken: Taken) -> bool:
         """A push of which a journal was told: not judged again. True where a flush is due."""
@@ -367,6 +381,17 @@ class Stream(Channel):
         """The greatest timestamp pushed, processed or not."""
         return self._extent.newest
 
+    @property
+    def keeps_late(self) -> bool:
+        """Whether there are late rows to hand out, or will be."""
+        return self._keep_late or bool(self._late)
+
+    def late_remark(self) -> str | None:
+        """What is to be said of late rows; None where there are none, or where the stream says what becomes of them."""
+        if not self.late_count or self.late_remarks.expected:
+            return None
+        return remark_on(self.definition, self.late_count, self.rows_pushed, self.progress.behind)
+
     def late_rows(self) -> pa.Table:
         with self.change:
             if self._late and self.journal is not None:
@@ -401,6 +426,7 @@ class Stream(Channel):
         stats: dict[str, Any] = {
             "rows": self.rows_pushed,
             "late_rows": self.late_count,
+            "late_remark": self.late_remark(),
             "bad_rows": self.bad_count,
             "watermark": None if watermark is None else format_instant(watermark),
             "bytes": self.bytes_held,
@@ -444,6 +470,7 @@ class Stream(Channel):
         super().restore(snapshot["channel"])
         self.progress.restore(snapshot["progress"])
         self.rows_pushed, self.late_count = snapshot["rows_pushed"], snapshot["late_count"]
+        self.late_remarks.forget(self.late_count)
         self.bad_count, self._arrived = snapshot["bad_count"], snapshot["arrived"]
         self._skip_bad, self._keep_late = snapshot["skip_bad"], snapshot["keep_late"]
         self._extent = Extent(snapshot["newest"], snapshot.get("oldest", snapshot["newest"]))

@@ -14,19 +14,22 @@ INT64_MIN = -(2**63)
 
 
 @compiled_loop
-def _judge(times: Ints, greatest: int, delay: int, floor: int, late: NDArray[np.uint8]) -> tuple[int, int]:
-    """Marks late rows; returns how many there are and the greatest timestamp."""
+def _judge(times: Ints, greatest: int, delay: int, floor: int, late: NDArray[np.uint8]) -> tuple[int, int, int]:
+    """Marks late rows; returns how many there are, the greatest timestamp, and how far a late row was behind it."""
     count = 0
+    behind = 0
     watermark = max(floor, greatest - delay) if greatest != INT64_MIN else floor
     for i in range(times.shape[0]):
         time = times[i]
         if time < watermark:
             late[i] = 1
             count += 1
+            if greatest != INT64_MIN:
+                behind = max(behind, greatest - time)
         elif time > greatest:
             greatest = time
             watermark = max(floor, time - delay)
-    return count, greatest
+    return count, greatest, behind
 
 
 @compiled_loop
@@ -53,6 +56,7 @@ class Watermark:
         self.delay = delay
         self.greatest = INT64_MIN
         self.floor = INT64_MIN
+        self.behind = 0  # How far the latest of all late rows was behind the greatest timestamp before it.
         self.ascends = False  # the times that were judged last
 
     @property
@@ -67,16 +71,23 @@ class Watermark:
             self.greatest = max(self.greatest, int(greatest))
             return None
         late = np.zeros(len(times), np.uint8)
-        count, greatest = _judge(times, self.greatest, self.delay, self.floor, late)
-        self.greatest = int(greatest)
+        count, greatest, behind = _judge(times, self.greatest, self.delay, self.floor, late)
+        self.greatest, self.behind = int(greatest), max(self.behind, int(behind))
         return late.view(np.bool_) if count else None
 
     def advance(self, until: int) -> None:
         """No row before `until` will come."""
         self.floor = max(self.floor, until)
 
+    def after(self, greatest: int | None) -> Watermark:
+        """Another one, which has seen a timestamp so great, or none."""
+        after = Watermark(self.delay)
+        after.floor, after.greatest = self.floor, INT64_MIN if greatest is None else greatest
+        return after
+
     def snapshot(self) -> dict[str, Any]:
-        return {"delay": self.delay, "greatest": self.greatest, "floor": self.floor}
+        return {"delay": self.delay, "greatest": self.greatest, "floor": self.floor, "behind": self.behind}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.delay, self.greatest, self.floor = snapshot["delay"], snapshot["greatest"], snapshot["floor"]
+        self.behind = snapshot.get("behind", 0)

@@ -81,14 +81,15 @@ class WindowLimit:
         """The extent with one more row, which is not too far ahead; a late row changes nothing."""
         return extent if time < self.watermark(extent) else extent.put_together(Extent(time, time))
 
-    def judge(self, times: Ints, extent: Extent) -> tuple[Mask | None, Extent]:
+    def judge(self, times: Ints, extent: Extent, high: int | None = None) -> tuple[Mask | None, Extent]:
         """Marks the rows that would close too many windows, None where there are none; and the extent with the others.
 
-        Row by row: each good row moves the limit for those after it.
+        Row by row: each good row moves the limit for those after it. `high`: the greatest of the times, if known.
         """
         if not len(times):
             return None, extent
-        _, high, _ = map(int, survey(times))
+        if high is None:
+            high = int(survey(times)[1])
         watermark, oldest = self.watermark(extent), extent.oldest
         newest = INT64_MIN if extent.newest is None else extent.newest
         if oldest is not None and oldest <= watermark and high - self.delay - watermark <= self.reach:

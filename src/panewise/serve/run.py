@@ -8,6 +8,7 @@ its sources from their beginning then, as far as that is what it had read, and p
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from rich.console import Console, Group
 from rich.table import Table
 
 from panewise.connectors.sinks import PrintTable
+from panewise.errors import LateRowsWarning
 from panewise.runtime.engine import Engine
 from panewise.serve.flows import Flow, flows_of, interleaved
 from panewise.serve.held_interrupts import interrupts_held
@@ -36,7 +38,8 @@ DRAIN_SECONDS = 1.0
 def run_file(file: Path, *, flush: bool, progress: bool, path: Path | None = None) -> int:
     """Run the file to its end; the exit code is 1 where a query failed. With a `path` a later run goes on."""
     console = output_console()
-    with opened(file, path, console) as engine:
+    with warnings.catch_warnings(), opened(file, path, console) as engine:
+        warnings.simplefilter("ignore", LateRowsWarning)  # The summary says it.
         pump = Pump(engine, console, outlet_of(engine, console, path), path)
         code = 0
         try:
@@ -173,12 +176,14 @@ class Pump:
         stats = self.engine.stats()
         for flow in self.flows:
             of_stream = stats["streams"][flow.stream.name]
-            remarks = [f"{of_stream[f'{kind}_rows']:,} {kind}" for kind in ("late", "bad") if of_stream[f"{kind}_rows"]]
-            table.add_row("stream", flow.stream.name, f"{flow.rows:,}", ", ".join(["read", *remarks]))
+            aside = [f"{of_stream[f'{kind}_rows']:,} {kind}" for kind in ("late", "bad") if of_stream[f"{kind}_rows"]]
+            table.add_row("stream", flow.stream.name, f"{flow.rows:,}", ", ".join(["read", *aside]))
+        names = [flow.stream.name for flow in self.flows]
+        remarks = [f"warning: {text}" for name in names if (text := stats["streams"][name]["late_remark"])]
         for name, count in self.outlet.counts.items():
             status, reason = stats["queries"][name]["status"], stats["queries"][name]["reason"]
             table.add_row("query", name, f"{count:,}", f"{status}: {reason}" if reason else status)
-        return Group(table, f"{rows:,} rows in {self.seconds:.2f} s: {_rate(rows, self.seconds)}")
+        return Group(table, *remarks, f"{rows:,} rows in {self.seconds:.2f} s: {_rate(rows, self.seconds)}")
 
 
 def _producer(stream: str) -> str:

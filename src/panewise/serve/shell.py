@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from panewise import __version__
 from panewise.catalog import QueryDefinition, StreamDefinition
 from panewise.connectors.options import written_option
 from panewise.connectors.registry import open_source
-from panewise.errors import ConnectorError, PanewiseError, did_you_mean
+from panewise.errors import ConnectorError, LateRowsWarning, PanewiseError, did_you_mean
 from panewise.runtime.engine import Engine
 from panewise.serve.flows import Flow, flows_of, interleaved
 from panewise.serve.held_interrupts import interrupts_held
@@ -140,8 +141,11 @@ class Shell:
         for flow, batch in interleaved(flows):
             with interrupts_held():
                 self.engine.push(flow.stream.name, batch)
+        streams = self.engine.stats()["streams"]
         for flow in flows:
             self.console.print(f"{flow.rows:,} rows into {flow.stream.name}", style="dim")
+            if remark := streams[flow.stream.name]["late_remark"]:
+                self.errors.print(f"warning: {remark}", style="yellow", markup=False, highlight=False)
         self._show_new()
 
     def _flush(self, _: list[str]) -> None:
@@ -183,7 +187,8 @@ class Shell:
 
 def run_shell(file: Path | None) -> int:
     """The shell on this terminal or pipe; the exit code is 1 where an input of a pipe failed."""
-    with Engine() as engine:
+    with warnings.catch_warnings(), Engine() as engine:
+        warnings.simplefilter("ignore", LateRowsWarning)  # The shell says it itself.
         return _run(Shell(engine, output_console(), error_console()), file)
 
 

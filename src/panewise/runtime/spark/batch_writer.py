@@ -203,6 +203,7 @@ def _count(marks: Marks, packet: Packet) -> None:
         stream.floor = packet.floor if stream.floor is None else max(stream.floor, packet.floor)
     stream.rows += packet.rows + packet.late_rows + packet.bad_rows
     stream.late_rows += packet.late_rows
+    stream.late_behind = max(stream.late_behind, packet.late_behind)
     stream.bad_rows += packet.bad_rows
 
 

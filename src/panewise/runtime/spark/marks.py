@@ -18,7 +18,8 @@ KEPT = 50  # marks of this many micro-batches stay, for the curious; a restart n
 
 @dataclass
 class StreamMarks:
-    """`greatest`: the greatest timestamp of a row; `oldest`: the least; `floor`: what punctuations say."""
+    """`greatest`: the greatest timestamp of a row; `oldest`: the least; `floor`: what punctuations say; `late_behind`:
+    how far the latest row was behind the greatest timestamp, in microseconds."""
 
     greatest: int | None = None
     floor: int | None = None
@@ -26,6 +27,7 @@ class StreamMarks:
     late_rows: int = 0
     bad_rows: int = 0
     oldest: int | None = None
+    late_behind: int = 0
 
     def watermark(self, delay: int) -> int:
         floor = INT64_MIN if self.floor is None else self.floor

@@ -40,6 +40,7 @@ class Packet:
     floor: int | None = None
     rows: int = 0  # that the task has read and not found late or bad
     late_rows: int = 0
+    late_behind: int = 0  # microseconds from the latest of them to the newest row of earlier micro-batches
     bad_rows: int = 0
     notes: dict[str, int] | None = None  # by ungrouped query, its first report
     failed: dict[str, str] | None = None  # by query, why

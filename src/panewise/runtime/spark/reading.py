@@ -11,12 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panewise.catalog import Catalog, QueryDefinition
+from panewise.catalog import Catalog, QueryDefinition, StreamDefinition
 from panewise.connectors.tables import table_connector
 from panewise.errors import NotHeldError
+from panewise.runtime.late_remarks import LateRemarks, nothing_kept, remark_on, warn
 from panewise.runtime.spark.batch_writer import last_stats
 from panewise.runtime.spark.folder import Folder
-from panewise.runtime.spark.marks import INT64_MIN, Marks, last_marks
+from panewise.runtime.spark.marks import INT64_MIN, Marks, StreamMarks, last_marks
 from panewise.runtime.spark.packing import BAD, LATE, RESULT
 from panewise.runtime.spark.program import PlannedQuery, Program, Version
 from panewise.runtime.spark.result_log import forgotten, read_entries
@@ -32,6 +33,8 @@ class Reader:
         self._catalog = catalog
         self._program = program
         self._fetched: dict[tuple[str, str], int] = {}  # by kind and name, the last micro-batch that was fetched
+        earlier = last_marks(folder).streams
+        self._late_remarks = {key: LateRemarks(stream.late_rows) for key, stream in earlier.items()}
 
     @property
     def folder(self) -> Folder:
@@ -116,6 +119,7 @@ class Reader:
             streams[stream.name] = {
                 "rows": of_stream.rows,
                 "late_rows": of_stream.late_rows,
+                "late_remark": self._late_remark(key, of_stream),
                 "bad_rows": of_stream.bad_rows,
                 "watermark": None if watermark == INT64_MIN else format_instant(watermark),
             }
@@ -174,13 +178,31 @@ class Reader:
         definition = self._catalog.get(query, "query")
         assert isinstance(definition, QueryDefinition)
         tables = self._fetch(RESULT, self._program.versions[-1].queries[definition.name.lower()].log_name)
+        self._warn_of_late_rows()
         return pa.concat_tables([definition.schema.to_arrow().empty_table(), *tables])
 
     def late_rows(self, stream: str) -> pa.Table:
-        """The late rows since the last call, where the stream says late = 'keep'."""
+        """The late rows since the last call, where the stream says late = 'keep'; elsewhere a LateRowsWarning."""
         definition = self._catalog.get(stream, "stream")
-        empty = definition.schema.to_arrow().empty_table()  # type: ignore[union-attr]
-        return pa.concat_tables([empty, *self._fetch(LATE, self._key(definition.name))], promote_options="default")
+        assert isinstance(definition, StreamDefinition)
+        key, empty = self._key(definition.name), definition.schema.to_arrow().empty_table()
+        found = self._fetch(LATE, key)
+        if not found and dict(self._program.options(key)).get("late") != "keep":
+            warn(nothing_kept(definition, self.marks().of(key).late_rows))
+        return pa.concat_tables([empty, *found], promote_options="default")
+
+    def _late_remark(self, key: str, marks: StreamMarks) -> str | None:
+        """What is to be said of late rows; None where there are none, or where the stream says what becomes of them."""
+        if not marks.late_rows or "late" in dict(self._program.options(key)):
+            return None
+        return remark_on(self.version.streams[key], marks.late_rows, marks.rows, marks.late_behind)
+
+    def _warn_of_late_rows(self) -> None:
+        marks = self.marks()
+        for key in self.version.streams:
+            remark = self._late_remark(key, marks.of(key))
+            if remark is not None and self._late_remarks.setdefault(key, LateRemarks()).due(marks.of(key).late_rows):
+                warn(remark)
 
     def bad_rows(self, stream: str) -> pa.Table:
         """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""

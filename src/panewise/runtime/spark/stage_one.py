@@ -224,6 +224,8 @@ class StreamTask:
         late = times < self._watermark
         if late.any():
             self._counts.late_rows += int(late.sum())
+            if (newest := self._task.marks.of(self._stream).greatest) is not None:
+                self._counts.late_behind = max(self._counts.late_behind, newest - int(times.min()))
             if self._keep_late and sum(part.num_rows for part in self._late) < ASIDE_MAX:
                 self._late.append(_plain(good, intake.arrow).filter(pa.array(late)))
             masks = {where: mask[~late] for where, mask in masks.items()}

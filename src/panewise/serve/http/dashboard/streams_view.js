@@ -31,6 +31,7 @@ export class StreamsView {
       this.samples.set(name, samples);
       fill(this.rows.get(name), streams[name], samples);
     }
+    showRemarks(names.map((name) => streams[name].late_remark).filter(Boolean));
     for (const name of this.samples.keys()) if (!(name in streams)) this.samples.delete(name);
   }
 }
@@ -64,6 +65,17 @@ function fill({ trend, cells }, stream, samples) {
     setText(cells[key], count(value ?? 0));
     setAttribute(cells[key], "data-alarming", value ? "yes" : null);
   }
+}
+
+/** What the server says of late rows that were dropped: how many, how far behind, and what would have kept them. */
+function showRemarks(remarks) {
+  const list = byId("streams-remarks");
+  list.hidden = !remarks.length;
+  while (list.children.length > remarks.length) list.lastChild.remove();
+  remarks.forEach((remark, i) => {
+    if (!list.children[i]) list.append(element("li"));
+    setText(list.children[i], remark);
+  });
 }
 
 function watermarkText(at) {

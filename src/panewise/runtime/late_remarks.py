@@ -1,0 +1,109 @@
+"""What is said of late rows that nobody keeps: how many came, how far behind, and the delay that would have kept them.
+
+A remark is due with the first late row of a stream, and again whenever there are ten times as many, so a thousand late
+rows cause at most four remarks. Where the stream says `late = 'keep'` or `late = 'drop'`, somebody knows about them and
+there are none. Rows of a log that is read again were remarked on when they came.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import deque
+
+from panewise.catalog import StreamDefinition
+from panewise.errors import LateRowsWarning
+from panewise.language.sql_text import name_to_sql
+from panewise.temporal import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration
+
+REPEATED_AT = 10  # times as many late rows as at the remark before
+
+
+class LateRemarks:
+    """When they are due, of one stream since it was opened.
+
+    >>> remarks = LateRemarks()
+    >>> [remarks.due(count) for count in (0, 1, 9, 10, 11, 5000)]
+    [False, True, False, True, False, True]
+    """
+
+    def __init__(self, before: int = 0) -> None:
+        """`before`: late rows of an earlier session."""
+        self.expected = False  # whether the stream says what becomes of late rows
+        self._before = before
+        self._due_at = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether the next late row is the first to be remarked on."""
+        return not self.expected and self._due_at == 1
+
+    def due(self, count: int) -> bool:
+        """Whether a remark is due now that there are so many late rows. It is due once."""
+        if self.expected or count - self._before < self._due_at:
+            return False
+        self._due_at = (count - self._before) * REPEATED_AT
+        return True
+
+    def forget(self, count: int) -> None:
+        """So many late rows were remarked on when they came."""
+        self._before = count
+
+
+def remark_on(stream: StreamDefinition, late: int, rows: int, behind: int) -> str:
+    """What is said of `late` of `rows` rows, the latest of which was `behind` microseconds behind the newest row."""
+    name, column = name_to_sql(stream.name), name_to_sql(stream.timestamp)
+    came = f"{late:,} of {rows:,} rows of stream '{stream.name}' came late and were dropped"
+    ways = f"ALTER STREAM {name} SET (late = 'keep') keeps late rows for late_rows(), late = 'drop' ends this warning"
+    if behind <= stream.delay_us:
+        return f"{came}: they are older than advance() or flush() had said that rows would be. {ways}"
+    waits = f"the stream waits {format_duration(stream.delay_us)}" if stream.delay_us else "the stream waits for none"
+    needed = format_duration(rounded_up(behind))
+    clause = f"WATERMARK FOR {column} AS {column} - INTERVAL {needed}"
+    return (
+        f"{came}: they were up to {needed} behind the newest row, and {waits}. Push rows in order of {column}, or "
+        f"create the stream with {clause}, which would have kept them. {ways}"
+    )
+
+
+def nothing_kept(stream: StreamDefinition, late: int) -> str:
+    """What is said to who asks for late rows that nobody keeps."""
+    dropped = f" ({late:,} were dropped so far)" if late else ""
+    return (
+        f"stream '{stream.name}' keeps no late rows{dropped}: "
+        f"ALTER STREAM {name_to_sql(stream.name)} SET (late = 'keep') keeps those that come from then on"
+    )
+
+
+def rounded_up(duration: int) -> int:
+    """A duration at least as long and at most a tenth longer, in a unit that people read.
+
+    >>> format_duration(rounded_up(187_234_500_001)), format_duration(rounded_up(3_000_000))
+    ('53 HOURS', '3 SECONDS')
+    """
+    unit = next((unit for unit in (DAY, HOUR, MINUTE, SECOND, MILLISECOND) if duration >= 10 * unit), 1)
+    return -(-duration // unit) * unit
+
+
+def warn(remark: str) -> None:
+    """A LateRowsWarning, at the line of the caller's own program."""
+    warnings.warn(remark, LateRowsWarning, stacklevel=_callers_level())
+
+
+def warn_all(remarks: deque[str]) -> list[Exception]:
+    """Warns of each of them, and takes them away; returns what a filter has made errors of."""
+    raised: list[Exception] = []
+    while remarks:
+        try:
+            warn(remarks.popleft())
+        except LateRowsWarning as problem:
+            raised.append(problem)
+    return raised
+
+
+def _callers_level() -> int:
+    """Of the first frame that is not panewise's own, counted from who calls this."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_globals.get("__name__", "").startswith("panewise.") and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    return level
