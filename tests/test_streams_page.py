@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "streams.md"
 def test_blocks_print_the_text_below_them() -> None:
     found = [(match[1], match[2]) for match in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))]
     names: dict[str, object] = {"__name__": "page"}
-    assert [language for language, _ in found] == ["python", "text"] * 2
+    assert [language for language, _ in found] == ["python", "text"] * 3
     for (_, code), (_, expected) in zip(found[::2], found[1::2], strict=True):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

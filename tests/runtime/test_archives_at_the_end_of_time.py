@@ -17,7 +17,7 @@ OPTIONS = "key = 'k', lifetime = '1 hour'"
 def ended(place: Path, path: Path | None = None) -> Engine:
     """An engine that has come to the end of time, with archives of a stream and of a query."""
     engine = Engine(path) if path else Engine()
-    engine.execute("CREATE STREAM s (ts TIMESTAMP, k STRING)")
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, k STRING) WITH (ahead = 'off')")
     engine.execute("CREATE QUERY q AS SELECT k FROM s [RANGE 1 MINUTE]")
     for name in "sq":
         engine.execute(f"CREATE ARCHIVE of_{name} FROM {name} WITH (path = '{place}/{name}', {OPTIONS})")
@@ -49,7 +49,7 @@ def test_the_last_rows_are_there(durable: bool, tmp_path: Path) -> None:
         assert keys(engine, "of_s") == keys(engine, "of_q") == ["alive", "last"]
         engine.close()
     again = Engine()  # it goes on with files after which nothing can come
-    again.execute("CREATE STREAM s (ts TIMESTAMP, k STRING)")
+    again.execute("CREATE STREAM s (ts TIMESTAMP, k STRING) WITH (ahead = 'off')")
     again.execute(f"CREATE ARCHIVE a FROM s WITH (path = '{tmp_path}/s', {OPTIONS})")
     assert again.stats()["archives"]["a"]["written_to"] == LAST
     assert keys(again, "a") == ["alive", "last"]
@@ -57,7 +57,7 @@ def test_the_last_rows_are_there(durable: bool, tmp_path: Path) -> None:
 
 def test_a_report_that_is_due_after_the_last_instant_is_told(tmp_path: Path) -> None:
     engine = Engine()
-    engine.execute("CREATE STREAM s (ts TIMESTAMP, k STRING)")
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, k STRING) WITH (ahead = 'off')")
     engine.execute("CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k")
     engine.execute(f"CREATE ARCHIVE a FROM q WITH (path = '{tmp_path}', {OPTIONS})")
     engine.push("s", {"ts": LAST, "k": "last"})

@@ -108,12 +108,17 @@ def single_character(value: object) -> str:
     raise ValueError("a single character (a tab is '\\t')")
 
 
+def _duration_or_off(value: object) -> object:
+    return value if value == "off" else duration(value)
+
+
 CONNECTOR = Option("connector", text, None)
 
 # What every stream knows, whatever connector fills it.
 STREAM_OPTIONS = (
     CONNECTOR,
     Option("late", one_of("drop", "keep"), "drop"),
+    Option("ahead", _duration_or_off, None),
     Option("idle", duration, None),
     Option("on_bad_row", one_of("fail", "skip"), "fail"),
     Option("retain", duration, None),

@@ -20,14 +20,14 @@ from panewise.temporal import duration_us
 _CONNECTED = ("connector", "path")
 _OVERLOAD = ("shedding", "max_rate", "keep", "queue")
 KNOWN: dict[str, tuple[str, ...]] = {
-    "stream": (*_CONNECTED, "late", "idle", "on_bad_row", "retain", *_OVERLOAD),
+    "stream": (*_CONNECTED, "late", "ahead", "idle", "on_bad_row", "retain", *_OVERLOAD),
     "table": (*_CONNECTED, "changes", "operation"),
     "query": ("mode", "technique", "refresh", "sharing"),
     "sink": _CONNECTED,
     "archive": ("path", "key", "lifetime", "every", "layout", "update"),
 }
 ALTERABLE: dict[str, tuple[str, ...]] = {
-    "stream": ("late", "idle", "on_bad_row", "retain", *_OVERLOAD),
+    "stream": ("late", "ahead", "idle", "on_bad_row", "retain", *_OVERLOAD),
     "archive": ("layout", "update"),
 }
 
@@ -39,7 +39,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "shedding": ("none", "random", "semantic"),
     "update": ("rebuild", "no_rebuild"),
 }
-_DURATIONS = ("idle", "retain", "lifetime", "every")
+_DURATIONS = ("ahead", "idle", "retain", "lifetime", "every")
+_OTHER_WORDS = (("lifetime", OWN), ("ahead", "off"))  # that stand for a duration
 _TEXTS = ("connector", "path", "technique", "changes", "operation", "keep", "key", "layout")
 _COUNTS = ("max_rate", "queue")  # whole numbers of rows, at least one
 
@@ -87,7 +88,7 @@ def _value(option: Option, known: str | None, binding: Binding) -> Value:
     if known in _CHOICES and value not in _CHOICES[known]:
         choices = ", ".join(f"'{choice}'" for choice in _CHOICES[known][:-1]) + f" or '{_CHOICES[known][-1]}'"
         raise binding.error(f"'{known}' takes {choices}", node)
-    if known in _DURATIONS and (known, value) != ("lifetime", OWN):
+    if known in _DURATIONS and (known, value) not in _OTHER_WORDS:
         if not isinstance(value, str):
             raise binding.error(f"'{known}' takes a duration in quotes", node, "write '30 seconds', for example")
         with binding.at(node):

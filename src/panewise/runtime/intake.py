@@ -1,8 +1,8 @@
 """Intake: what a caller pushes, as Arrow batches of the stream's schema, with bad rows found before anything changes.
 
-A row is bad where a value does not convert to its column's type, its timestamp is NULL or outside the years 1 to 9999,
-or it would close too many windows of one query (`window_limit`). `on_bad_row` says what becomes of it: 'fail' refuses
-the whole push with the row in the message, 'skip' sets it aside and counts it.
+A row is bad where a value does not convert to its column's type, its timestamp is NULL, outside the years 1 to 9999 or
+too far ahead of the clock, or it would close too many windows of one query (both `window_limit`). `on_bad_row` says
+what becomes of it: 'fail' refuses the whole push with the row in the message, 'skip' sets it aside and counts it.
 
 Converting is one pass per column that is not of its type already. Only where a column does not convert as a whole are
 the bad rows searched for, by halving.
@@ -24,7 +24,7 @@ from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import converted
 from panewise.errors import DataError, did_you_mean
 from panewise.runtime.watermark import survey
-from panewise.runtime.window_limit import Extent, WindowLimit
+from panewise.runtime.window_limit import OF_THE_CLOCK, OFF, Extent, WindowLimit
 from panewise.schema import STRING, DataType
 from panewise.temporal import EPOCH, INSTANT_MAX, INSTANT_MIN
 
@@ -185,6 +185,8 @@ class Intake:
         for field in batch.schema:
             if pa.types.is_integer(field.type) and reason == f"{field.name} = {shown[field.name]} is not a TIMESTAMP":
                 advice = f"a frame says the unit of its times: pandas.to_datetime(frame['{field.name}'], unit='us')"
+        if OF_THE_CLOCK in reason:
+            advice += f", ahead = '{OFF}' takes rows of any time"
         return DataError(
             f"row {first + row} pushed to '{self.name}' is bad: {reason}\nthe row: {shown}",
             hint=f"nothing of this push was taken; {advice}",
@@ -210,6 +212,9 @@ class Intake:
         if low < INSTANT_MIN or high > INSTANT_MAX:
             for row in np.flatnonzero((times < INSTANT_MIN) | (times > INSTANT_MAX)).tolist():
                 bad[row] = "its timestamp lies outside the years 1 to 9999"
+        if high > limit.horizon:
+            for row in np.flatnonzero(times > limit.horizon).tolist():
+                bad.setdefault(row, limit.reason_of_clock(int(times[row])))
         judged = np.delete(np.arange(len(times)), list(bad)) if bad else None
         too_far, after = limit.judge(times, extent, high) if judged is None else limit.judge(times[judged], extent)
         if too_far is not None:

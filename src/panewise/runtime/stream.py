@@ -27,7 +27,7 @@ from panewise.runtime.report_schedule import ReportSchedule, postponed_reports
 from panewise.runtime.shedding import OPTIONS, REASONS, Shedder, altered, check_overload_options
 from panewise.runtime.turns import Change
 from panewise.runtime.watermark import Watermark
-from panewise.runtime.window_limit import UNLIMITED, WINDOWS_CLOSED_MAX, Extent, WindowLimit, reach_of
+from panewise.runtime.window_limit import UNLIMITED, WINDOWS_CLOSED_MAX, Extent, WindowLimit, ahead_of, reach_of
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class Stream(Channel):
         self._plain: list[list[Any]] = []
         self._extent = Extent()  # Of all rows that were pushed, processed or not.
         self._limit = INT64_MIN  # rows after this need a look
+        self._ahead = ahead_of(definition.options)  # by how much rows may be ahead of the clock
+        self._now = INT64_MIN  # The greatest time that the wall clock has shown, in microseconds.
+        self._horizon = INT64_MIN  # Rows up to this instant were not too far ahead when the clock was last read.
         self._late: deque[pa.RecordBatch] = deque()
         self._bad: deque[tuple[str, str]] = deque(maxlen=SET_ASIDE_MAX)  # the row as text, and what is wrong with it
         self.configure(dict(definition.options))
@@ -86,6 +89,9 @@ class Stream(Channel):
         if "late" in options:
             self._keep_late = options["late"] == "keep"
             self.late_remarks.expected = True
+        if "ahead" in options:
+            self._ahead = ahead_of(tuple(options.items()))
+            self._set_limit()
         if "retain" in options:
             self.retain(duration_us(str(options["retain"])))
 
@@ -104,11 +110,15 @@ class Stream(Channel):
 
     @property
     def limit(self) -> WindowLimit:
-        """What rows may close now."""
-        return WindowLimit(self.progress.delay, self.progress.floor, self.reach, others_begun=self.others_begun)
+        """What rows may close now, and how far ahead of the clock they may be."""
+        # Where the clock is set back, rows that were good are not judged to be bad when they are looked at again.
+        self._now = max(self._now, int(self.monitor.wall() * 1e6))
+        fixed = self.progress.delay, self.progress.floor, self.reach
+        return WindowLimit(*fixed, others_begun=self.others_begun, now=self._now, ahead=self._ahead)
 
     def _set_limit(self) -> None:
-        self._limit = self.limit.rows_until(self._extent)
+        limit = self.limit
+        self._limit, self._horizon = limit.rows_until(self._extent), limit.horizon
 
     @property
     def extent(self) -> Extent:
@@ -226,7 +236,8 @@ class Stream(Channel):
             self._set_limit()
         elif time > extent.newest:
             self._extent = Extent(time, extent.oldest)
-            self._limit = max(time - self.progress.delay, self.progress.floor) + self.progress.delay + self.reach
+            reached = max(time - self.progress.delay, self.progress.floor) + self.progress.delay + self.reach
+            self._limit = min(reached, self._horizon)
         if (extent.newest is None or time > extent.newest) and time >= self.push_times.noted_from:
             self.push_times.note(time, self.monitor.clock())
         self._plain.append(row)

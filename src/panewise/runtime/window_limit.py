@@ -1,4 +1,10 @@
-"""The limit of windows: nothing that happens at once closes more than `WINDOWS_CLOSED_MAX` windows of one query.
+"""What a row's timestamp may be: not too far ahead of the clock, and closing no more than `WINDOWS_CLOSED_MAX` windows.
+
+One row of the year 9999 would make every row after it late. So a row that is more than `ahead` after the wall clock (a
+day, unless the stream says otherwise) is a bad row. The clock has a say only where a row comes: what it decides is
+logged with the push, or pinned for the micro-batch, and is the same in a replay.
+
+Nothing that happens at once closes more than `WINDOWS_CLOSED_MAX` windows of one query.
 
 Windows close while the watermark moves. Reports begin with the first row, so those that a move to an instant closes end
 after the watermark and after the oldest row, whichever is later:
@@ -20,12 +26,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.catalog import Options
 from panewise.loops import compiled_loop
 from panewise.runtime.watermark import survey
-from panewise.temporal import INSTANT_MAX, INSTANT_MIN, format_instant
+from panewise.temporal import DAY, INSTANT_MAX, INSTANT_MIN, duration_us, format_duration, format_instant
 
 WINDOWS_CLOSED_MAX = 10_000_000
 UNLIMITED = INSTANT_MAX - INSTANT_MIN
+AHEAD_DEFAULT = DAY  # by which a row may be ahead of the clock where its stream does not say
+OFF = "off"
+OF_THE_CLOCK = "ahead of the clock"  # These words stand in the reason of such a bad row.
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 Ints = NDArray[np.int64]
@@ -35,6 +45,14 @@ Mask = NDArray[np.bool_]
 def reach_of(slide: int | None) -> int:
     """How far the watermark may move where the shortest slide is this; None: nobody reports by time."""
     return UNLIMITED if slide is None else min(slide * WINDOWS_CLOSED_MAX, UNLIMITED)
+
+
+def ahead_of(options: Options) -> int | None:
+    """By how much a row of a stream with these options may be ahead of the clock; None: by any time."""
+    said = dict(options).get("ahead")
+    if said is None:
+        return AHEAD_DEFAULT
+    return None if said == OFF else duration_us(str(said))
 
 
 class Extent(NamedTuple):
@@ -57,7 +75,8 @@ class WindowLimit:
 
     `stands`: the watermark, where it does not move with the rows. `others_begun`: the oldest row of streams that are
     read together with this one, by a query that waits for it. It looks at all queries, so it is asked only where the
-    watermark itself does not decide.
+    watermark itself does not decide. `now`: the wall clock, None where nobody looks at it; `ahead`: how far after it a
+    row may be, None where that does not matter.
     """
 
     delay: int
@@ -65,6 +84,13 @@ class WindowLimit:
     reach: int = UNLIMITED
     stands: int | None = None
     others_begun: Callable[[], int | None] = lambda: None
+    now: int | None = None
+    ahead: int | None = None
+
+    @property
+    def horizon(self) -> int:
+        """Rows after this instant are too far ahead of the clock."""
+        return INT64_MAX if self.now is None or self.ahead is None else self.now + self.ahead
 
     def watermark(self, extent: Extent) -> int:
         if self.stands is not None:
@@ -75,7 +101,7 @@ class WindowLimit:
         """Rows up to this time are not too far ahead, whatever came before; others need a look."""
         if extent.newest is None:
             return INT64_MIN
-        return self.watermark(extent) + self.delay + self.reach
+        return min(self.watermark(extent) + self.delay + self.reach, self.horizon)
 
     def with_row(self, time: int, extent: Extent) -> Extent:
         """The extent with one more row, which is not too far ahead; a late row changes nothing."""
@@ -118,6 +144,12 @@ class WindowLimit:
         come = "" if extent.newest is None else f" (the stream has come to {format_instant(extent.newest)})"
         what = f"would close more than {WINDOWS_CLOSED_MAX:,} windows of a query"
         return f"its timestamp {format_instant(time)} {what}{come}"
+
+    def reason_of_clock(self, time: int) -> str:
+        """Why a row after the horizon is bad."""
+        assert self.now is not None and self.ahead is not None
+        distance, now = format_duration(self.ahead), format_instant(self.now // 1_000_000 * 1_000_000)
+        return f"its timestamp {format_instant(time)} is more than {distance} {OF_THE_CLOCK}, which shows {now}"
 
 
 @compiled_loop

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from panewise.runtime.spark.archive_staging import StagedFile, write_list
 from panewise.runtime.spark.archive_writer import ArchiveWriter
+from panewise.runtime.spark.batch_clock import note_clock
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.inbox import remove_letters
 from panewise.runtime.spark.marks import KEPT, Marks, read_marks, write_marks
@@ -96,6 +97,7 @@ class BatchWriter:
             self.halt.held.set()
             self.halt.told.wait(HALT_SECONDS)
             raise Halted
+        note_clock(self.folder, batch)
         if self.tables is not None:
             self.tables.pin(batch, frame.sparkSession)  # before the frame is evaluated
         entries = read_entries(self.folder, batch)

@@ -9,6 +9,7 @@
     staged/     rows of streams that are archived, until they are
     tables/     the versions of tables
     pins/       before each micro-batch: which versions it sees
+    clocks/     before each micro-batch: what the clock shows, by which rows are too far ahead
     producers/  by producer, the number of the last push that was taken
 
 A file appears under its name only when it is complete, so that no reader ever sees half of one. Any file system that
@@ -27,7 +28,7 @@ import pyarrow.fs as pafs
 
 from panewise.errors import ConnectorError
 
-FOLDERS = ("catalog", "inbox", "marks", "stats", "results", "staged", "tables", "pins", "producers")
+FOLDERS = ("catalog", "inbox", "marks", "stats", "results", "staged", "tables", "pins", "clocks", "producers")
 
 
 class Folder:

@@ -376,7 +376,8 @@ class Handle(Reader):
     def _limit(self, stream: str) -> tuple[WindowLimit, Extent]:
         """What rows and punctuations of a stream may close, and how far it has come."""
         marks = self.marks()
-        return limit_of(self._program, self._program.versions[-1], marks, stream), extent_of(marks, stream)
+        limit = limit_of(self._program, self._program.versions[-1], marks, stream, now=time.time_ns() // 1000)
+        return limit, extent_of(marks, stream)
 
     def flush(self, streams: list[str] | None = None) -> None:
         """Advances streams, all unless some are named, past their last row, until every window with rows has closed."""

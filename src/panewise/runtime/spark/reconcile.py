@@ -16,7 +16,7 @@ from panewise.runtime.definitions import alteration_of, statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.spark.program import Program
 
-ALTERABLE = ("late", "idle", "on_bad_row", "retain")
+ALTERABLE = ("late", "ahead", "idle", "on_bad_row", "retain")
 ALTERABLE_OF_ARCHIVES = ("layout", "update")
 
 

@@ -176,7 +176,7 @@ class StreamTask:
         marks = task.marks.of(stream)
         self._watermark = marks.watermark(definition.delay_us)
         self.come_to = extent_of(task.marks, stream).put_together(come_to or Extent())  # how far the stream has come
-        self._limit = limit_of(program, version, task.marks, stream)
+        self._limit = limit_of(program, version, task.marks, stream, task.clock())
         self._intakes: dict[tuple[str, ...], Intake] = {}
         self._fragments = program.fragments_over(version, stream)
         self._buckets = [(f, _folding(task, f)) for f in self._fragments if f.tree]

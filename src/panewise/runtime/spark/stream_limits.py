@@ -2,14 +2,15 @@
 
 The watermark stands until the micro-batch ends, so its rows count from the oldest to the newest. A task sees its own
 rows only. That matters in the first micro-batch with rows, where no mark limits them: then the buckets, which hear of
-the rows of all tasks, fail the queries whose windows would be too many.
+the rows of all tasks, fail the queries whose windows would be too many. How far a row is ahead of the clock is judged
+by what it showed before the micro-batch ran (`batch_clock`), so that a retry judges alike.
 """
 
 from __future__ import annotations
 
 from panewise.runtime.spark.marks import Marks
 from panewise.runtime.spark.program import Program, Version
-from panewise.runtime.window_limit import Extent, WindowLimit, reach_of
+from panewise.runtime.window_limit import Extent, WindowLimit, ahead_of, reach_of
 
 
 def extent_of(marks: Marks, stream: str) -> Extent:
@@ -18,8 +19,8 @@ def extent_of(marks: Marks, stream: str) -> Extent:
     return Extent(of_stream.greatest, of_stream.oldest)
 
 
-def limit_of(program: Program, version: Version, marks: Marks, stream: str) -> WindowLimit:
-    """Of rows in the next micro-batch, and of punctuations."""
+def limit_of(program: Program, version: Version, marks: Marks, stream: str, now: int | None) -> WindowLimit:
+    """Of rows in the next micro-batch, and of punctuations. `now`: what the clock showed when it began."""
     of_stream, delay = marks.of(stream), version.streams[stream].delay_us
     slides = [
         slide
@@ -32,6 +33,8 @@ def limit_of(program: Program, version: Version, marks: Marks, stream: str) -> W
         reach=reach_of(min(slides, default=None)),
         stands=of_stream.watermark(delay),
         others_begun=lambda: _begun_beside(program, version, marks, stream),
+        now=now,
+        ahead=ahead_of(program.options(stream)),
     )
 
 

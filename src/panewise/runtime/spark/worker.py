@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+from panewise.runtime.spark.batch_clock import read_clock
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import Marks, read_marks
 from panewise.runtime.spark.program import Program, Version, read_changes
@@ -31,6 +32,10 @@ class Task:
     marks: Marks
     kept: dict[Any, Any]
     tables: PinnedTables
+
+    def clock(self) -> int | None:
+        """What the wall clock showed before the micro-batch ran; None where nobody has noted it."""
+        return read_clock(self.folder, self.batch)
 
 
 _programs: OrderedDict[tuple[str, int], Program] = OrderedDict()
