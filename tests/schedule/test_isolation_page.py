@@ -13,7 +13,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE
 
 def test_the_page_prints_what_it_says() -> None:
     blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict[str, object] = {"__name__": "page"}  # a block may use what those before it have made
     for code, expected in blocks:
         printed = io.StringIO()
