@@ -154,6 +154,10 @@ class ArchiveError(PanewiseError):
     """An archive cannot be read or written, is damaged, or was given rows that do not fit it."""
 
 
+class ConnectorWarning(UserWarning):
+    """A source is not read, or a sink does not get results, that somebody may expect it to."""
+
+
 class DurabilityWarning(UserWarning):
     """Something about the folder of a durable engine that is worth knowing, and was dealt with."""
 

@@ -63,7 +63,7 @@ class GeneratorSource:
         self._seed: int = values["seed"]
         self._symbols: int = values["symbols"]
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, files: list[Path] | None = None) -> Iterator[pa.RecordBatch]:
         import numpy as np
         import pyarrow as pa
 

@@ -26,7 +26,7 @@ from urllib.parse import quote
 from panewise.catalog import SinkDefinition
 from panewise.connectors.options import read_options
 from panewise.connectors.part_files import parts_in, remove_parts
-from panewise.connectors.sinks import JsonSink, ParquetSink, Sink, check_parquet, json_lines
+from panewise.connectors.sinks import JsonSink, ParquetSink, Sink, check_parquet, json_lines, unwritable
 from panewise.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ class NumberedSink(Protocol):
     def begin(self, number: int) -> None:
         """Rows from this number on are for it, where it has not begun already."""
 
+    def skip(self, number: int) -> None:
+        """The rows before this number will not come: somebody else has had them."""
+
     def write(self, table: pa.Table, first: int) -> None: ...
 
     def close(self) -> None: ...
@@ -64,7 +67,7 @@ class Points:
             if self.content["place"] != str(place.absolute()):
                 raise ConnectorError(
                     f"sink '{sink.name}' wrote to '{self.content['place']}' before, and now to '{place.absolute()}'",
-                    hint="put the path back, or run with another --path",
+                    hint="put the path back, or begin anew with another path",
                 )
 
     @property
@@ -88,6 +91,10 @@ class Points:
             f"sink '{self._name}' expects row {self.next} of its query, and row {number} was handed over",
             hint="its folder and that of the engine are not of one run",
         )
+
+    def skip(self, number: int) -> None:
+        """Row `number` comes behind what there is."""
+        self.add(number, int(self.content["points"][-1][1]))
 
     def add(self, number: int, size: int) -> None:
         points = self.content["points"]
@@ -120,7 +127,7 @@ class NumberedJson:
                     self._points.content["begun_at"] = file.tell()
                 self._points.save()
         except OSError as error:
-            raise _unwritable(self._path, sink, error) from error
+            raise unwritable(self._path, sink.name, error) from error
 
     @property
     def next(self) -> int | None:
@@ -137,7 +144,7 @@ class NumberedJson:
                 if file.seek(0, os.SEEK_END) < size:
                     raise ConnectorError(
                         f"'{self._path}' of sink '{self._sink.name}' is shorter than what was written to it",
-                        hint="put it back, or run with another --path",
+                        hint="put it back, or begin anew with another path",
                     )
                 file.truncate(size)
                 file.seek(size)
@@ -145,9 +152,12 @@ class NumberedJson:
                 size = file.tell()
                 file.flush()
                 _to_disk(file.fileno())
+            self._points.add(first + table.num_rows, size)
         except OSError as error:
-            raise _unwritable(self._path, self._sink, error) from error
-        self._points.add(first + table.num_rows, size)
+            raise unwritable(self._path, self._sink.name, error) from error
+
+    def skip(self, number: int) -> None:
+        self._points.skip(number)
 
     def close(self) -> None:
         pass
@@ -170,7 +180,7 @@ class NumberedParquet:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _unwritable(path, sink, error) from error
+            raise unwritable(path, sink.name, error) from error
         if self._points.is_new:
             self._begin_anew(path, str(values["existing"]))
         self._prefix = f"part-{self._points.content['generation']:05d}-"
@@ -216,9 +226,12 @@ class NumberedParquet:
             for later in parts_in(self._folder, ".parquet") if again else ():
                 if later.name.startswith(self._prefix) and later.name > part.name:
                     later.unlink()  # its rows were handed over before, and come again
+            self._points.add(first + table.num_rows, 0)
         except OSError as error:
-            raise _unwritable(part, self._sink, error) from error
-        self._points.add(first + table.num_rows, 0)
+            raise unwritable(part, self._sink.name, error) from error
+
+    def skip(self, number: int) -> None:
+        self._points.skip(number)
 
     def close(self) -> None:
         if self._single is None:
@@ -229,24 +242,31 @@ class NumberedParquet:
         if not parts:
             return
         unfinished = self._single.with_name(f".{self._single.name}.unfinished")
-        with pq.ParquetWriter(unfinished, pq.read_schema(parts[0])) as writer:
-            for part in parts:
-                writer.write_table(pq.read_table(part))
-        _appears(unfinished, self._single)
+        try:
+            with pq.ParquetWriter(unfinished, pq.read_schema(parts[0])) as writer:
+                for part in parts:
+                    writer.write_table(pq.read_table(part))
+            _appears(unfinished, self._single)
+        except OSError as error:
+            raise unwritable(self._single, self._sink.name, error) from error
 
 
 class CountedSink:
-    """A sink that only takes tables, by number for as long as this process lives."""
+    """A sink that only takes tables, by number for as long as this process lives. `following`: the row it expects."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, following: int | None = None) -> None:
         self._sink = sink
-        self.next: int | None = None
+        self.next = following
 
     def begin(self, number: int) -> None:
         self.next = number if self.next is None else self.next
 
+    def skip(self, number: int) -> None:
+        self.next = number
+
     def write(self, table: pa.Table, first: int) -> None:
-        self._sink.write(table)
+        # Rows that it has come again where another sink of the query could not write them.
+        self._sink.write(table.slice(max(0, (self.next or 0) - first)))
         self.next = first + table.num_rows
 
     def close(self) -> None:
@@ -278,10 +298,6 @@ def _appears(unfinished: Path, file: Path) -> None:
         _to_disk(folder)
     finally:
         os.close(folder)
-
-
-def _unwritable(path: Path, sink: SinkDefinition, error: OSError) -> ConnectorError:
-    return ConnectorError(f"'{path}' of sink '{sink.name}' cannot be written: {error.strerror or error}")
 
 
 def _exists(path: Path, sink: SinkDefinition) -> ConnectorError:

@@ -1,23 +1,27 @@
 """Sinks that write a query's results: parquet, json (one object per line) and console.
 
 `write` takes a table of new results, `close` ends the sink. A parquet folder gets one part file per write, under its
-final name only when it is complete, so that a reader never sees half a file.
+final name only when it is complete, so that a reader never sees half a file. A write that fails leaves nothing, and can
+be made again; but for the one file of Parquet, which loses what it got since it was opened.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from panewise.catalog import SinkDefinition
 from panewise.connectors.options import CONNECTOR, Option, one_of, read_options, text, whole_number
 from panewise.connectors.part_files import parts_in, remove_parts
-from panewise.errors import ConnectorError
+from panewise.errors import ConnectorError, ConnectorWarning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +53,7 @@ class ParquetSink:
         self._path = Path(str(values["path"]))
         self._single = self._path.suffix == ".parquet"
         self._writer: pq.ParquetWriter | None = None
+        self._rows = 0  # in the one file since it was opened
         self._before: Path | None = None  # a file whose rows come before those that are written
         self._name = sink.name
         if self._single:
@@ -72,16 +77,45 @@ class ParquetSink:
         import pyarrow.parquet as pq
 
         if self._single:
-            if self._writer is None:
-                self._writer = self._begin(table.schema)
-            self._writer.write_table(table)
+            self._write_on(table)
             return
         if table.num_rows == 0:
             return
         part = self._path / f"part-{self._next:05d}.parquet"
-        pq.write_table(table, _unfinished(part))
-        _unfinished(part).replace(part)
+        try:
+            pq.write_table(table, _unfinished(part))
+            _unfinished(part).replace(part)
+        except OSError as error:
+            with suppress(OSError):
+                _unfinished(part).unlink(missing_ok=True)
+            raise unwritable(part, self._name, error) from error
         self._next += 1
+
+    def _write_on(self, table: pa.Table) -> None:
+        try:
+            if self._writer is None:
+                self._writer = self._begin(table.schema)
+            self._writer.write_table(table)
+        except OSError as error:
+            self._give_up()
+            raise unwritable(self._path, self._name, error) from error
+        self._rows += table.num_rows
+
+    def _give_up(self) -> None:
+        """What was written since it was opened cannot be completed; the file that was there before stays."""
+        lost, self._rows, writer, self._writer = self._rows, 0, self._writer, None
+        with suppress(OSError):
+            if writer is not None:
+                writer.close()
+        with suppress(OSError):
+            _unfinished(self._path).unlink(missing_ok=True)
+        if lost:
+            warnings.warn(
+                f"{lost:,} results that sink '{self._name}' had before are lost with the unfinished '{self._path}'; "
+                "an engine with a folder, or a sink into a folder, would have kept them",
+                ConnectorWarning,
+                stacklevel=2,
+            )
 
     def _begin(self, schema: pa.Schema) -> pq.ParquetWriter:
         """The one file, with the rows that it had before where they stay."""
@@ -102,8 +136,12 @@ class ParquetSink:
 
     def close(self) -> None:
         if self._writer is not None:
-            self._writer.close()
-            _unfinished(self._path).replace(self._path)
+            try:
+                self._writer.close()
+                _unfinished(self._path).replace(self._path)
+            except OSError as error:
+                self._give_up()
+                raise unwritable(self._path, self._name, error) from error
             self._writer = None
 
 
@@ -118,14 +156,23 @@ class JsonSink:
         if values["existing"] == "fail" and path.exists():
             raise _exists(path, sink)
         _make_folder(path.parent, sink)
+        self._path, self._name = path, sink.name
         try:
-            self._file: IO[str] = path.open("w" if values["existing"] == "replace" else "a", encoding="utf-8")
+            # Without a buffer, in which lines of a write that failed would wait.
+            self._file = path.open("wb" if values["existing"] == "replace" else "ab", buffering=0)
         except OSError as error:
-            raise ConnectorError(f"'{path}' of sink '{sink.name}' cannot be written: {error}") from error
+            raise unwritable(path, sink.name, error) from error
 
     def write(self, table: pa.Table) -> None:
-        self._file.writelines(json_lines(table))
-        self._file.flush()
+        lines = memoryview("".join(json_lines(table)).encode())
+        size = os.fstat(self._file.fileno()).st_size
+        try:
+            while lines:
+                lines = lines[self._file.write(lines) :]
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(size)
+            raise unwritable(self._path, self._name, error) from error
 
     def close(self) -> None:
         self._file.close()
@@ -181,6 +228,10 @@ def _make_folder(folder: Path, sink: SinkDefinition) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConnectorError(f"'{folder}' of sink '{sink.name}' cannot be made: {error}") from error
+
+
+def unwritable(path: Path, sink: str, error: OSError) -> ConnectorError:
+    return ConnectorError(f"'{path}' of sink '{sink}' cannot be written: {error.strerror or error}")
 
 
 def _unfinished(path: Path) -> Path:

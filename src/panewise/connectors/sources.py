@@ -35,7 +35,8 @@ class Source(Protocol):
     rows_total: int | None
     files: list[Path]
 
-    def batches(self) -> Iterator[pa.RecordBatch | Rows]: ...
+    def batches(self, files: list[Path] | None = None) -> Iterator[pa.RecordBatch | Rows]:
+        """All batches, or those of some of its files."""
 
 
 FILE_OPTIONS = (Option("path", text), Option("epoch", one_of(*EPOCH_UNITS), None))
@@ -63,11 +64,11 @@ class ParquetSource:
             except (pa.ArrowInvalid, OSError) as error:
                 raise _unreadable(file, error) from error
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, files: list[Path] | None = None) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        for file in self.files:
+        for file in self.files if files is None else files:
             try:
                 with pq.ParquetFile(file) as parquet:
                     columns = matching_names(parquet.schema_arrow.names, self._schema, f"'{file}'")
@@ -93,8 +94,8 @@ class CsvSource:
         self.files = files_of(str(values["path"]), ENDINGS["csv"], f"stream '{stream.name}'")
         self.rows_total: int | None = None
 
-    def batches(self) -> Iterator[pa.RecordBatch | Rows]:
-        for file in self.files:
+    def batches(self, files: list[Path] | None = None) -> Iterator[pa.RecordBatch | Rows]:
+        for file in self.files if files is None else files:
             yield from self._read(file)
 
     def _read(self, file: Path) -> Iterator[pa.RecordBatch | Rows]:
@@ -151,10 +152,10 @@ class JsonSource:
         self.files = files_of(str(values["path"]), ENDINGS["json"], f"stream '{stream.name}'")
         self.rows_total: int | None = None
 
-    def batches(self) -> Iterator[pa.RecordBatch | Rows]:
+    def batches(self, files: list[Path] | None = None) -> Iterator[pa.RecordBatch | Rows]:
         import pyarrow as pa
 
-        for file in self.files:
+        for file in self.files if files is None else files:
             try:
                 with pa.input_stream(file, compression="detect") as stream:
                     yield from self._read(file, stream)
