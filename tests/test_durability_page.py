@@ -17,7 +17,7 @@ def test_blocks_print_the_text_below_them(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     found = [(match[1], match[2]) for match in BLOCK.finditer(PAGE.read_text(encoding="utf-8")) if match[1]]
     names: dict[str, object] = {"__name__": "page"}
-    assert [language for language, _ in found] == ["python", "text"] * 4
+    assert [language for language, _ in found] == ["python", "text"] * 5
     for (_, code), (_, expected) in zip(found[::2], found[1::2], strict=True):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

@@ -16,6 +16,7 @@ from typing import Any
 
 from panewise.connectors import generator, sources
 from panewise.runtime.engine import Engine
+from panewise.runtime.run import pump
 from panewise.serve import run
 
 BATCH_ROWS = 500
@@ -51,7 +52,7 @@ def prepare(folder: Path, rows: int, out: Path) -> None:
 
 def make_small() -> None:
     generator.BATCH_ROWS = sources.BATCH_ROWS = BATCH_ROWS
-    run.DRAIN_SECONDS = DRAIN_SECONDS
+    pump.DRAIN_SECONDS = DRAIN_SECONDS
 
 
 def live(folder: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -54,6 +55,7 @@ from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.past_answers import past_answer
 from panewise.runtime.plan_consumer import PlanConsumer
 from panewise.runtime.report_schedule import DEFAULT, ReportSchedule, postponed_reports
+from panewise.runtime.run.driver import Driver, Manner, RunSummary
 from panewise.runtime.sharing import sharing_report
 from panewise.runtime.statement_runner import StatementRunner, Unfinished
 from panewise.runtime.stepwise_read import SourceGone
@@ -136,6 +138,7 @@ class Engine:
         self._answers = Answers(self._lock, self._answer, self._waits)
         self.durability: Durability | None = None
         self.replaying = False  # while a log is read: what it says has happened once
+        self.driver = Driver(self)
         if prepare is not None:
             prepare(self)
         if path is not None:
@@ -153,13 +156,15 @@ class Engine:
         """Runs one or more statements; returns the table of the last one that yields one (SHOW, EXPLAIN, SELECT)."""
         statements = parse(text)
         if len(statements) == 1:
-            return self.execute_parsed(statements[0])
-        with self._lock:
-            result = None
-            for parsed in statements:
-                table = self.execute_parsed(parsed)
-                result = table if table is not None else result
-            return result
+            result = self.execute_parsed(statements[0])
+        else:
+            with self._lock:
+                result = None
+                for parsed in statements:
+                    table = self.execute_parsed(parsed)
+                    result = table if table is not None else result
+        self.driver.tell()
+        return result
 
     def execute_parsed(self, parsed: ParsedStatement) -> pa.Table | None:
         """Runs one statement. A long SELECT begins and ends in a turn, and lets others in while it reads."""
@@ -206,6 +211,32 @@ class Engine:
                     self.durability.undo_statement()
                 change.undone()
                 raise
+
+    # -- sources and sinks ---------------------------------------------------------------------------------------
+
+    def run_available(self, *, flush: bool = False, progress: bool = True) -> RunSummary:
+        """Reads the sources of `CREATE STREAM ... WITH (connector = ...)` to their end and feeds the sinks.
+
+        A later call goes on with what is new: files behind those that were read, results that no sink has yet. Results
+        of queries without a sink stay for `results`. `flush`: at the end close all windows that hold rows, as `flush()`
+        does; rows that come for them later are late. `progress`: show it, where the standard output is a terminal.
+        Ctrl-C is held until the batch is whole and the sinks have its results; then KeyboardInterrupt is raised.
+        """
+        summary = self.driver.run(self._manner(None, flush, progress))
+        if summary.interrupted:
+            raise KeyboardInterrupt
+        return summary
+
+    def run(self, *, stop: Event | None = None, progress: bool = True) -> RunSummary:
+        """The same, on and on: new files are read and new results written about once a second, until Ctrl-C or until
+        another thread sets `stop`; then it returns, with all results in the sinks. Other threads may use the engine."""
+        return self.driver.run(self._manner(stop or Event(), False, progress))
+
+    def _manner(self, stop: Event | None, flush: bool, progress: bool) -> Manner:
+        from panewise.runtime.run.terminal_tables import output_console
+
+        self._check_state()
+        return Manner(output_console(), stop, flush, bars=progress)
 
     # -- what there is -------------------------------------------------------------------------------------------
 

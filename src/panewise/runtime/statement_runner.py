@@ -103,6 +103,8 @@ class StatementRunner:
                     self._check_runs(source)
                 self._create_query(key, plan, statement.options, undo)
             undo.pop_all()
+        if not (self._engine.replaying or self._engine.hosting.taken_before):
+            self._engine.driver.created(definition)
 
     def _create_stream(self, key: str, definition: StreamDefinition, undo: ExitStack) -> None:
         stream = Stream(definition)
@@ -153,7 +155,9 @@ class StatementRunner:
     def _drop(self, statement: s.Drop) -> None:
         if statement.if_exists and self._engine.catalog.find(statement.name) is None:
             return
-        self._engine.catalog.drop(statement.name, statement.kind)
+        dropped = self._engine.catalog.drop(statement.name, statement.kind)
+        if not self._engine.replaying:
+            self._engine.driver.dropped(dropped)
         key = statement.name.lower()
         if statement.kind == "query":
             self._engine.hosting.drop(key)

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from panewise.archive.archive import Archive
-from panewise.serve.tables import output_console
+from panewise.runtime.run.terminal_tables import output_console
 
 
 def show_archive(path: str, as_json: bool) -> None:

@@ -279,7 +279,7 @@ def _errors_shown() -> Iterator[None]:
     try:
         yield
     except PanewiseError as error:
-        from panewise.serve.tables import error_console, error_text
+        from panewise.runtime.run.terminal_tables import error_console, error_text
 
         error_console().print(error_text(error))
         raise typer.Exit(1) from None

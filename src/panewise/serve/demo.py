@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from panewise.catalog import QueryDefinition
-from panewise.serve.tables import output_console, short_number, value_text
+from panewise.runtime.run.terminal_tables import output_console, short_number, value_text
 from panewise.temporal import duration_us
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from panewise.catalog import QueryDefinition
 from panewise.errors import CatalogError
-from panewise.serve.flows import flows_of, interleaved
+from panewise.runtime.run.flows import flows_of, interleaved
 from panewise.serve.http.beside import ServerBeside
 from panewise.serve.http.engine_backend import EngineBackend
 from panewise.serve.http.settings import Settings

@@ -2,7 +2,7 @@
 
     DIR/engine          the engine's own folder (docs/durability.md)
     DIR/sinks           how far each sink has come (`connectors/numbered_sinks.py`)
-    DIR/sources.json    the files that streams are read from, in order
+    DIR/sources.json    the files that streams are read from, in order (`runtime/run/source_notes.py`)
 
 The first start makes the engine in a folder beside it, which gets its name when every statement has been run: a start
 that is killed has not happened. A later one compares what the file defines with what the engine has. Equal definitions
@@ -12,7 +12,6 @@ answer for another one. Statements that change rows or states were done the firs
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -21,14 +20,13 @@ from typing import TYPE_CHECKING
 
 from panewise.connectors.places import check_places
 from panewise.connectors.tables import no_rows
-from panewise.errors import CatalogError, ConnectorError, DurabilityError
+from panewise.errors import CatalogError, DurabilityError
 from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.durable_folder import ENGINE, holds_engine
 from panewise.runtime.engine import Engine
 from panewise.runtime.spark.reconcile import alterations, lasting_text
-from panewise.serve.flows import Flow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +57,8 @@ def durable_engine(path: Path, statements: list[str], show: Show) -> Engine:
     place = engine_folder(path)
     if not place.exists():
         _make(place, statements, show)
-        return Engine(place)
-    engine = Engine(place)
+        return _of_data_folder(Engine(place))
+    engine = _of_data_folder(Engine(place))
     try:
         _continue(engine, statements, show)
     except BaseException:
@@ -69,11 +67,17 @@ def durable_engine(path: Path, statements: list[str], show: Show) -> Engine:
     return engine
 
 
+def _of_data_folder(engine: Engine) -> Engine:
+    engine.driver.in_data_folder = engine.driver.is_expected = True
+    return engine
+
+
 def _make(place: Path, statements: list[str], show: Show) -> None:
     unfinished = place.with_name(".engine.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         with Engine(unfinished) as engine:
+            engine.driver.is_expected = True
             for statement in statements:
                 table = engine.execute(statement)
                 if table is not None:
@@ -91,6 +95,7 @@ def _make(place: Path, statements: list[str], show: Show) -> None:
 def _continue(engine: Engine, statements: list[str], show: Show) -> None:
     # What the file defines in the end, whatever it creates and drops on the way.
     books = Engine()
+    books.driver.is_expected = True
     books.read_table = no_rows
     books.archives.only_books = True
     asked, rows = [], []
@@ -123,25 +128,3 @@ def _continue(engine: Engine, statements: list[str], show: Show) -> None:
         table = engine.execute(text)
         if table is not None:
             show(table)
-
-
-def check_sources(path: Path, flows: list[Flow]) -> None:
-    """Streams are read on where they were left, which is right only if what was read then is still there first."""
-    file = path / "sources.json"
-    before: dict[str, list[list[object]]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    found = dict(before)
-    for flow in flows:
-        files: list[list[object]] = [[str(part.absolute()), part.stat().st_size] for part in flow.source.files]
-        known = before.get(flow.stream.name.lower(), [])
-        for position, (name, size) in enumerate(known):
-            if files[position : position + 1] == [[name, size]]:
-                continue
-            now = "it is not the next in name order any more" if [name, size] in files else "it has changed or is gone"
-            raise ConnectorError(
-                f"stream '{flow.stream.name}' was read from '{name}' before, and {now}",
-                hint="put it back; new files come behind those that were read; or run with another --path",
-            )
-        found[flow.stream.name.lower()] = files
-    unfinished = file.with_name(".sources.json")
-    unfinished.write_text(json.dumps(found), encoding="utf-8")
-    unfinished.replace(file)

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from panewise.errors import PanewiseError
+from panewise.runtime.run.terminal_tables import output_console, result_table, short_number
 from panewise.serve.statement_texts import read_statements, split_statements
-from panewise.serve.tables import output_console, result_table, short_number
 
 if TYPE_CHECKING:
     import pyarrow as pa

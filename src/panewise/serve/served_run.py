@@ -19,15 +19,18 @@ from rich.console import Console
 
 from panewise.errors import PanewiseError
 from panewise.runtime.engine import Engine
+from panewise.runtime.run.driver import RunSummary
+from panewise.runtime.run.flows import Flow
+from panewise.runtime.run.pump import DRAIN_SECONDS, Pump
+from panewise.runtime.run.terminal_tables import output_console, printer
 from panewise.serve.durable_start import engine_folder
 from panewise.serve.http import logs
 from panewise.serve.http.access import tokens_from
 from panewise.serve.http.engine_backend import EngineBackend, data_folder
 from panewise.serve.http.server import run as run_server
 from panewise.serve.http.settings import Settings
-from panewise.serve.outlets import Subscribed
-from panewise.serve.run import DRAIN_SECONDS, Pump, opened, printer
-from panewise.serve.tables import output_console
+from panewise.serve.run import opened, summary_table
+from panewise.serve.subscribed import Subscribed
 
 if TYPE_CHECKING:
     from panewise.runtime.spark.handle import Handle
@@ -65,7 +68,7 @@ def serve_file(file: Path | None, settings: Settings, *, flush: bool) -> int:
     engine = opened(file, folder, console)
     backend = EngineBackend(settings, engine, limited=False)
     try:
-        reading = Reading.of(backend, console, folder, flush)
+        reading = Reading.of(backend, console, flush)
         backend.results.limit()  # now that it is known what the sinks have not got yet
     except BaseException:
         backend.close()
@@ -73,8 +76,9 @@ def serve_file(file: Path | None, settings: Settings, *, flush: bool) -> int:
     backend.before_close.append(reading.stop)
     reading.start()
     run_server(settings, backend)
-    if reading.pump.flows:
-        console.print(reading.pump.summary())
+    if reading.pump.rows:
+        pump = reading.pump
+        console.print(summary_table(engine, RunSummary(dict(pump.rows), pump.outlet.counts, pump.seconds)))
     failed = any(query["status"] == "FAILED" for query in engine.stats()["queries"].values())
     return int(failed or bool(reading.problem))
 
@@ -102,22 +106,23 @@ class Reading:
 
     backend: EngineBackend
     pump: Pump
+    flows: list[Flow]
     outlet: Subscribed
     flush: bool
     problem: str = ""
     _thread: threading.Thread = field(init=False)
 
     @staticmethod
-    def of(backend: EngineBackend, console: Console, path: Path | None, flush: bool) -> Reading:
+    def of(backend: EngineBackend, console: Console, flush: bool) -> Reading:
         engine = backend.engine
-        keep = None if path is None else path / "sinks"
-        outlet = Subscribed(backend.results, engine.catalog, printer(console), keep)
+        outlet = Subscribed(backend.results, engine.catalog, engine.driver.sinks, printer(console))
 
         def push(stream: str, batch: Any, producer: str | None = None, sequence: int | None = None) -> None:
             backend.push(stream, batch, producer=producer, sequence=sequence, timeout=None)
             backend.settle()
 
-        return Reading(backend, Pump(engine, console, outlet, path, push), outlet, flush)
+        pump = Pump(engine, outlet, engine.driver.sources, push)
+        return Reading(backend, pump, pump.open(), outlet, flush)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="panewise sources", daemon=True)
@@ -130,19 +135,20 @@ class Reading:
         try:
             self._drain()
             self.pump.outlet.close()
+            self.pump.notes.close()
         except (PanewiseError, OSError) as error:  # the engine has to be closed all the same
             self.problem = str(error)
             logs.LOGGER.error("the last results are not in the sinks: %s", error)
 
     def _run(self) -> None:
         try:
-            self.pump.run(progress=False)
+            self.pump.run(self.flows)
             if not self.pump.stop.is_set():
                 if self.flush:  # callers may still push to the other streams
-                    self.backend.engine.flush([flow.stream.name for flow in self.pump.flows])
+                    self.backend.engine.flush(list(self.pump.rows))
                 self._drain()
-                if self.pump.flows:
-                    rows = sum(flow.rows for flow in self.pump.flows)
+                if self.flows:
+                    rows = self.pump.rows_total
                     logs.event("the sources have ended, and the server goes on until it is interrupted", rows=rows)
             while not self.pump.stop.wait(DRAIN_SECONDS):
                 self._drain()

@@ -18,15 +18,16 @@ from rich.console import Console
 from rich.table import Table
 
 from panewise import __version__
-from panewise.catalog import QueryDefinition, StreamDefinition
+from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition
 from panewise.connectors.options import written_option
 from panewise.connectors.registry import open_source
 from panewise.errors import ConnectorError, LateRowsWarning, PanewiseError, did_you_mean
 from panewise.runtime.engine import Engine
-from panewise.serve.flows import Flow, flows_of, interleaved
-from panewise.serve.held_interrupts import interrupts_held
+from panewise.runtime.run.driver import Manner
+from panewise.runtime.run.flows import Flow
+from panewise.runtime.run.held_interrupts import interrupts_held
+from panewise.runtime.run.terminal_tables import error_console, error_text, output_console, result_table
 from panewise.serve.statement_texts import is_complete, read_statements, split_statements
-from panewise.serve.tables import error_console, error_text, output_console, result_table
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -50,6 +51,7 @@ class Shell:
 
     def __init__(self, engine: Engine, console: Console, errors: Console) -> None:
         self.engine = engine
+        self.engine.driver.is_expected = True  # `\read` is a run
         self.console = console
         self.errors = errors
         self.failed = False
@@ -59,7 +61,9 @@ class Shell:
             "\\push": Command(
                 "\\push STREAM FILE", "push the rows of a csv, json or parquet file", range(2, 3), self._push
             ),
-            "\\read": Command("\\read", "read all streams that have a connector to their end", range(1), self._read),
+            "\\read": Command(
+                "\\read", "read new rows of streams with a connector, and feed the sinks", range(1), self._read
+            ),
             "\\flush": Command("\\flush", "close all windows that hold rows", range(1), self._flush),
             "\\results": Command("\\results [QUERY]", "what is new since it was last shown", range(2), self._results),
             "\\lookup": Command("\\lookup QUERY [INSTANT]", "the answer now, or then", range(1, 3), self._lookup),
@@ -129,24 +133,29 @@ class Shell:
                 options.append((inherited, value))
         source = open_source(replace(stream, options=tuple(options)))
         assert source is not None
-        self._pump([Flow(stream, source)])
+        flow = Flow(stream, source)
+        for batch in flow.read():
+            with interrupts_held():
+                self.engine.push(stream.name, batch)
+        self._tell_rows(stream.name, flow.rows)
+        self._show_new()
 
     def _read(self, _: list[str]) -> None:
-        flows = flows_of(self.engine.catalog)
-        if not flows:
+        summary = self.engine.driver.run(Manner(self.console))
+        if not summary.streams and not summary.queries:
             raise ConnectorError("no stream has a connector", hint="\\push STREAM FILE reads a file into any stream")
-        self._pump(flows)
-
-    def _pump(self, flows: list[Flow]) -> None:
-        for flow, batch in interleaved(flows):
-            with interrupts_held():
-                self.engine.push(flow.stream.name, batch)
-        streams = self.engine.stats()["streams"]
-        for flow in flows:
-            self.console.print(f"{flow.rows:,} rows into {flow.stream.name}", style="dim")
-            if remark := streams[flow.stream.name]["late_remark"]:
-                self.errors.print(f"warning: {remark}", style="yellow", markup=False, highlight=False)
+        for name, rows in summary.streams.items():
+            self._tell_rows(name, rows)
+        for name, rows in summary.queries.items():
+            self.console.print(f"{rows:,} results of {name} into its sinks", style="dim")
+        if summary.interrupted:
+            raise KeyboardInterrupt
         self._show_new()
+
+    def _tell_rows(self, stream: str, rows: int) -> None:
+        self.console.print(f"{rows:,} rows into {stream}", style="dim")
+        if remark := self.engine.stats()["streams"][stream]["late_remark"]:
+            self.errors.print(f"warning: {remark}", style="yellow", markup=False, highlight=False)
 
     def _flush(self, _: list[str]) -> None:
         with interrupts_held():
@@ -165,6 +174,8 @@ class Shell:
     def _show_new(self) -> None:
         for query in self.engine.catalog.of_kind("query"):
             assert isinstance(query, QueryDefinition)
+            if any(isinstance(reader, SinkDefinition) for reader in self.engine.catalog.readers(query.name)):
+                continue  # they are for the sink
             with interrupts_held():
                 table = self.engine.results(query.name)
             if table.num_rows:

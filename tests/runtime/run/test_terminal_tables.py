@@ -9,7 +9,7 @@ import pyarrow as pa
 from rich.console import Console, RenderableType
 
 from panewise.errors import BindError, Span
-from panewise.serve.tables import error_text, result_table
+from panewise.runtime.run.terminal_tables import error_text, result_table
 
 
 def printed(renderable: RenderableType) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from panewise.connectors.sinks import PrintTable
 from panewise.errors import PanewiseError
 
 if TYPE_CHECKING:
@@ -68,3 +69,16 @@ def short_number(value: float) -> str:
         if abs(value) >= factor:
             return f"{value / factor:.3g} {unit}" if value / factor >= 10 else f"{value / factor:.2f} {unit}"
     return f"{value:.0f}"
+
+
+def rate(rows: int, seconds: float) -> str:
+    return f"{short_number(rows / seconds)} rows/s" if seconds > 0 else "0 rows/s"
+
+
+def printer(console: Console) -> PrintTable:
+    """What console sinks print with."""
+
+    def print_table(title: str, table: pa.Table, rows_max: int) -> None:
+        console.print(result_table(table, title=title, rows_max=rows_max))
+
+    return print_table

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from panewise.errors import EngineBroken
 from panewise.runtime.engine import Engine
+from panewise.runtime.run.held_interrupts import interrupts_held
 from panewise.runtime.stream import Stream
-from panewise.serve.held_interrupts import interrupts_held
 from panewise.serve.run import run_file
 from panewise.serve.shell import Shell
 

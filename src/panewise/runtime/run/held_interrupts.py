@@ -1,4 +1,4 @@
-"""Ctrl-C of the command line: held while the engine is at work, so that it ends between two batches, never inside one.
+"""Ctrl-C during a run or in the shell: held while the engine is at work, so that it ends between two batches.
 
 The first signal is noted, and KeyboardInterrupt raised when the batch is whole. A second one does not wait: the engine
 is then broken, if it was in the middle of a change, and says so.

@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from panewise.catalog import Catalog, StreamDefinition, TableDefinition
+from panewise.catalog import Catalog, StreamDefinition
 from panewise.connectors.json_rows import Rows
-from panewise.connectors.options import written_option
 from panewise.connectors.registry import open_source
 from panewise.connectors.sources import Source
-from panewise.errors import ConnectorError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,22 +24,31 @@ _EVENT_TIME_UNKNOWN = -(1 << 63)
 
 @dataclass
 class Flow:
-    """One source, the stream that it fills, and the rows taken from it so far."""
+    """One source, the stream that it fills, and what has been read from it so far."""
 
     stream: StreamDefinition
     source: Source
     rows: int = 0
+    batches: int = 0  # from the beginning of its files on, those included that were read before
+    files_before: int = 0  # which are not opened again
+    file: int = 0  # how many of its files have been begun
+
+    def read(self) -> Iterator[pa.RecordBatch | Rows]:
+        """Its batches, file by file, counted as they are handed on."""
+        files = self.source.files
+        parts = [[file] for file in files[self.files_before :]] if files else [None]
+        for position, part in enumerate(parts, self.files_before + 1):
+            for batch in self.source.batches(part):
+                self.file = position
+                self.rows += len(batch)
+                self.batches += 1
+                yield batch
 
 
 def flows_of(catalog: Catalog) -> list[Flow]:
-    """A flow for each stream with a connector, its options and files checked."""
+    """A flow for each stream with a connector, its options and files checked. Tables are read when they are created."""
     flows = []
     for definition in catalog:
-        if isinstance(definition, TableDefinition) and written_option(definition.options, "connector") is not None:
-            raise ConnectorError(
-                f"table '{definition.name}' has a connector, and only streams are read from one so far",
-                hint="fill it with INSERT INTO",
-            )
         if isinstance(definition, StreamDefinition):
             source = open_source(definition)
             if source is not None:
@@ -51,7 +58,7 @@ def flows_of(catalog: Catalog) -> list[Flow]:
 
 def interleaved(flows: list[Flow]) -> Iterator[tuple[Flow, pa.RecordBatch | Rows]]:
     """All batches of all flows, each flow's in order, the flow furthest behind in event time first."""
-    readers = [flow.source.batches() for flow in flows]
+    readers = [flow.read() for flow in flows]
     waiting = [(_EVENT_TIME_UNKNOWN, position) for position in range(len(readers))]
     while waiting:
         reached, position = heapq.heappop(waiting)
@@ -59,7 +66,6 @@ def interleaved(flows: list[Flow]) -> Iterator[tuple[Flow, pa.RecordBatch | Rows
         if batch is None:
             continue
         flow = flows[position]
-        flow.rows += len(batch)
         yield flow, batch
         heapq.heappush(waiting, (max(reached, _greatest_instant(batch, flow.stream.timestamp)), position))
 

@@ -1,0 +1,216 @@
+"""One run of an engine, from its first batch to its last: `Engine.run`, `Engine.run_available` and `panewise run`.
+
+In an engine with a folder a run is exactly once: batches of sources have numbers, sinks take rows by number, and both
+are noted in the folder (docs/durability.md). In one without a folder the same holds for as long as the engine lives: a
+run after one that was interrupted or has failed goes on where that one ended.
+
+    sources --> flows --> pump --> engine --> outlet --> sinks
+                           |                    |
+                      source_notes          sink_notes
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from panewise.catalog import Definition, SinkDefinition, StreamDefinition
+from panewise.connectors.numbered_sinks import NumberedSink
+from panewise.connectors.options import written_option
+from panewise.errors import ConnectorError, ConnectorWarning
+from panewise.runtime.run.held_interrupts import interrupts_held
+from panewise.runtime.run.outlets import HandedOver
+from panewise.runtime.run.pump import DRAIN_SECONDS, Pump
+from panewise.runtime.run.sink_notes import SinkNotes
+from panewise.runtime.run.source_notes import SourceNotes, notes_folder
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from panewise.runtime.engine import Engine
+
+SINKS = "sinks"
+RESULTS = "results"  # of a server, in a data folder
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a run has done.
+
+    >>> RunSummary({"trades": 1_200, "clicks": 0}, {"volume": 60}, 0.25)
+    <run: 1,200 rows read (trades 1,200, clicks 0), 60 results written (volume 60), 0.25 s>
+    """
+
+    streams: dict[str, int]  # rows read in this run, by stream
+    queries: dict[str, int]  # results written to sinks in this run, by query
+    seconds: float
+    interrupted: bool = False
+
+    @property
+    def rows_read(self) -> int:
+        return sum(self.streams.values())
+
+    @property
+    def results_written(self) -> int:
+        return sum(self.queries.values())
+
+    def __repr__(self) -> str:
+        read = f"{self.rows_read:,} rows read{_by_name(self.streams)}" if self.streams else "no stream has a connector"
+        written = (
+            f"{self.results_written:,} results written{_by_name(self.queries)}" if self.queries else "there is no sink"
+        )
+        return f"<run: {read}, {written}, {self.seconds:.2f} s{', interrupted' if self.interrupted else ''}>"
+
+
+def _by_name(counts: dict[str, int]) -> str:
+    return f" ({', '.join(f'{name} {count:,}' for name, count in counts.items())})"
+
+
+@dataclass
+class Manner:
+    """How a run goes on.
+
+    `stop`: it goes on when the sources have nothing more, until this is set; without it, it ends then. `flush`: at that
+    end windows that hold rows are closed. `every_query`: results without a sink are counted and let go. `begin` is
+    called with the sinks before anything is read. `bars`: progress is shown where the console is a terminal.
+    """
+
+    console: Console
+    stop: threading.Event | None = None
+    flush: bool = False
+    every_query: bool = False
+    bars: bool = True
+    begin: Callable[[dict[str, list[NumberedSink]]], None] | None = None
+
+
+class Driver:
+    """The runs of one engine, one at a time, and what later ones know of earlier ones."""
+
+    def __init__(self, engine: Engine) -> None:
+        # Whoever has the engine runs it, or will not: nobody has to be told that sources are read by a run.
+        self.is_expected = False
+        self.in_data_folder = False  # of a server or of a run with --path
+        self._engine = engine
+        self._running = threading.Lock()
+        self._untold: list[Definition] = []
+        self._notes: tuple[SourceNotes, SinkNotes] | None = None
+
+    # -- definitions ---------------------------------------------------------------------------------------------
+
+    def created(self, definition: Definition) -> None:
+        """A statement has created it."""
+        connected = isinstance(definition, StreamDefinition) and written_option(definition.options, "connector")
+        if (connected or isinstance(definition, SinkDefinition)) and not self._running.locked():
+            self._untold.append(definition)
+
+    def dropped(self, definition: Definition) -> None:
+        """A statement has dropped it, now and not when the log was written."""
+        if isinstance(definition, SinkDefinition) and self.folder is not None:
+            self.sinks.forget(definition)
+
+    def tell(self) -> None:
+        """Warns of new sources and sinks that nobody reads or feeds yet, once. Called by `Engine.execute`."""
+        untold, self._untold = self._untold, []
+        if self.is_expected or not untold:
+            return
+        what = [
+            f"sink '{definition.name}' gets no results of query '{definition.source}'"
+            if isinstance(definition, SinkDefinition)
+            else f"the rows of stream '{definition.name}' are not read"
+            for definition in untold
+        ]
+        warnings.warn(
+            f"{', and '.join(what)} until engine.run() or engine.run_available() is called",
+            ConnectorWarning,
+            stacklevel=3,
+        )
+
+    # -- notes ---------------------------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path | None:
+        """Where runs leave their notes, if the engine has a folder."""
+        durability = self._engine.durability
+        if durability is None:
+            return None
+        return notes_folder(durability.folder.path, in_data_folder=self.in_data_folder)
+
+    @property
+    def sources(self) -> SourceNotes:
+        return self._both_notes()[0]
+
+    @property
+    def sinks(self) -> SinkNotes:
+        return self._both_notes()[1]
+
+    def _both_notes(self) -> tuple[SourceNotes, SinkNotes]:
+        if self._notes is None:
+            folder = self.folder
+            self._notes = SourceNotes(self._engine, folder), SinkNotes(None if folder is None else folder / SINKS)
+        return self._notes
+
+    # -- a run ---------------------------------------------------------------------------------------------------
+
+    def run(self, manner: Manner) -> RunSummary:
+        """One run. Where a source or a sink fails, what has been answered is with the sinks that take it."""
+        if not self._running.acquire(blocking=False):
+            raise ConnectorError(
+                "the engine is running already, and its sources have one reader at a time",
+                hint="end the other run first: set its `stop`, or interrupt it",
+            )
+        try:
+            return self._run(manner)
+        finally:
+            self._running.release()
+
+    def _run(self, manner: Manner) -> RunSummary:
+        from panewise.runtime.run.terminal_tables import printer
+
+        engine, console, folder = self._engine, manner.console, self.folder
+        # In a data folder results may have gone to a server, and a sink must not miss them.
+        gaps = folder is None or not (folder / RESULTS).exists()
+        outlet = HandedOver(engine, self.sinks, printer(console), every_query=manner.every_query, gaps=gaps)
+        pump = Pump(engine, outlet, self.sources, stop=manner.stop or threading.Event())
+        interrupted = False
+        with ExitStack() as stack:
+            stack.callback(_held, outlet.close)
+            outlet.open()
+            if manner.begin is not None:
+                manner.begin(outlet.by_query())
+            flows = pump.open()
+            stack.callback(self.sources.close)
+            if manner.bars and console.is_terminal:
+                from panewise.runtime.run.progress import Bars
+
+                pump.bars = stack.enter_context(Bars(console))
+            try:
+                pump.run(flows)
+                while manner.stop is not None and not manner.stop.wait(DRAIN_SECONDS):
+                    with interrupts_held():
+                        outlet.open()
+                        outlet.drain()
+                    pump.run(pump.open())
+                if manner.flush:
+                    with interrupts_held():
+                        engine.flush()
+            except KeyboardInterrupt as interrupt:
+                interrupted = True
+                if engine.turns.broken:  # a second one came, which does not wait
+                    raise engine.turns.refusal() from interrupt
+            except Exception:
+                with suppress(Exception), interrupts_held():
+                    outlet.drain()  # the error is told, whatever this one meets
+                raise
+            with interrupts_held():
+                outlet.drain()
+        return RunSummary(dict(pump.rows), dict(outlet.counts), pump.seconds, interrupted)
+
+
+def _held(end: Callable[[], None]) -> None:
+    with interrupts_held():
+        end()

@@ -1,0 +1,79 @@
+"""Moves batches from the sources into the engine, and has the outlet bring results to the sinks.
+
+Invariant: an interrupt ends it between two batches. A batch is taken and its number noted, or neither.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event
+from typing import TYPE_CHECKING
+
+from panewise.runtime.run.flows import Flow, interleaved
+from panewise.runtime.run.held_interrupts import interrupts_held
+from panewise.runtime.run.outlets import Outlet
+from panewise.runtime.run.source_notes import SourceNotes, producer_of
+
+if TYPE_CHECKING:
+    from panewise.runtime.engine import Engine
+    from panewise.runtime.run.progress import Bars
+
+DRAIN_SECONDS = 1.0
+
+
+@dataclass
+class Pump:
+    """Reads what its sources have. `push` is another way into the engine than its own, where there is one; `stop` ends
+    it between two batches."""
+
+    engine: Engine
+    outlet: Outlet
+    notes: SourceNotes
+    push: Callable[..., object] | None = None
+    stop: Event = field(default_factory=Event)
+    bars: Bars | None = None
+    rows: dict[str, int] = field(default_factory=dict, init=False)  # pushed in this run, by stream
+    seconds: float = field(default=0.0, init=False)
+
+    @property
+    def rows_total(self) -> int:
+        return sum(self.rows.values())
+
+    def open(self) -> list[Flow]:
+        """The sources that may have something new."""
+        flows = self.notes.flows()
+        for flow in flows:
+            self.rows.setdefault(flow.stream.name, 0)
+        return [flow for flow in flows if self.notes.goes_on(flow)]
+
+    def run(self, flows: list[Flow]) -> None:
+        """Reads every source to its end."""
+        push = self.push or self.engine.push
+        taken = {flow.stream.name: self.notes.taken(flow) for flow in flows}
+        started = drained = time.monotonic()
+        before = self.seconds
+        for flow, batch in interleaved(flows):
+            if self.stop.is_set():
+                return
+            name = flow.stream.name
+            with interrupts_held():
+                if flow.batches > taken[name]:
+                    if self.notes.is_numbered(name):
+                        push(name, batch, producer=producer_of(name), sequence=flow.batches)
+                    else:
+                        push(name, batch)
+                    self.rows[name] += len(batch)
+                self.notes.took(flow)
+            now = time.monotonic()
+            self.seconds = before + now - started
+            if self.bars is not None:
+                self.bars.show(flow, self.seconds)
+            if self.outlet.pushed() or now - drained > DRAIN_SECONDS:
+                with interrupts_held():
+                    self.outlet.drain()
+                drained = time.monotonic()
+        for flow in flows:
+            self.notes.ended(flow)
+        self.seconds = before + time.monotonic() - started

@@ -1,0 +1,135 @@
+"""How far the sources of an engine were read, so that a later run goes on there.
+
+Batches of a source have numbers, 1, 2, 3 and so on, and are pushed under the producer `source:STREAM`: the engine knows
+the last one that it took. A later run reads the source from its beginning and passes over what was taken. That is
+right only if the files that were read are still there, unchanged and first in name order. They are noted here, and in
+`sources.json` where the engine has a folder. Within one process whole files that were read are not opened again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from panewise.errors import ConnectorError
+from panewise.runtime.durable_folder import ENGINE
+from panewise.runtime.run.flows import Flow, flows_of
+from panewise.runtime.stream import Stream
+
+if TYPE_CHECKING:
+    from panewise.runtime.engine import Engine
+
+SOURCES = "sources.json"
+
+
+def notes_folder(engine: Path, *, in_data_folder: bool) -> Path:
+    """Where a run of the engine of a folder keeps its notes: in the data folder around it, where there is one.
+
+    `in_data_folder`: it is known to lie in one. Otherwise the folder around it is one if a run has left notes there.
+    """
+    around = engine.parent
+    if engine.name != ENGINE or (engine / SOURCES).exists():
+        return engine
+    return around if in_data_folder or (around / SOURCES).exists() else engine
+
+
+def producer_of(stream: str) -> str:
+    return f"source:{stream.lower()}"
+
+
+class SourceNotes:
+    """What was read of the sources of one engine."""
+
+    def __init__(self, engine: Engine, folder: Path | None) -> None:
+        self._engine = engine
+        self._file = None if folder is None else folder / SOURCES
+        self._files: dict[str, list[list[object]]] = {}  # by lower-case stream: names and sizes
+        if self._file is not None and self._file.exists():
+            self._files = json.loads(self._file.read_text(encoding="utf-8"))
+        self._begun: dict[str, int] = {}  # how many of the files something was taken from
+        self._ended: dict[str, tuple[int, int]] = {}  # sources read to their end: how many files and batches
+        self._unnumbered: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
+
+    def flows(self) -> list[Flow]:
+        """A flow for each source; ConnectorError where a file that was read has changed."""
+        flows = flows_of(self._engine.catalog)
+        found = dict(self._files)
+        for flow in flows:
+            key, known = flow.stream.name.lower(), []
+            found[key] = _names_and_sizes(flow)
+            if self.taken(flow):
+                known = self._files.get(key, [])
+                _check_unchanged(flow.stream.name, known, found[key])
+            else:  # what is noted is of another stream that had this name
+                self._ended.pop(key, None)
+            self._begun[key] = len(known)
+        if found != self._files or (self._file is not None and not self._file.exists()):
+            self._files = found
+            self._save()
+        return flows
+
+    def goes_on(self, flow: Flow) -> bool:
+        """Whether there may be something new; the flow begins behind the files that were read to their end."""
+        files, batches = self._ended.get(flow.stream.name.lower(), (0, 0))
+        if not batches or self.taken(flow) != batches:
+            return True
+        flow.files_before = flow.file = files
+        flow.batches = batches
+        return len(flow.source.files) > files
+
+    def taken(self, flow: Flow) -> int:
+        """The number of the last batch that the engine has taken; 0 where there was none."""
+        stream = self._engine.stream(flow.stream.name)
+        return self._unnumbered.get(stream) or self._engine.last_sequence(stream.name, producer_of(stream.name))
+
+    def is_numbered(self, stream: str) -> bool:
+        """Whether the engine itself notes the number. Where rows wait in a queue they are pushed without one: a push
+        with a number goes around it."""
+        target = self._engine.stream(stream)
+        return self._engine.durability is not None or (target.queue is None and target not in self._unnumbered)
+
+    def took(self, flow: Flow) -> None:
+        """The last batch that was read has been pushed, now or by an earlier run."""
+        key = flow.stream.name.lower()
+        self._begun[key] = max(self._begun[key], flow.file)
+        if not self.is_numbered(flow.stream.name):
+            stream = self._engine.stream(flow.stream.name)
+            self._unnumbered[stream] = max(self._unnumbered.get(stream, 0), flow.batches)
+
+    def ended(self, flow: Flow) -> None:
+        """All batches of the files that are noted have been taken."""
+        key = flow.stream.name.lower()
+        self._begun[key] = len(self._files[key])
+        self._ended[key] = len(self._files[key]), flow.batches
+
+    def close(self) -> None:
+        """The run has ended. Files from which nothing was taken may change, as one does that had a mistake in it."""
+        self._files = {key: files[: self._begun.get(key, 0)] for key, files in self._files.items()}
+        self._save()
+
+    def _save(self) -> None:
+        if self._file is not None:
+            unfinished = self._file.with_name(f".{SOURCES}")
+            unfinished.write_text(json.dumps(self._files), encoding="utf-8")
+            unfinished.replace(self._file)
+
+
+def _names_and_sizes(flow: Flow) -> list[list[object]]:
+    try:
+        return [[str(part.absolute()), part.stat().st_size] for part in flow.source.files]
+    except OSError as error:
+        raise ConnectorError(f"a file of stream '{flow.stream.name}' cannot be read: {error}") from error
+
+
+def _check_unchanged(stream: str, known: list[list[object]], files: list[list[object]]) -> None:
+    for position, (name, size) in enumerate(known):
+        if files[position : position + 1] == [[name, size]]:
+            continue
+        now = "it is not the next in name order any more" if [name, size] in files else "it has changed or is gone"
+        raise ConnectorError(
+            f"stream '{stream}' was read from '{name}' before, and {now}",
+            hint="put it back, and give new files names that sort behind those that were read; or begin anew with "
+            "another path",
+        )
