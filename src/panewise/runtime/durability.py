@@ -265,8 +265,7 @@ class Durability:
         self._append({"kind": which, "stream": stream})
 
     def _append(self, fields: dict[str, Any], body: bytes | memoryview = b"") -> None:
-        if self.closed:
-            raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
+        self.check_open()
         if self.suspended is not None:
             raise DurabilityError(f"{REASON}, and takes nothing in", hint=GO_ON)
         self.folder.end.append(fields, body, self._sync == "always")
@@ -277,6 +276,11 @@ class Durability:
         """NotHeldError where queries hold no results and no answers, because nothing runs."""
         if self.suspended is not None:
             raise NotHeldError(f"query '{query.name}' is suspended: {REASON}", hint=GO_ON)
+
+    def check_open(self) -> None:
+        """DurabilityError where the folder has been let go."""
+        if self.closed:
+            raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
 
     def check_state(self) -> None:
         """DurabilityError where there is no state but in the folder."""
@@ -304,8 +308,7 @@ class Durability:
 
     def checkpoint(self) -> None:
         """A snapshot takes the place of the log."""
-        if self.closed:
-            raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
+        self.check_open()
         snapshot = self._engine.snapshot()
         with self._engine.turns.change as change:  # between two logs, nothing can be written to either
             try:

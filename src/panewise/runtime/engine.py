@@ -230,12 +230,13 @@ class Engine:
     def run(self, *, stop: Event | None = None, progress: bool = True) -> RunSummary:
         """The same, on and on: new files are read and new results written about once a second, until Ctrl-C or until
         another thread sets `stop`; then it returns, with all results in the sinks. Other threads may use the engine."""
-        return self.driver.run(self._manner(stop or Event(), False, progress))
+        return self.driver.run(self._manner(Event() if stop is None else stop, False, progress))
 
     def _manner(self, stop: Event | None, flush: bool, progress: bool) -> Manner:
         from panewise.runtime.run.terminal_tables import output_console
 
-        self._check_state()
+        if stop is not None and not isinstance(stop, Event):
+            raise DataError(f"a run is stopped by a threading.Event, not by a {type(stop).__name__}")
         return Manner(output_console(), stop, flush, bars=progress)
 
     # -- what there is -------------------------------------------------------------------------------------------

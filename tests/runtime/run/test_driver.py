@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -17,10 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 import panewise as pw
 from panewise.connectors import generator, sinks
 from panewise.runtime.run import pump
+from panewise.runtime.run.driver import Manner
 from panewise.runtime.stream import Stream
 from tests.runtime.run import engine_run_job
 from tests.waiting import until
@@ -249,6 +252,32 @@ def test_until_it_is_run_the_statements_say_so(tmp_path: Path) -> None:
         engine.run_available()
     assert told(lambda: pw.Engine(tmp_path / "kept").close()) == []
     assert told(lambda: pw.Engine.restore(snapshot)) == []
+
+
+def test_progress_is_shown_in_a_terminal_only(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(csv(0, 1, 2))
+    for is_terminal in (True, False):
+        engine, out = pw.Engine(), io.StringIO()
+        engine.execute(stream(tmp_path / "in.csv") + QUERY)
+        engine.driver.run(Manner(Console(file=out, force_terminal=is_terminal, width=120)))
+        assert ("3 rows" in out.getvalue(), bool(out.getvalue())) == (is_terminal, is_terminal)
+
+
+def test_an_engine_that_is_closed_or_broken_opens_no_sink(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(csv(0, 1, 2))
+    engine = pw.Engine(tmp_path / "kept")
+    engine.execute(stream(tmp_path / "in.csv") + QUERY + sink(tmp_path / "lines"))
+    engine.close()
+    with pytest.raises(pw.DurabilityError, match="has been closed"):
+        engine.run_available()
+    engine = pw.Engine()
+    engine.execute(stream(tmp_path / "in.csv") + QUERY + sink(tmp_path / "lines"))
+    with pytest.raises(pw.DataError, match=r"stopped by a threading\.Event, not by a int"):
+        engine.run(stop=5)  # type: ignore[arg-type]
+    engine.turns.broken = True
+    with pytest.raises(pw.EngineBroken):
+        engine.run_available()
+    assert not (tmp_path / "lines").exists()
 
 
 @contextmanager

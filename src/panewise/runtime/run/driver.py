@@ -105,7 +105,8 @@ class Driver:
     def created(self, definition: Definition) -> None:
         """A statement has created it."""
         connected = isinstance(definition, StreamDefinition) and written_option(definition.options, "connector")
-        if (connected or isinstance(definition, SinkDefinition)) and not self._running.locked():
+        is_told = self.is_expected or self._running.locked()
+        if (connected or isinstance(definition, SinkDefinition)) and not is_told:
             self._untold.append(definition)
 
     def dropped(self, definition: Definition) -> None:
@@ -116,7 +117,7 @@ class Driver:
     def tell(self) -> None:
         """Warns of new sources and sinks that nobody reads or feeds yet, once. Called by `Engine.execute`."""
         untold, self._untold = self._untold, []
-        if self.is_expected or not untold:
+        if not untold:
             return
         what = [
             f"sink '{definition.name}' gets no results of query '{definition.source}'"
@@ -164,9 +165,17 @@ class Driver:
                 hint="end the other run first: set its `stop`, or interrupt it",
             )
         try:
+            self._check()
             return self._run(manner)
         finally:
             self._running.release()
+
+    def _check(self) -> None:
+        """Refuses where nothing may be written, before a sink is opened."""
+        self._engine.turns.check()
+        if self._engine.durability is not None:
+            self._engine.durability.check_open()
+            self._engine.durability.check_state()
 
     def _run(self, manner: Manner) -> RunSummary:
         from panewise.runtime.run.terminal_tables import printer

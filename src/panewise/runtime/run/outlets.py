@@ -72,6 +72,7 @@ class HandedOver:
             if sinks.get(key) is not definition:
                 del self._open[key]
                 sink.close()
+                self._notes.forget(definition)
         for key, definition in sinks.items():
             if key not in self._open:
                 self._open[key] = definition, self._notes.open(definition, self._print)

@@ -71,6 +71,7 @@ class SparkPipeline:
         self.print_table: PrintTable | None = None
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
         self.books = Engine(sharing=sharing)
+        self.books.driver.is_expected = True  # by Spark
         self.books.read_table = self._read_table
         self.books.archives.only_books = True  # files are written by micro-batches
         self.frames: dict[str, DataFrame] = {}  # the user's own, by lower-case name of the stream
