@@ -125,6 +125,18 @@ def test_a_bad_row_fails_the_run_or_is_set_aside(tmp_path: Path, trades: Path) -
     assert len((tmp_path / "volume.json").read_text().splitlines()) == len(ANSWERS)
 
 
+def test_a_table_with_a_connector_is_joined(tmp_path: Path, trades: Path) -> None:
+    (tmp_path / "names.csv").write_text("symbol,name\nALFA,Alfa plc\n")
+    table = f"""CREATE TABLE names (symbol STRING, name STRING) NON RETROACTIVE
+                  WITH (connector = 'csv', path = '{tmp_path}/names.csv');"""
+    query = """CREATE QUERY named AS SELECT t.symbol, n.name, t.size
+                 FROM trades [RANGE 20 SECONDS] AS t, names AS n WHERE t.symbol = n.symbol;"""
+    sink = f"CREATE SINK lines FROM named WITH (connector = 'json', path = '{tmp_path}/named.json');"
+    outcome = run_embedded(cql_file(tmp_path, STREAM.format(path=trades) + table + query + sink))
+    assert outcome.exit_code == 0, outcome.output
+    assert (tmp_path / "named.json").read_text().count("Alfa plc") >= 2
+
+
 def test_explain_as_text_and_json(tmp_path: Path) -> None:
     file = cql_file(tmp_path, STREAM.format(path="not read") + QUERY)
     text = panewise_command("explain", file, "--query", "volume")

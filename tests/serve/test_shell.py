@@ -67,6 +67,20 @@ def test_a_generated_stream_is_read() -> None:
     assert "5000" in outcome.stdout.split("into trades")[1]
 
 
+def test_read_feeds_sinks_and_reads_each_row_once(tmp_path: Path) -> None:
+    outcome = shell(
+        "CREATE STREAM trades (ts TIMESTAMP, size BIGINT) WITH (connector = 'generator', rows = 5000);\n"
+        "CREATE QUERY n AS SELECT COUNT(*) AS trades FROM trades [RANGE 1 DAY SLIDE 1 DAY];\n"
+        f"CREATE SINK out FROM n WITH (connector = 'json', path = '{tmp_path}/n.json');\n"
+        "\\read\n\\flush\n\\read\n"
+    )
+    assert outcome.exit_code == 0, outcome.stderr
+    assert outcome.stderr == ""
+    assert "5,000 rows into trades" in outcome.stdout
+    assert "0 rows into trades\n1 results of n into its sinks" in outcome.stdout
+    assert '"trades": 5000' in (tmp_path / "n.json").read_text()
+
+
 def test_the_history_is_in_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert history_file() == tmp_path / "panewise" / "history"

@@ -376,3 +376,18 @@ def test_the_command_line_and_the_engine_go_on_after_each_other(tmp_path: Path) 
     assert run_embedded(file, "--path", str(tmp_path / "data")).exit_code == 0
     assert totals(tmp_path / "lines") == [0, 1, 2, 3, 4, 5]
     assert not (tmp_path / "data" / "engine" / "sources.json").exists()
+
+
+def test_the_command_line_goes_on_after_the_engine(tmp_path: Path) -> None:
+    from tests.serve.test_cli import cql_file, run_embedded
+
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "1.csv").write_text(csv(0, 1, 2))
+    text = stream(source) + QUERY + sink(tmp_path / "lines", more=", existing = 'fail'")
+    with pw.Engine(tmp_path / "data" / "engine") as engine:
+        engine.execute(text)
+        assert engine.run_available().rows_read == 3
+    assert run_embedded(cql_file(tmp_path, text), "--path", str(tmp_path / "data")).exit_code == 0
+    assert totals(tmp_path / "lines") == [0, 1, 2]
+    assert not (tmp_path / "data" / "sources.json").exists(), "the notes have one place"

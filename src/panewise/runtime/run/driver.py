@@ -12,6 +12,7 @@ run after one that was interrupted or has failed goes on where that one ended.
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -185,7 +186,7 @@ class Driver:
         gaps = folder is None or not (folder / RESULTS).exists()
         outlet = HandedOver(engine, self.sinks, printer(console), every_query=manner.every_query, gaps=gaps)
         pump = Pump(engine, outlet, self.sources, stop=manner.stop or threading.Event())
-        interrupted = False
+        interrupted, started = False, time.monotonic()
         with ExitStack() as stack:
             stack.callback(_held, outlet.close)
             outlet.open()
@@ -217,7 +218,7 @@ class Driver:
                 raise
             with interrupts_held():
                 outlet.drain()
-        return RunSummary(dict(pump.rows), dict(outlet.counts), pump.seconds, interrupted)
+        return RunSummary(dict(pump.rows), dict(outlet.counts), time.monotonic() - started, interrupted)
 
 
 def _held(end: Callable[[], None]) -> None:
