@@ -54,6 +54,7 @@ class Record:
     number: int
     fields: dict[str, Any]
     body: pa.Buffer
+    body_at: int  # where the body begins in the file
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def _read_record(file: IO[bytes], salt: int, number: int, left: int) -> tuple[Re
     file.readinto(memoryview(body))  # type: ignore[attr-defined]
     if checksum != zlib.crc32(body, zlib.crc32(text, zlib.crc32(head[_FRAME.size :], salt))):
         return None, "the checksum of a record is wrong"
-    return Record(number, json.loads(text), body), ""
+    return Record(number, json.loads(text), body, file.tell() - body.size), ""
 
 
 def _record_after(path: Path, at: int, salt: int, number: int) -> bool:

@@ -180,6 +180,7 @@ def serve(
     max_rate: Annotated[int, typer.Option(help="Requests a second by token; 0 for no limit.")] = 20_000,
     keep_rows: Annotated[int, typer.Option(help="Results held by query.")] = 1_000_000,
     keep_bytes: Annotated[int, typer.Option(help="The same in bytes.")] = 256 << 20,
+    keep_total: Annotated[int, typer.Option(help="Bytes of results in memory, of all queries.")] = 512 << 20,
     read_rows: Annotated[int, typer.Option(help="Rows that a one-time query may make.")] = 10_000_000,
     read_bytes: Annotated[int, typer.Option(help="Bytes that it may need.")] = 1 << 30,
     read_seconds: Annotated[float, typer.Option(help="Seconds that it may take.")] = 30.0,
@@ -198,6 +199,7 @@ def serve(
             host=host, port=port, path=path, tokens=tokens_from(token_file), log=log,
             max_body_bytes=max_body_bytes, max_statement_chars=max_statement_chars, max_queries=max_queries,
             max_subscribers=max_subscribers, requests_per_second=max_rate, keep_rows=keep_rows, keep_bytes=keep_bytes,
+            keep_total=keep_total,
             read_rows=read_rows, read_bytes=read_bytes, read_seconds=read_seconds, max_reads=max_reads,
         )  # fmt: skip
         if suspended:

@@ -161,8 +161,8 @@ def test_many_small_appends_are_few_chunks() -> None:
     log = ResultLog(None, **LARGE)
     for number in range(5_000):
         log.append("q", rows(number, 1), number)
-    chunks = list(log.series("q")._rows.batches())
-    assert len(chunks) < 30 and sum(batch.num_rows for _, batch in chunks) == 5_000
+    chunks = log.series("q").chunks()
+    assert len(chunks) < 30 and sum(chunk.batch.num_rows for chunk in chunks) == 5_000
     assert held(log, "q") == list(range(5_000))
 
 
@@ -313,6 +313,96 @@ def test_the_disk_holds_about_what_is_held(tmp_path: Path) -> None:
     assert held(log, "calm")[-400:] == calm[-400:] and held(log, "busy")[-400:] == busy[-400:]
 
 
+# -- the memory of all queries ---------------------------------------------------------------------------------------
+
+
+def wide(first: int, count: int) -> pa.Table:
+    """Rows of about a kilobyte."""
+    table = rows(first, count)
+    return table.append_column("text", pa.array([f"{number:01000d}" for number in range(first, first + count)]))
+
+
+def append_in_turns(log: ResultLog, queries: int, count: int, step: int = 50) -> None:
+    for first in range(0, count, step):
+        log.append_all([(f"q{number}", wide(first, step), first) for number in range(queries)])
+
+
+def test_old_rows_of_all_queries_are_read_from_the_disk(tmp_path: Path) -> None:
+    before = pa.total_allocated_bytes()
+    log = ResultLog(tmp_path, **LARGE, keep_total=1 << 20, files=FaultyFiles())
+    append_in_turns(log, queries=8, count=1_000)
+    assert log.bytes_in_memory <= 1 << 20
+    assert pa.total_allocated_bytes() - before < 3 << 20, "8 MB are held"
+    assert log.stats()["bytes"] > 8_000_000
+    assert log.stats()["rows_given_up"] == 0
+    for number in range(8):
+        assert log.bounds(f"q{number}") == (0, 1_000)
+        assert log.read(f"q{number}", 0, 1_000)[1].equals(wide(0, 1_000))
+        assert log.after_window(f"q{number}", 1_000_000 * 100) == 303
+    assert log.bytes_on_disk < 3 * log.stats()["bytes"]
+    log.close()
+
+    log = ResultLog(tmp_path, **LARGE, keep_total=1 << 20, files=FaultyFiles())
+    assert pa.total_allocated_bytes() - before < 3 << 20, "nor is it all in memory after a restart"
+    assert log.bytes_in_memory <= 1 << 20
+    for number in range(8):
+        assert log.read(f"q{number}", 0, 1_000)[1].equals(wide(0, 1_000))
+    log.close()
+
+
+def test_a_reader_keeps_what_it_has_when_the_file_goes(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"keep_rows": 200, "keep_bytes": 1 << 30, "keep_total": 1, "segment_bytes": 50_000}
+    log = ResultLog(tmp_path, **options, files=FaultyFiles())
+    log.append("q0", wide(0, 100), 0)
+    read = log.read("q0", 0, 100)[1]
+    files = set(tmp_path.glob("results-*"))
+    for first in range(100, 1_000, 50):
+        log.append("q0", wide(first, 50), first)
+    assert not files & set(tmp_path.glob("results-*"))
+    assert read.equals(wide(0, 100))
+    first = log.bounds("q0")[0]
+    assert first > 100
+    assert log.read("q0", first, 1_000)[1].equals(wide(first, 1_000 - first))
+    log.close()
+
+
+def test_without_a_disk_the_oldest_rows_of_who_has_most_are_given_up_and_counted() -> None:
+    log = ResultLog(None, keep_rows=1_000_000, keep_bytes=1 << 30, keep_total=1 << 20)
+    log.append("calm", wide(0, 20), 0)
+    for first in range(0, 20_000, 2_000):
+        log.append("busy", wide(first, 2_000), first)
+    assert log.bounds("calm") == (0, 20), "a query that has little loses nothing because of another"
+    first, end = log.bounds("busy")
+    assert 0 < first < end == 20_000
+    assert log.stats()["rows_given_up"] == first
+    assert log.read("busy", first, 10)[1].equals(wide(first, 10))
+    with pytest.raises(Gone):
+        log.read("busy", first - 1, 10)
+    assert log.bytes_in_memory < (1 << 20) + 4_096 * 1_200, "the newest chunk of a query stays"
+    log.close()
+
+
+def test_a_disk_that_is_full_takes_no_row_from_the_memory(tmp_path: Path) -> None:
+    log = ResultLog(tmp_path, **LARGE, keep_total=1 << 30, files=FaultyFiles())
+    append_in_turns(log, queries=2, count=200)
+    log._keep_total = 1
+    segments = log._segments
+    assert segments is not None
+    with pytest.MonkeyPatch.context() as patch:
+
+        def refused(*_: Any) -> Any:
+            raise DurabilityError("the disk is full")
+
+        patch.setattr(segments, "append_again", refused)
+        log.append("q0", wide(200, 1), 200)
+    assert log.bytes_in_memory > 400_000
+    assert log.read("q0", 0, 1_000)[1].equals(wide(0, 201))
+    log.append("q0", wide(201, 1), 201)
+    assert log.bytes_in_memory <= 1
+    assert log.read("q0", 0, 1_000)[1].equals(wide(0, 202))
+    log.close()
+
+
 def test_restarts_do_not_pile_up_files(tmp_path: Path) -> None:
     for number in range(30):
         log = reopened(tmp_path)
@@ -338,12 +428,14 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS, st.integers(1, 60), st.booleans())
+@given(STEPS, st.integers(1, 60), st.sampled_from([None, 1 << 30, 1, 600]))
 def test_the_log_holds_the_end_of_a_list(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int, int]], keep: int, on_disk: bool
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int, int]], keep: int, in_memory: int | None
 ) -> None:
-    path = tmp_path_factory.mktemp("log") if on_disk else None
+    """`in_memory`: bytes of a log on disk that stay in memory; None: there is no disk."""
+    path = None if in_memory is None else tmp_path_factory.mktemp("log")
     options: dict[str, Any] = {"keep_rows": keep, "keep_bytes": 1 << 30, "segment_bytes": 4_000, "files": FaultyFiles()}
+    options["keep_total"] = in_memory or 1 << 30
     log = ResultLog(path, **options)
     lists: dict[str, list[int]] = {}
     histories = dict.fromkeys("abc", 0)
@@ -363,6 +455,7 @@ def test_the_log_holds_the_end_of_a_list(
             log.close()
             log = ResultLog(path, **options)
         check(log, lists, keep)
+        assert log.bytes_in_memory <= options["keep_total"]
     log.close()
 
 

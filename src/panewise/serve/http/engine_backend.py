@@ -67,7 +67,13 @@ class EngineBackend:
         # Lookups then find what is published, where otherwise they would wait for whoever makes the reports.
         self.engine.prompt = True
         results = None if path is None else path / "results"
-        self.results = ResultLog(results, keep_rows=settings.keep_rows, keep_bytes=settings.keep_bytes, limited=limited)
+        self.results = ResultLog(
+            results,
+            keep_rows=settings.keep_rows,
+            keep_bytes=settings.keep_bytes,
+            keep_total=settings.keep_total,
+            limited=limited,
+        )
         self.before_close: list[Callable[[], None]] = []  # ends what still brings rows
         self._changing = threading.Lock()  # one at a time changes what there is, so that limits hold
         self._moving = threading.Lock()
@@ -165,7 +171,7 @@ class EngineBackend:
         return found
 
     def stats(self) -> dict[str, Any]:
-        return self.engine.stats()
+        return {**self.engine.stats(), "results": self.results.stats()}
 
     def explain(self, query: str | None) -> tuple[str, dict[str, Any]]:
         explanation = self.engine.explain(query)

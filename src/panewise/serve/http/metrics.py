@@ -65,6 +65,7 @@ class BackendCollector(Collector):
         yield from _streams(stats.get("streams", {}))
         yield from _queries(stats.get("queries", {}))
         yield from _trees(stats.get("trees", []))
+        yield from _results(stats.get("results"))
         durability = stats.get("durability")
         if durability:
             yield GaugeMetricFamily("panewise_log_bytes", "Bytes of log since the snapshot.", durability["log_bytes"])
@@ -122,6 +123,14 @@ def _queries(queries: dict[str, Any]) -> Iterator[Metric]:
                 family.add_metric((name,), figures[figure])
     yield results
     yield state
+
+
+def _results(results: dict[str, Any] | None) -> Iterator[Metric]:
+    if results:
+        memory, given_up = results["bytes_in_memory"], results["rows_given_up"]
+        yield GaugeMetricFamily("panewise_results_held_bytes", "Bytes of results that are held.", results["bytes"])
+        yield GaugeMetricFamily("panewise_results_memory_bytes", "Bytes of them in memory.", memory)
+        yield CounterMetricFamily("panewise_results_given_up", "Results given up to bound the memory.", given_up)
 
 
 def _trees(trees: list[dict[str, Any]]) -> Iterator[Metric]:

@@ -1,11 +1,15 @@
-"""Rows with consecutive numbers, in memory: taken at the end, read anywhere by number, given up at the old end.
+"""Rows with consecutive numbers: taken at the end, read anywhere by number, given up at the old end.
 
     numbers   first ............................................. next
     chunks    [ up to CHUNK_ROWS ][ up to CHUNK_ROWS ][ 512 ][ 64 ][ 3 ]
+              in a file           in memory
 
-A chunk is an Arrow record batch. Small ones at the end are merged like the digits of a counter: a chunk is joined with
-the one before it when that is not more than twice as long. So a row is copied a logarithmic number of times, and a
-million appends of one row are some hundreds of chunks, not a million objects. Finding a number is a binary search.
+A chunk is an Arrow record batch, in memory or mapped from a file: then its pages are read when somebody asks for its
+rows, and the system lets go of them when it needs the memory. Chunks go to a file oldest first.
+
+Small ones at the end are merged like the digits of a counter: a chunk is joined with the one before it when that is not
+more than twice as long. So a row is copied a logarithmic number of times, and a million appends of one row are some
+hundreds of chunks, not a million objects. Finding a number is a binary search.
 
 What is given up goes in whole chunks: at least `keep_rows` rows stay, unless they are more than `keep_bytes`.
 """
@@ -13,7 +17,7 @@ What is given up goes in whole chunks: at least `keep_rows` rows stay, unless th
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,9 +31,13 @@ INT64_MIN = -(1 << 63)
 
 
 @dataclass(frozen=True)
-class _Chunk:
+class Chunk:
+    """Rows from a number on. `file`: the one that they are mapped from; None: they are in memory."""
+
     first: int
     batch: pa.RecordBatch
+    file: Hashable | None = None
+    known_latest_us: int | None = None
 
     @property
     def next(self) -> int:
@@ -42,6 +50,8 @@ class _Chunk:
     @cached_property
     def latest_us(self) -> int:
         """The greatest instant of its rows."""
+        if self.known_latest_us is not None:
+            return self.known_latest_us
         latest = pc.max(instants(self.batch)).as_py()
         return INT64_MIN if latest is None else latest
 
@@ -54,26 +64,66 @@ class NumberedRows:
         self.first = first  # the first number held
         self.next = first  # the number that the next row gets
         self.bytes = 0
+        self.bytes_in_memory = 0
         self.given_up_until_us: int | None = None  # the greatest instant of rows that are not held any more
-        self._chunks: list[_Chunk] = []
+        self._chunks: list[Chunk] = []
         self._chunk_rows = chunk_rows
 
-    def append(self, batch: pa.RecordBatch) -> None:
-        """The next rows."""
+    def append(self, batch: pa.RecordBatch, file: Hashable | None = None) -> None:
+        """The next rows; `file`: the one that they are mapped from."""
         for offset in range(0, batch.num_rows, self._chunk_rows):
-            self._append(batch.slice(offset, self._chunk_rows))
+            self._append(batch.slice(offset, self._chunk_rows), file)
 
-    def _append(self, batch: pa.RecordBatch) -> None:
+    def _append(self, batch: pa.RecordBatch, file: Hashable | None) -> None:
         chunks, rows = self._chunks, batch.num_rows
         joined = [batch]
-        while chunks and (last := chunks[-1].batch.num_rows) <= 2 * rows and last + rows <= self._chunk_rows:
-            self.bytes -= chunks[-1].bytes
+        while file is None and chunks and chunks[-1].file is None:
+            last = chunks[-1].batch.num_rows
+            if last > 2 * rows or last + rows > self._chunk_rows:
+                break
+            self._count(chunks[-1], -1)
             joined.insert(0, chunks.pop().batch)
             rows += last
         self.next += batch.num_rows
         whole = joined[0] if len(joined) == 1 else pa.concat_batches(joined)
-        chunks.append(_Chunk(self.next - rows, whole))
-        self.bytes += chunks[-1].bytes
+        chunks.append(Chunk(self.next - rows, whole, file))
+        self._count(chunks[-1], 1)
+
+    def _count(self, chunk: Chunk, sign: int) -> None:
+        self.bytes += sign * chunk.bytes
+        self.bytes_in_memory += 0 if chunk.file is not None else sign * chunk.bytes
+
+    def mapped(self, chunk: Chunk, batch: pa.RecordBatch, file: Hashable) -> None:
+        """The rows of a chunk are in a file from now on; nothing where it is not held any more."""
+        for index, held in enumerate(self._chunks):
+            if held is chunk:
+                latest = chunk.latest_us if time_column(self.schema) is not None else None
+                self._count(chunk, -1)
+                self._chunks[index] = Chunk(chunk.first, batch, file, latest)
+                self._count(self._chunks[index], 1)
+
+    def chunks(self) -> list[Chunk]:
+        """All of them, oldest first."""
+        return list(self._chunks)
+
+    @property
+    def in_memory_from(self) -> int:
+        """The number of the first row in memory; all before it are in files."""
+        return next((chunk.first for chunk in self._chunks if chunk.file is None), self.next)
+
+    def forget_before(self, number: int) -> None:
+        """Lets the first chunks in memory go that end by there: their rows are held elsewhere."""
+        while self._chunks and self._chunks[0].file is None and self._chunks[0].next <= number:
+            self._count(self._chunks[0], -1)
+            self.first = self._chunks.pop(0).next
+
+    def give_up_oldest(self, wanted_from: int | None = None) -> int:
+        """Gives up the oldest chunk, unless it is the newest one or wanted; returns how many rows."""
+        if len(self._chunks) < 2 or (wanted_from is not None and self._chunks[0].next > wanted_from):
+            return 0
+        rows = self._chunks[0].batch.num_rows
+        self._give_up_oldest()
+        return int(rows)
 
     def skip_to(self, number: int) -> None:
         """The numbers from here to there will never have rows: what came before is given up."""
@@ -98,7 +148,7 @@ class NumberedRows:
     def _give_up_oldest(self) -> None:
         chunk = self._chunks.pop(0)
         self.first = chunk.next
-        self.bytes -= chunk.bytes
+        self._count(chunk, -1)
         if time_column(self.schema) is not None:
             self._gave_up_until(chunk.latest_us)
 
@@ -117,10 +167,6 @@ class NumberedRows:
                 parts.append(part)
             start, most, index = start + part.num_rows, most - part.num_rows, index + 1
         return pa.Table.from_batches(parts, self.schema)
-
-    def batches(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """All of them with the numbers of their first rows."""
-        return ((chunk.first, chunk.batch) for chunk in self._chunks)
 
     def after(self, instant_us: int) -> int:
         """The number of the first row held whose instant is later; `next` where there is none."""

@@ -6,7 +6,8 @@ had failed, because it could neither be brought to the disk nor be cut off. So r
 stay until the next file, or the end of all, says that it is gone.
 
 Rows come mostly in the order of their numbers, and twice where they were written again. They are kept as runs of
-consecutive numbers, which merge at the end: memory and time are linear in what is read.
+consecutive numbers, which merge at the end. Those that lie aligned in a file are not copied: they stay mapped from it.
+Memory is linear in the others, time in what is read.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Loading:
         fields = record.fields
         if "rows" in fields:
             if fields["rows"] in self.series:
-                self._add(file, fields["rows"], fields["first"], record.body)
+                self._add(file, fields["rows"], fields["first"], record)
         elif "end" in fields:
             self.series.pop(fields["end"], None)
         elif "begin" in fields:
@@ -58,29 +59,37 @@ class Loading:
         self.series[described["id"]] = described
         self._schemas[described["id"]] = pa.ipc.read_schema(schema)
 
-    def _add(self, file: SegmentFile, id: str, first: int, body: pa.Buffer) -> None:
-        batch = from_body(body, self._schemas[id])
-        file.add(id, first, batch.num_rows, body.size)
+    def _add(self, file: SegmentFile, id: str, first: int, record: Record) -> None:
+        mapped = file.body_at(record.body_at, record.body.size)
+        batch = from_body(record.body if mapped is None else mapped, self._schemas[id])
+        file.add(id, first, batch.num_rows, record.body.size)
         runs = self._runs.setdefault(id, [])
+        if record.fields.get("again"):
+            # These rows are in files for good: what came before of them need not be in memory meanwhile.
+            for earlier in runs:
+                earlier.forget_before(first + batch.num_rows)
         run = next((run for run in reversed(runs) if run.next == first), None)
         if run is None:
             run = NumberedRows(self._schemas[id], first, self._chunk_rows)
             runs.append(run)
-        run.append(batch)
+        run.append(batch, None if mapped is None else file)
 
     def merged(self, described: dict[str, Any]) -> NumberedRows:
         """The rows of all runs by number; what was written twice once, and what lies before a hole not at all."""
         merged = NumberedRows(self._schemas[described["id"]], described["start"], self._chunk_rows)
         merged.given_up_until_us = described["given_up_until_us"]
-        for run in sorted(self._runs.get(described["id"], []), key=lambda run: run.first):
+        runs = [run for run in self._runs.get(described["id"], []) if run.chunks()]
+        for run in sorted(runs, key=lambda run: run.first):
             if run.first > merged.next:
                 # What files that are gone held is known; what was never there is not.
                 known = merged.next == merged.first and merged.given_up_until_us is not None
                 merged.skip_to(run.first)
                 if not known:
-                    merged.miss_before(next(batch for _, batch in run.batches()))
-            for first, batch in run.batches():
-                merged.append(batch.slice(max(0, min(batch.num_rows, merged.next - first))))
+                    merged.miss_before(next(chunk.batch for chunk in run.chunks()))
+            for chunk in run.chunks():
+                rest = chunk.batch.slice(max(0, min(chunk.batch.num_rows, merged.next - chunk.first)))
+                # After rows in memory all count as such: those of files come before them.
+                merged.append(rest, chunk.file if merged.in_memory_from == merged.next else None)
         return merged
 
 

@@ -15,7 +15,9 @@ name never shows rows of another query of that name, wherever the process dies:
 As a second line of defence rows that come again are compared with those held. Where they differ they are of another
 history (another query of the name, or one that a loss of power set back): that is another series, and readers are told.
 
-Memory holds what is held; the disk at most about twice that (result_segments.py). Reading never waits for the disk.
+Memory holds `keep_total` bytes of all queries together. What is more leaves it, the oldest rows of whichever query has
+most there: where the log has a path they are mapped from its files from then on, and read when somebody asks for them;
+without a path they are given up, and counted. The disk holds at most about twice what is held (result_segments.py).
 """
 
 from __future__ import annotations
@@ -23,15 +25,16 @@ from __future__ import annotations
 import sys
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from panewise.errors import CatalogError, DurabilityError, did_you_mean
-from panewise.serve.http.numbered_rows import CHUNK_ROWS, NumberedRows
+from panewise.serve.http.numbered_rows import CHUNK_ROWS, Chunk, NumberedRows
 from panewise.serve.http.result_loading import Loading
 from panewise.serve.http.result_segments import SEGMENT_BYTES, Part, ResultSegments, from_body, to_body
 from panewise.serve.http.result_series import Ended, Gone, Series
@@ -40,6 +43,8 @@ from panewise.state.durable_files import FileSystem
 
 __all__ = ["Ended", "Gone", "ResultLog", "Series"]
 
+KEEP_TOTAL = 512 << 20
+CHUNKS_AT_ONCE = 256  # that go to the disk before a new file may begin
 DROPPED = "the query was dropped"
 REPLACED = "the query was created anew"
 CLOSED = "the server ends"
@@ -61,6 +66,7 @@ class ResultLog:
         *,
         keep_rows: int,
         keep_bytes: int,
+        keep_total: int = KEEP_TOTAL,
         files: FileSystem | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         limited: bool = True,
@@ -68,6 +74,8 @@ class ResultLog:
         """Not `limited`, it holds everything until `limit` is called: when readers have said what they want."""
         self._keep_rows = keep_rows
         self._keep_bytes = keep_bytes
+        self._keep_total = keep_total
+        self.rows_given_up = 0  # because of `keep_total`
         self._limited = limited
         self._chunk_rows = max(1, min(CHUNK_ROWS, keep_rows // 8))
         self._by_name: dict[str, Series] = {}  # by the name in lower case
@@ -117,11 +125,25 @@ class ResultLog:
         return 0 if self._segments is None else self._segments.bytes_cut
 
     @property
+    def bytes_in_memory(self) -> int:
+        """Of rows of all queries that are not mapped from files."""
+        return sum(series.bytes_in_memory for series in list(self._by_name.values()))
+
+    @property
     def bytes_on_disk(self) -> int:
         segments = self._segments
         if segments is None:
             return 0
         return sum(file.bytes for file in [*segments.older, *([segments.newest] if segments.newest else [])])
+
+    def stats(self) -> dict[str, int]:
+        """What is held of all queries, and how many rows were given up because that was too much for the memory."""
+        return {
+            "bytes": sum(series.bytes for series in list(self._by_name.values())),
+            "bytes_in_memory": self.bytes_in_memory,
+            "bytes_on_disk": self.bytes_on_disk,
+            "rows_given_up": self.rows_given_up,
+        }
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -146,6 +168,7 @@ class ResultLog:
             self._write_rows(taken)
             for series, first, body in taken:
                 series.take(from_body(body, series.schema), first, *self._limits)
+            self._limit_memory()
 
     @property
     def _limits(self) -> tuple[int, int]:
@@ -153,7 +176,9 @@ class ResultLog:
 
     def limit(self) -> None:
         """From now on the limits hold, but for what series are `wanted_from`."""
-        self._limited = True
+        with self._writing:
+            self._limited = True
+            self._limit_memory()
 
     def forget(self, query: str) -> None:
         """Ends the series: readers get what they have not read yet and then Ended. Nothing where there is none."""
@@ -265,29 +290,95 @@ class ResultLog:
     def _tidy(self, segments: ResultSegments) -> None:
         """Removes files of which nothing is held, and those of which little is, when that has been written again."""
         by_id = {series.id: series for series in self._by_name.values()}
-        moved = []
+        in_memory_from = {id: series.in_memory_from for id, series in by_id.items()}
+        mapped: dict[Hashable, list[tuple[Series, Chunk]]] = {}
+        for id, series in by_id.items():
+            for chunk in series.chunks():
+                if chunk.file is not None and chunk.first < in_memory_from[id]:
+                    mapped.setdefault(chunk.file, []).append((series, chunk))
+        moved, chunks = [], []
         for file in list(segments.older):
+            # Of rows in memory the files have the only lasting copy; rows before them are where they are mapped from.
             held = {
-                by_id[id]: part for id, part in file.parts.items() if id in by_id and part.next > by_id[id].bounds()[0]
+                by_id[id]: part for id, part in file.parts.items() if id in by_id and part.next > in_memory_from[id]
             }
-            if not held:
+            of_file = mapped.get(file, [])
+            size = sum(part.bytes for part in held.values()) + sum(chunk.bytes for _, chunk in of_file)
+            if not held and not of_file:
                 segments.remove(file)
-            elif segments.is_small(file) or 2 * sum(part.bytes for part in held.values()) < file.bytes:
+            elif segments.is_small(file) or 2 * size < file.bytes:
                 for series, part in held.items():
-                    self._write_again(segments, series, part)
+                    self._write_again(segments, series, part, in_memory_from[series.id])
+                chunks += of_file
                 moved.append(file)
         if moved:
-            segments.sync()
+            self._map_again(segments, chunks)
         for file in moved:
             segments.remove(file)
 
-    def _write_again(self, segments: ResultSegments, series: Series, part: Part) -> None:
+    def _write_again(self, segments: ResultSegments, series: Series, part: Part, in_memory_from: int) -> None:
         assert segments.newest is not None
-        first = max(part.first, series.bounds()[0])
+        first = max(part.first, in_memory_from, series.bounds()[0])
         for batch in series.read(first, part.next - first)[1].to_batches():
             size = segments.append({"rows": series.id, "first": first}, memoryview(to_body(batch)), sync=False)
             segments.newest.add(series.id, first, batch.num_rows, size)
             first += batch.num_rows
+
+    def _map_again(self, segments: ResultSegments, chunks: list[tuple[Series, Chunk]]) -> None:
+        """Writes chunks to the newest file, from where they are read from now on; brings that file to the disk."""
+        places = [segments.append_again(series.id, chunk.first, chunk.batch) for series, chunk in chunks]
+        segments.sync()
+        for (series, chunk), (file, start, size) in zip(chunks, places, strict=True):
+            body = file.body_at(start, size)
+            assert body is not None, "it was written to be mapped"
+            series.mapped(chunk, from_body(body, series.schema), file)
+
+    def _limit_memory(self) -> None:
+        """Rows leave the memory where all queries together have more there than they may."""
+        excess = self.bytes_in_memory - self._keep_total
+        if excess <= 0:
+            return
+        if self._segments is None:
+            if self._limited:
+                self._give_up(excess)
+            return
+        # Some more than needed, so that the disk is not waited for each time. What it does not take stays in memory.
+        with suppress(OSError, DurabilityError):
+            leaving = self._oldest_in_memory(excess + self._keep_total // 4)
+            for start in range(0, len(leaving), CHUNKS_AT_ONCE):
+                if self._segments.full:
+                    self._begin_file(self._segments)
+                self._map_again(self._segments, leaving[start : start + CHUNKS_AT_ONCE])
+
+    def _give_up(self, excess: int) -> None:
+        """The oldest rows of whichever query has most in memory go; the newest chunk of each stays."""
+        largest = [(-series.bytes_in_memory, number, series) for number, series in enumerate(self._by_name.values())]
+        heapify(largest)
+        while excess > 0 and largest:
+            size, number, series = heappop(largest)
+            rows = series.give_up_oldest()
+            if rows:
+                self.rows_given_up += rows
+                excess -= -size - series.bytes_in_memory
+                heappush(largest, (-series.bytes_in_memory, number, series))
+
+    def _oldest_in_memory(self, size: int) -> list[tuple[Series, Chunk]]:
+        """About so many bytes of chunks in memory, each time the oldest of whichever query has most there."""
+        found = []
+        largest = []
+        for number, series in enumerate(self._by_name.values()):
+            chunks = [chunk for chunk in series.chunks() if chunk.file is None]
+            if chunks:
+                largest.append((-sum(chunk.bytes for chunk in chunks), number, series, iter(chunks)))
+        heapify(largest)
+        while size > 0 and largest:
+            left, number, series, rest = heappop(largest)
+            chunk = next(rest, None)
+            if chunk is not None:
+                found.append((series, chunk))
+                size -= chunk.bytes
+                heappush(largest, (left + chunk.bytes, number, series, rest))
+        return found
 
     # -- opening -------------------------------------------------------------------------------------------------
 
@@ -301,6 +392,7 @@ class ResultLog:
             self._by_name[described["name"].lower()] = Series(
                 described["name"], described["id"], rows, described["start"]
             )
+        self._limit_memory()
 
 
 def _described(series: Series) -> dict[str, Any]:

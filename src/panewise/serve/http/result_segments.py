@@ -7,12 +7,15 @@
     series    [{id, name, start, given_up_until_us}, ...]   their schemas, one after the other      first of every file
     begin     {id, name, start}                             its schema; ends a series of the same name
     end       id                                            -
-    rows      id, first                                     an Arrow record batch
+    rows      id, first, perhaps again                      an Arrow record batch
 
 All queries share the log, so that ten thousand of them are one file to write to. A file begins with all series that
 there are: what is true of series is what the newest file says, and any older file may go. A row is found by its series
 and number, not by its place, so that rows may be written again: where less than half of an old file is still held, that
 part is appended to the new one, and the file removed. The disk holds at most about twice what is held, and a file.
+
+Rows that leave the memory of the process are appended `again`, a chunk of them as one record whose body lies aligned in
+the file, and are read from there through a mapping of the file. A mapping outlives the removal of its file.
 
 `append` has brought its record to the disk when it returns; a crash in the middle leaves a torn record at the end,
 which was never acknowledged and is cut off, with a DurabilityWarning, when the folder is opened.
@@ -21,6 +24,7 @@ which was never acknowledged and is cut off, with a DurabilityWarning, when the 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import warnings
@@ -32,11 +36,12 @@ from typing import Any
 import pyarrow as pa
 
 from panewise.errors import DurabilityError, DurabilityWarning
-from panewise.runtime.durable_log import Record, Segment, Tail, read_segment
+from panewise.runtime.durable_log import RECORD_HEAD, Record, Segment, Tail, read_segment
 from panewise.state.durable_files import FileSystem
 from panewise.state.forked import let_go_in_children
 
 SEGMENT_BYTES = 64 << 20  # after which a new file is begun
+ALIGNED = 64  # bytes: where batches begin that are mapped from a file
 _NAME = re.compile(r"results-(\d{12})(\.unfinished)?")
 
 
@@ -49,13 +54,23 @@ class Part:
     bytes: int
 
 
-@dataclass
+@dataclass(eq=False)
 class SegmentFile:
     """A file and what is in it, by the id of the series."""
 
     path: Path
     bytes: int = 0
     parts: dict[str, Part] = field(default_factory=dict)
+    _mapped: pa.Buffer | None = None
+
+    def body_at(self, start: int, size: int) -> pa.Buffer | None:
+        """Bytes of the file, which are read when they are looked at; None where they do not lie as Arrow wants it."""
+        if start % ALIGNED or not size:
+            return None
+        if self._mapped is None or self._mapped.size < start + size:
+            with pa.memory_map(str(self.path)) as mapped:
+                self._mapped = mapped.read_buffer()
+        return self._mapped.slice(start, size)
 
     def add(self, id: str, first: int, rows: int, size: int) -> None:
         part = self.parts.setdefault(id, Part(first, first, 0))
@@ -188,6 +203,17 @@ class ResultSegments:
         self._next_number = self._end.next_number
         self.newest.bytes = self._end.size
         return self._end.size - before
+
+    def append_again(self, id: str, first: int, batch: pa.RecordBatch) -> tuple[SegmentFile, int, int]:
+        """Rows that are here already, to be mapped from where they are now: the file, and where in it. Wants `sync`."""
+        assert self._end is not None and self.newest is not None
+        fields = {"rows": id, "first": first, "again": ""}
+        head = self._end.size + RECORD_HEAD + len(json.dumps(fields, separators=(",", ":")))
+        fields["again"] = "-" * (ALIGNED + -head % ALIGNED)
+        body = to_body(batch)
+        size = self.append(fields, memoryview(body), sync=False)
+        self.newest.add(id, first, batch.num_rows, size)
+        return self.newest, self._end.size - body.size, body.size
 
     def _bring_name_to_disk(self) -> None:
         if not self._name_on_disk:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import pyarrow as pa
 
 from panewise.errors import CatalogError, NotHeldError
-from panewise.serve.http.numbered_rows import NumberedRows, time_column
+from panewise.serve.http.numbered_rows import Chunk, NumberedRows, time_column
 
 
 class Gone(NotHeldError):
@@ -68,6 +68,11 @@ class Series:
     @property
     def bytes(self) -> int:
         return self._rows.bytes
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """Of rows that are not mapped from files."""
+        return self._rows.bytes_in_memory
 
     def bounds(self) -> tuple[int, int]:
         """The first number held, and the next."""
@@ -128,6 +133,27 @@ class Series:
             self._rows.append(batch)
             self._rows.limit(keep_rows, keep_bytes, self.wanted_from())
         self._wake()
+
+    def give_up_oldest(self) -> int:
+        """Gives up the oldest chunk of rows, unless it is the newest one or wanted; returns how many rows."""
+        with self._changed:
+            return self._rows.give_up_oldest(self.wanted_from())
+
+    def chunks(self) -> list[Chunk]:
+        """What is held, oldest first."""
+        with self._changed:
+            return self._rows.chunks()
+
+    def mapped(self, chunk: Chunk, batch: pa.RecordBatch, file: Hashable) -> None:
+        """The rows of a chunk are in a file from now on."""
+        with self._changed:
+            self._rows.mapped(chunk, batch, file)
+
+    @property
+    def in_memory_from(self) -> int:
+        """The number of the first row in memory; all before it are in files."""
+        with self._changed:
+            return self._rows.in_memory_from
 
     def end(self, reason: str) -> None:
         """No more rows will come."""

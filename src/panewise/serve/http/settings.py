@@ -41,6 +41,7 @@ class Settings:
     requests_per_second: int = 20_000  # by token, or by address where there are no tokens
     keep_rows: int = 1_000_000  # results held, by query
     keep_bytes: int = 256 * MEBIBYTE
+    keep_total: int = 512 * MEBIBYTE  # results in memory, of all queries
     read_rows: int = 10_000_000  # that a one-time query makes
     read_bytes: int = 1024 * MEBIBYTE  # that it needs
     read_seconds: float = 30.0  # that it takes
@@ -79,6 +80,7 @@ class Settings:
             "max_subscribers",
             "keep_rows",
             "keep_bytes",
+            "keep_total",
             "read_rows",
             "read_bytes",
             "max_reads",

@@ -65,7 +65,9 @@ class SparkBackend:
         self._log_names: dict[str, str] = {}  # of the queries that `results` has, by lower-case name
         self._deliveries = Deliveries(handle.folder)
         self._answers = SparkAnswers(handle)
-        self.results = ResultLog(None, keep_rows=settings.keep_rows, keep_bytes=settings.keep_bytes)
+        self.results = ResultLog(
+            None, keep_rows=settings.keep_rows, keep_bytes=settings.keep_bytes, keep_total=settings.keep_total
+        )
         self._batch_before = handle.marks().batch
         self._load()
         handle.wake()  # it is ready when it has shown that it works, and without data no micro-batch would come
