@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import panewise as pw
+from panewise.errors import PlanError
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.reports import Piece, Together
 from panewise.runtime import hosted_query
@@ -268,6 +269,38 @@ def test_unread_results_are_limited_for_each_query(engine: pw.Engine, monkeypatc
         assert engine.stats()["queries"][name]["results_unread_dropped"] == 30 - left
         assert engine.results(name).num_rows == 0
     assert engine.stats()["queries"]["slow"]["results"] == 30
+
+
+def test_unread_results_of_all_queries_have_one_limit() -> None:
+    most = 200_000
+    engine = pw.Engine(unread_bytes=most)
+    engine.execute(STREAM)
+    for number in range(10):
+        rate = f"[RANGE {number + 1} SECONDS SLIDE 1 SECOND]"
+        create(engine, **{f"shared{number}": f"SELECT k, SUM(v) AS s FROM t {rate} GROUP BY k"})
+        create(engine, **{f"apart{number}": f"SELECT k, v FROM t [NOW] WHERE v > {number}"})
+    before = pa.total_allocated_bytes()
+    read = defaultdict(int)
+    for second in range(300):
+        engine.push("t", [row(second, f"key {key}", 100 + key) for key in range(20)])
+        read["quick"] += engine.results("shared0").num_rows
+    assert pa.total_allocated_bytes() - before < 10 * most
+    stats = engine.stats()["queries"]
+    left = {name: engine.results(name) for name in stats}
+    assert sum(table.nbytes for table in left.values()) < 2 * most
+    for name, table in left.items():
+        taken = table.num_rows + (read["quick"] if name == "shared0" else 0)
+        assert engine.stats()["queries"][name]["results_unread_dropped"] + taken == stats[name]["results"]
+        assert table.num_rows or name == "shared0", "the newest results of each stay"
+    assert stats["shared1"]["results_unread_dropped"] > 0
+    assert stats["apart1"]["results_unread_dropped"] > 0
+    assert stats["shared0"]["results_unread_dropped"] == 0, "who reads loses nothing"
+
+
+def test_the_limit_of_unread_results_is_a_positive_number() -> None:
+    with pytest.raises(PlanError, match="unread_bytes is a whole number"):
+        pw.Engine(unread_bytes=0)
+    assert pw.Engine(unread_bytes=None).hosting.queries == {}
 
 
 def test_what_was_dropped_stays_counted_when_a_query_stands_apart(

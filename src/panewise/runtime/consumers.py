@@ -141,7 +141,7 @@ class TreeConsumer:
         member = self._member(name)
         ledger = self._ledgers.get(member.shape)
         if ledger is None:
-            ledger = self._ledgers[member.shape] = Ledger(query.arrow)
+            ledger = self._ledgers[member.shape] = Ledger(query.arrow, query.total)
 
         def apart() -> None:
             last = ledger.last(self._member(name).window)

@@ -62,6 +62,7 @@ from panewise.runtime.stepwise_read import SourceGone
 from panewise.runtime.stream import Stream
 from panewise.runtime.table import Table
 from panewise.runtime.turns import Turns
+from panewise.runtime.unread_total import UNREAD_BYTES_MAX, UnreadTotal
 from panewise.runtime.weaver import MODES
 from panewise.runtime.window_reads import WindowReads
 from panewise.schema import DOUBLE, DataType
@@ -97,6 +98,7 @@ class Engine:
         read_rows: int | None = ReadLimits.rows,
         read_bytes: int | None = ReadLimits.bytes,
         read_seconds: float | None = ReadLimits.seconds,
+        unread_bytes: int | None = UNREAD_BYTES_MAX,
     ) -> None:
         """With a `path` everything is logged in that folder, and an engine on it goes on where the last one ended.
 
@@ -108,6 +110,7 @@ class Engine:
         `isolation`: of one-time queries from rows that arrive meanwhile: 'latest', 'latest-in-order', 'window' or
         'serial' (docs/isolation.md).
         `read_rows`, `read_bytes`, `read_seconds`: what a one-time query may make and take; None: no limit.
+        `unread_bytes`: of results of all queries that nobody has read; the oldest go where there are more.
         `schedule`: which reports are computed first while a stream's queue is filling up (docs/scheduling.md).
         """
         if not isinstance(sharing, str) or sharing not in MODES:
@@ -123,7 +126,7 @@ class Engine:
         # How the rows of a table with a connector are read when it is created.
         self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
         self.archives = Archives(self)
-        self.hosting = Hosting(self.channel, sharing, self.table)
+        self.hosting = Hosting(self.channel, sharing, self.table, UnreadTotal(unread_bytes))
         self.schedule = ReportSchedule(schedule)
         self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
         self.statements = StatementRunner(self)

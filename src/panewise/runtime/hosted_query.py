@@ -19,7 +19,8 @@ from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit
 from panewise.runtime.channel import Channel, Consumer
 from panewise.runtime.entering_rows import EnteringRows
-from panewise.runtime.ledger import Ledger, Place, Reader, row_count
+from panewise.runtime.ledger import Ledger, Place, Reader, piece_bytes, row_count
+from panewise.runtime.unread_total import UnreadTotal
 from panewise.runtime.withheld_changes import WithheldChanges
 from panewise.temporal import RowsWindow
 
@@ -45,8 +46,12 @@ class HostedQuery(Channel):
     whole_from: int | None = None
     begins_by_count = False  # it came in mid-stream and begins when enough rows have come: nobody knows when that is
 
-    def __init__(self, name: str, plan: Emit, block: Block) -> None:
+    def __init__(self, name: str, plan: Emit, block: Block, total: UnreadTotal | None = None) -> None:
+        """`total`: the limit of all that hold results until they are read."""
         super().__init__(name, plan.schema, plan.timestamp)
+        self.total = total
+        if total is not None:
+            total.join(self)
         self.plan = plan
         self.block = block
         self.arrow = plan.schema.to_arrow()
@@ -176,10 +181,10 @@ class HostedQuery(Channel):
                 batches = self.batches(piece)
                 self.undelivered.extend(batches)
                 self.offered += len(batches)
-        while self.unread_max is not None and self._unread_rows > self.unread_max and len(self._unread) > 1:
-            count = row_count(self._unread.pop(0))
-            self._unread_rows -= count
-            self._rows_dropped += count
+        while self.unread_max is not None and self._unread_rows > self.unread_max and self.give_up_oldest():
+            pass
+        if self.total is not None and pieces:
+            self.total.take(sum(map(piece_bytes, pieces)))
         if self.consumers or self.retain_us:
             self._flow_on(pieces, watermark)
         else:
@@ -187,6 +192,20 @@ class HostedQuery(Channel):
             self.rows_seen += sum(map(row_count, pieces))
         if self.entering is not None:
             self.entering.step(watermark)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Of results that were handed to it; those of a ledger are the ledger's."""
+        return sum(map(piece_bytes, self._unread))
+
+    def give_up_oldest(self) -> bool:
+        """The oldest of these go, unless they are the newest too; whether they went."""
+        if len(self._unread) < 2:
+            return False
+        count = row_count(self._unread.pop(0))
+        self._unread_rows -= count
+        self._rows_dropped += count
+        return True
 
     @property
     def held_from(self) -> int | None:

@@ -53,6 +53,7 @@ from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
 from panewise.runtime.shortest_slides import ShortestSlides
 from panewise.runtime.table import Table
 from panewise.runtime.technique_option import chosen_technique
+from panewise.runtime.unread_total import UnreadTotal
 from panewise.runtime.window_ends import cadence_of, end_of, last_window, plan_ends, reads
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
@@ -72,10 +73,12 @@ class Hosting:
         channel_of: Callable[[str], Channel],
         sharing: str = "weave",
         table_of: Callable[[str], Table] | None = None,
+        unread: UnreadTotal | None = None,
     ) -> None:
-        """`table_of` None: queries read no tables."""
+        """`table_of` None: queries read no tables. `unread`: the limit of results that nobody has read."""
         self._channel_of = channel_of
         self._table_of = table_of
+        self._unread = unread
         self.sharing = sharing  # one of weaver.MODES
         self.queries: dict[str, HostedQuery] = {}
         self.consumers: dict[str, TreeConsumer | OperatorConsumer | PlanConsumer] = {}  # by query
@@ -126,7 +129,7 @@ class Hosting:
             if history is None:
                 check_window(block.window, channel, alone)
                 check_counts(block, channel)
-        query = HostedQuery(name, plan, block)
+        query = HostedQuery(name, plan, block, self._unread)
         query.watermark = channel.watermark
         if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
             query.counts_all, query.whole_from = channel.held_from is None, whole_from(block, channel.held_from)
@@ -206,7 +209,7 @@ class Hosting:
             for table in tables:
                 table.check_known()
                 check_versions(table, [node.window for node in windows])
-        query = HostedQuery(name, plan, block)
+        query = HostedQuery(name, plan, block, self._unread)
         query.counts_all = all(channel.missed_before is None for channel in channels)
         self.took_history = self.took_history or history is not None
         if history is None:  # else it goes on where the slowest input is

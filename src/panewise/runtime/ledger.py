@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import integers, wrapped
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.reports import Piece, Together, first_end
+from panewise.runtime.unread_total import UnreadTotal
 
 Ints = NDArray[np.int64]
 Place = tuple[int, int]  # an entry, and how many rows of a member came before it
@@ -61,6 +62,11 @@ class Entry:
         apart = (piece for pieces in self.apart.values() for piece in pieces if isinstance(piece, pa.RecordBatch))
         return sum(int(shared.batch.num_rows) for shared in self.together) + sum(int(piece.num_rows) for piece in apart)
 
+    @property
+    def bytes(self) -> int:
+        apart = sum(piece_bytes(piece) for pieces in self.apart.values() for piece in pieces)
+        return sum(int(shared.batch.nbytes) for shared in self.together) + apart
+
     def last_reports(self, wanted: NDArray[np.bool_]) -> Entry:
         """The last reports of some members, `wanted` by their numbers, in memory of their own."""
         result = Entry()
@@ -77,8 +83,12 @@ class Entry:
 class Ledger:
     """Entries from number `_base` on."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, total: UnreadTotal | None = None) -> None:
+        """`total`: the limit of all that hold results until they are read."""
         self.schema = schema
+        self._total = total
+        if total is not None:
+            total.join(self)
         self._nothing = schema.empty_table()
         self._entries: list[Entry] = []
         self._base = 0
@@ -124,6 +134,21 @@ class Ledger:
             if int((self._rows - self._dropped).max()) <= most:
                 break
             self._drop_oldest()
+        if self._total is not None and self._readers:
+            self._total.take(entry.bytes)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Of entries that some reader has not read."""
+        return sum(entry.bytes for entry in self._entries)
+
+    def give_up_oldest(self) -> bool:
+        """The oldest entry goes, unless it is the newest too; whether it went."""
+        if len(self._entries) < 2:
+            return False
+        self._drop_oldest()
+        self._look_over()
+        return True
 
     def _fit(self, number: int) -> None:
         while number >= len(self._rows):
@@ -255,6 +280,11 @@ class Ledger:
         """Another member may get the number."""
         if number < len(self._last):
             self._last[number] = -1
+
+
+def piece_bytes(piece: Piece) -> int:
+    """Ranges of empty reports take no room."""
+    return 0 if isinstance(piece, EmptyReports) else int(piece.nbytes)
 
 
 def row_count(piece: Piece) -> int:
