@@ -26,6 +26,7 @@ from panewise.runtime.run import pump
 from panewise.runtime.run.driver import Manner
 from panewise.runtime.stream import Stream
 from tests.runtime.run import engine_run_job
+from tests.soak import engine_runs
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
@@ -391,3 +392,8 @@ def test_the_command_line_goes_on_after_the_engine(tmp_path: Path) -> None:
     assert run_embedded(cql_file(tmp_path, text), "--path", str(tmp_path / "data")).exit_code == 0
     assert totals(tmp_path / "lines") == [0, 1, 2]
     assert not (tmp_path / "data" / "sources.json").exists(), "the notes have one place"
+
+
+@pytest.mark.parametrize("seed", [3, 22, 30, 41])
+def test_runs_that_fail_and_go_on(seed: int) -> None:
+    assert engine_runs.play(seed)
