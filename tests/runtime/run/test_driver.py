@@ -143,6 +143,17 @@ def test_what_panewise_run_refuses_is_refused(engine: pw.Engine, tmp_path: Path)
     assert engine.run_available().rows_read == 2
 
 
+def test_a_missing_source_costs_no_sink_what_it_has(engine: pw.Engine, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("earlier")
+    engine.execute(stream(tmp_path / "in.csv") + QUERY + sink(tmp_path / "lines", more=", existing = 'replace'"))
+    with pytest.raises(pw.ConnectorError, match="of stream 's' does not exist"):
+        engine.run_available()
+    assert (tmp_path / "lines").read_text() == "earlier"
+    (tmp_path / "in.csv").write_text(csv(0, 1))
+    engine.run_available()
+    assert totals(tmp_path / "lines") == [0]
+
+
 def test_a_source_that_fails_is_gone_on_with_when_it_is_mended(engine: pw.Engine, tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()

@@ -188,12 +188,12 @@ class Driver:
         pump = Pump(engine, outlet, self.sources, stop=manner.stop or threading.Event())
         interrupted, started = False, time.monotonic()
         with ExitStack() as stack:
+            flows = pump.open()  # before sinks: one that replaces what is there must not for nothing
+            stack.callback(self.sources.close)
             stack.callback(_held, outlet.close)
             outlet.open()
             if manner.begin is not None:
                 manner.begin(outlet.by_query())
-            flows = pump.open()
-            stack.callback(self.sources.close)
             if manner.bars and console.is_terminal:
                 from panewise.runtime.run.progress import Bars
 
