@@ -126,7 +126,8 @@ class Engine:
         # How the rows of a table with a connector are read when it is created.
         self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
         self.archives = Archives(self)
-        self.hosting = Hosting(self.channel, sharing, self.table, UnreadTotal(unread_bytes))
+        self.unread = UnreadTotal(unread_bytes)
+        self.hosting = Hosting(self.channel, sharing, self.table, self.unread)
         self.schedule = ReportSchedule(schedule)
         self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
         self.statements = StatementRunner(self)

@@ -41,14 +41,22 @@ class UnreadTotal:
         self._holders: WeakSet[Holder] = WeakSet()
         self._counted = 0  # bytes when holders were counted
         self._come = 0  # bytes since then
+        self.taken = 0  # bytes in all
 
     def join(self, holder: Holder) -> None:
         """It is counted as long as it lives."""
         self._holders.add(holder)
 
+    def is_pressing(self, since: int) -> bool:
+        """Whether who has read at `since`, of `taken`, should read again, lest results are given up before it does."""
+        if self.most is None:
+            return False
+        return 16 * (self.taken - since) > self.most or 4 * (self._counted + self._come) > 3 * self.most
+
     def take(self, size: int) -> None:
         """So many bytes have come to one of the holders."""
         self._come += size
+        self.taken += size
         if self.most is not None and (self._counted + self._come > self.most or 8 * self._come > self.most):
             self._limit(self.most)
 

@@ -242,6 +242,29 @@ def test_results_that_somebody_else_has_read_are_told_of(engine: pw.Engine, tmp_
     assert [n for n in totals(tmp_path / "lines") if n] == [1, 5]
 
 
+@pytest.mark.parametrize("in_one_ledger", [True, False])
+def test_results_that_nobody_reads_cost_a_sink_nothing(tmp_path: Path, in_one_ledger: bool) -> None:
+    """Sixteen batches give more results than may be held unread, and a second has not passed."""
+    found = []
+    for most in (4 << 20, None):
+        engine = pw.Engine(unread_bytes=most)
+        engine.execute(
+            "CREATE STREAM s (ts TIMESTAMP, symbol STRING, size BIGINT) WITH (connector = 'generator', rows = 1000000)"
+        )
+        for number in range(12):
+            selected = "" if in_one_ledger or number else "WHERE size > 0"
+            engine.execute(
+                f"CREATE QUERY q{number} AS SELECT symbol, COUNT(*) AS total "
+                f"FROM s [RANGE {number + 1} SECONDS SLIDE 1 SECOND] {selected} GROUP BY symbol"
+            )
+        engine.execute(f"CREATE SINK out FROM q0 WITH (connector = 'json', path = '{tmp_path}/{most}')")
+        engine.run_available()
+        found.append((tmp_path / str(most)).read_text())
+        dropped = sum(query["results_unread_dropped"] for query in engine.stats()["queries"].values())
+        assert bool(dropped) == (most is not None)
+    assert found[0] == found[1]
+
+
 def told(act: Callable[[], object]) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -57,6 +57,7 @@ class HandedOver:
         self._every_query = every_query
         self._gaps = gaps
         self._drained = 0
+        self._drained_bytes = 0
         self._known: list[Definition] = []
         self._open: dict[str, tuple[SinkDefinition, NumberedSink]] = {}  # by lower-case name of the sink
 
@@ -89,7 +90,8 @@ class HandedOver:
         return found
 
     def pushed(self) -> bool:
-        return self._rows_out() - self._drained > UNREAD_ROWS
+        unread = self._engine.unread
+        return self._rows_out() - self._drained > UNREAD_ROWS or unread.is_pressing(self._drained_bytes)
 
     def _rows_out(self) -> int:
         queries = self._engine.hosting.queries
@@ -107,7 +109,7 @@ class HandedOver:
                 problem = problem or error
         if problem is not None:
             raise problem
-        self._drained = self._rows_out()
+        self._drained, self._drained_bytes = self._rows_out(), self._engine.unread.taken
 
     def _taker(self, query: str) -> Callable[[pa.Table, int], None]:
         sinks = [(d.name, sink) for d, sink in self._open.values() if d.source.lower() == query.lower()]
@@ -117,7 +119,7 @@ class HandedOver:
                 if self._gaps and sink.next is not None and sink.next < first:
                     warnings.warn(
                         f"the results {sink.next:,} to {first - 1:,} of query '{query}' were read by somebody else, "
-                        f"with results() or hand_over(), and are not in sink '{name}'",
+                        f"with results() or hand_over(), or given up unread, and are not in sink '{name}'",
                         ConnectorWarning,
                         stacklevel=2,
                     )
