@@ -19,6 +19,7 @@ def test_values_are_read_and_defaults_filled_in() -> None:
         "rows": 10,
         "connector": None,
         "late": "drop",
+        "ahead": None,
         "on_bad_row": "fail",
         "retain": None,
         "shedding": None,
