@@ -159,6 +159,10 @@ class Catalog:
             raise CatalogError(f"{kind} '{definition.name}' is still read by {names}", hint="drop them first")
         return self._definitions.pop(name.lower())
 
+    def is_as(self, copy: dict[str, Definition]) -> bool:
+        """Whether nothing has changed since a copy was made."""
+        return self._definitions == copy
+
     def copy(self) -> dict[str, Definition]:
         return dict(self._definitions)
 

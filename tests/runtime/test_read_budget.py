@@ -16,6 +16,7 @@ import panewise as pw
 from panewise.errors import PlanError, ReadLimitError
 from panewise.operators import read_budget, window_join
 from panewise.operators.read_budget import ReadBudget
+from panewise.runtime import engine as engine_module
 from panewise.runtime.answers import watermark_us
 from panewise.runtime.archive_reads import ArchiveView
 from tests.runtime.small_engine import SECOND
@@ -268,3 +269,35 @@ def test_a_table_that_changes_meanwhile_is_seen_as_it_is_at_the_commit() -> None
         engine.execute("DELETE FROM names WHERE v = 2")
         engine.reads.between_steps = insert
         assert engine.execute(select).num_rows == found
+
+
+@pytest.mark.parametrize("word", ["", "EXPLAIN "])
+def test_a_long_statement_is_bound_outside_all_turns(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_with(3)
+    many = f"{word}SELECT {', '.join(f'v + {n} AS c{n}' for n in range(200))} FROM t [RANGE 1 HOUR]"
+    owners: list[int] = []
+    bind = engine_module.bind_one
+
+    def watched(*arguments: Any) -> Any:
+        owners.append(engine.turns.owner)
+        return bind(*arguments)
+
+    monkeypatch.setattr(engine_module, "bind_one", watched)
+    assert engine.execute(many).num_rows
+    assert owners == [0]
+
+
+def test_a_statement_that_was_bound_to_other_definitions_is_bound_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_with(3)
+    bind, bound = engine_module.bind_one, []
+
+    def overtaken(*arguments: Any) -> Any:
+        bound.append(bind(*arguments))
+        if len(bound) == 1:
+            engine.execute("DROP STREAM t")
+            engine.execute("CREATE STREAM t (ts TIMESTAMP, k BIGINT, v BIGINT) WITH (retain = '1 hour')")
+        return bound[-1]
+
+    monkeypatch.setattr(engine_module, "bind_one", overtaken)
+    table = engine.execute(f"SELECT k, {', '.join(f'v + {n} AS c{n}' for n in range(200))} FROM t [RANGE 1 HOUR]")
+    assert (table.num_rows, table.schema.field("k").type) == (0, pa.int64())

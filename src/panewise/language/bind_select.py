@@ -275,10 +275,12 @@ class _SelectBinder:
     def _bind_items(self, scope: Scope, group_by: tuple[Expression, ...]) -> tuple[list[SelectItem], list[exp.Expr]]:
         items: list[SelectItem] = []
         places: list[exp.Expr] = []
+        names: set[str] = set()
         binder = self._binder(scope, "SELECT")
         for node in self.node.expressions:
             for name, expression in self._bind_item(node, scope, binder):
-                self._check_name(name, items, node)
+                self._check_name(name, names, node)
+                names.add(name.lower())
                 items.append(SelectItem(name, expression))
                 places.append(node)
         return items, places
@@ -308,11 +310,12 @@ class _SelectBinder:
                     seen.add(column.name.lower())
         return found
 
-    def _check_name(self, name: str, items: list[SelectItem], node: exp.Expr) -> None:
+    def _check_name(self, name: str, names: set[str], node: exp.Expr) -> None:
+        """`names`: of the items before it, in lower case."""
         if name.lower() in REPORT_COLUMNS and not self._of_archives:
             hint = f"every report has {', '.join(REPORT_COLUMNS)} of its own; write AS and another name"
             raise self.binding.error(f"an item cannot be called '{name}'", node, hint)
-        if any(item.name.lower() == name.lower() for item in items):
+        if name.lower() in names:
             hint = "name the columns that you want" if node.is_star else "write AS and another name"
             raise self.binding.error(f"two items are called '{name}'", node, hint)
 

@@ -11,17 +11,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Event
+from threading import Event, get_ident
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from panewise import aggregates
 from panewise.aggregates.functions import AggregateFunction
-from panewise.catalog import (
-    Catalog,
-    TableDefinition,
-)
+from panewise.catalog import Catalog, Definition, TableDefinition
 from panewise.connectors.tables import read_table
 from panewise.errors import (
     CatalogError,
@@ -71,6 +68,8 @@ from panewise.temporal import INSTANT_MAX, INSTANT_MIN, instant_us
 
 if TYPE_CHECKING:
     from panewise.runtime.durability import Durability
+
+LONG_TEXT = 1_000  # characters of statements that are bound outside all turns
 
 
 class Engine:
@@ -173,8 +172,9 @@ class Engine:
     def execute_parsed(self, parsed: ParsedStatement) -> pa.Table | None:
         """Runs one statement. A long SELECT begins and ends in a turn, and lets others in while it reads."""
         while True:
+            ahead = self._bound_ahead(parsed)
             with self._lock:
-                result = self._execute(parsed)
+                result = self._execute(parsed, ahead)
             if not isinstance(result, Unfinished):
                 return result
             try:
@@ -185,9 +185,24 @@ class Engine:
                 _locate(problem, parsed)
                 raise
 
-    def _execute(self, parsed: ParsedStatement) -> pa.Table | Unfinished | None:
+    def _bound_ahead(self, parsed: ParsedStatement) -> tuple[s.Statement, dict[str, Definition]] | None:
+        """A long statement is bound outside all turns, which takes time, to the definitions that there are then."""
+        self._lock.check()
+        if len(parsed.text) < LONG_TEXT or self._lock.owner == get_ident():
+            return None
+        definitions = self.catalog.copy()
+        seen = Catalog()
+        seen.restore(definitions)
+        return bind_one(parsed, seen, self.find_aggregate, self.aggregate_names), definitions
+
+    def _execute(
+        self, parsed: ParsedStatement, ahead: tuple[s.Statement, dict[str, Definition]] | None = None
+    ) -> pa.Table | Unfinished | None:
         self._flush_all()
-        statement = bind_one(parsed, self.catalog, self.find_aggregate, self.aggregate_names)
+        if ahead is not None and self.catalog.is_as(ahead[1]):
+            statement = ahead[0]
+        else:
+            statement = bind_one(parsed, self.catalog, self.find_aggregate, self.aggregate_names)
         if not isinstance(statement, s.Show | s.Explain | s.SelectOnce):
             self._answers.change()
             if not isinstance(statement, s.Insert | s.Update | s.Delete):
