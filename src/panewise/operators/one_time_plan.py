@@ -11,6 +11,7 @@ read's budget, if it has one, as it is made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -104,6 +105,7 @@ class _Plan(DeltaPlan):
 def relation_at_end(plan: Emit, rows: Sequence[Rows], until: int, budget: ReadBudget | None = None) -> pa.Table:
     """The relation of a continuous plan just before `until`, over these rows of its inputs, in order of time."""
     assert not plan.periodic
-    once = _Plan(plan, len(rows), budget)
-    once.process(rows, until)
-    return once.lookup(until - 1)
+    with nullcontext() if budget is None else budget.texts():
+        once = _Plan(plan, len(rows), budget)
+        once.process(rows, until)
+        return once.lookup(until - 1)

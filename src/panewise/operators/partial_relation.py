@@ -35,6 +35,7 @@ from panewise.operators.read_budget import ReadBudget, part_rows
 from panewise.operators.rows import Rows, concatenated
 from panewise.plan.blocks import Block
 from panewise.plan.evaluate import compiled
+from panewise.plan.text_sizes import cells_of
 from panewise.state.group_table import GroupTable
 
 Part = Any
@@ -58,13 +59,14 @@ class PartialRelation:
             computed += read
             form = _Gathered if aggregation.holistic else _States
             self._form = form(aggregation, _columns_of(read), budget)
-        self._part_rows = part_rows(sum(1 for expression in computed for _ in expression.walk()))
+        self._part_rows = part_rows(cells_of(computed))
 
     def parts(self, rows: Rows) -> list[Part]:
         """What these rows, all of some stretch of time, give; they are in order of time and arrival."""
         found = []
         for start in range(0, max(1, len(rows)), self._part_rows):
-            found.append(self._part(rows.slice(start, min(start + self._part_rows, len(rows)))))
+            with self._budget.texts():
+                found.append(self._part(rows.slice(start, min(start + self._part_rows, len(rows)))))
             self._budget.take(*self._form.size(found[-1]))
         return found
 
@@ -78,7 +80,8 @@ class PartialRelation:
 
     def whole(self, parts: list[Part]) -> pa.Table:
         """The relation of the rows of all these parts, at least one, which are given in order of time."""
-        return self._form.whole(parts)
+        with self._budget.texts():
+            return self._form.whole(parts)
 
 
 def relation_in_parts(block: Block, rows: Rows, budget: ReadBudget) -> pa.Table:
@@ -121,6 +124,7 @@ class _States:
         self._types = tuple(key.type for key in aggregation.keys)
         self._keys = [compiled(key) for key in aggregation.keys]
         self._pools: Pools = {}  # of all parts: a code means the same in each
+        self._pooled = 0  # bytes of the pools when they were last counted
         self._arguments = ArgumentPlan(aggregation.states, self._pools)
 
     def part(self, rows: Rows) -> _Groups:
@@ -139,6 +143,8 @@ class _States:
 
     def size(self, part: _Groups) -> tuple[int, int]:
         states = sum(state.ints.nbytes + state.floats.nbytes for state in part.states.values())
+        before, self._pooled = self._pooled, sum(pool.bytes_held for pool in self._pools.values())
+        states += self._pooled - before
         # A group is in many parts, and only one row of the answer.
         return 0, states + sum(key.nbytes for key in part.keys)
 

@@ -8,12 +8,14 @@ counted; seconds bound them.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from time import monotonic
 
 import pyarrow as pa
 
 from panewise.errors import PlanError, ReadLimitError
+from panewise.plan.text_sizes import limited
 
 PART_CELLS = 1 << 22  # values that are computed before the budget is looked at again
 PART_ROWS_MAX = 65_536
@@ -76,14 +78,24 @@ class ReadBudget:
         if limits.seconds is not None and monotonic() - self._began > limits.seconds:
             raise _exceeded(f"takes longer than {limits.seconds:g} s", "read_seconds")
 
+    def texts(self) -> AbstractContextManager[None]:
+        """Inside, texts that one expression makes are refused before they are made, where they alone would take more
+        than all bytes; seconds are looked at too."""
+        return limited(self._check_texts)
+
+    def _check_texts(self, size: int) -> None:
+        if self._limits.bytes is not None and size > self._limits.bytes:
+            self.take(size=size)
+        self.take()
+
     def take_batch(self, batch: pa.RecordBatch) -> None:
         """Rows that were copied out of files: bytes that are held, and no rows that the read has made."""
         self.take(size=batch.nbytes)
 
 
-def part_rows(expressions: int) -> int:
-    """How many rows to compute at a time, where so many expressions are computed for each."""
-    return max(PART_ROWS_MIN, min(PART_ROWS_MAX, PART_CELLS // max(1, expressions)))
+def part_rows(cells: int) -> int:
+    """How many rows to compute at a time, where so many values of eight bytes are computed for each."""
+    return max(PART_ROWS_MIN, min(PART_ROWS_MAX, PART_CELLS // max(1, cells)))
 
 
 def _exceeded(what: str, setting: str) -> ReadLimitError:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from panewise.language.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal
 from panewise.plan import evaluate_arithmetic, evaluate_dates, evaluate_strings
 from panewise.plan.evaluate_casts import cast
+from panewise.plan.text_sizes import about_to_make, check_constant, counted, limited, makes_texts
 from panewise.plan.vectors import Operand
 from panewise.schema import BOOLEAN
 
@@ -73,8 +74,8 @@ def compiled(expression: Expression) -> Evaluator:
         return partial(_repeated, step)
     columns = expression.columns()
     if len(columns) == 1:
-        return partial(_through_dictionary, columns[0], step)
-    return step
+        step = partial(_through_dictionary, columns[0], step)
+    return partial(counted, step) if makes_texts(expression) else step
 
 
 # ---- columns and constants -------------------------------------------------------------------------------------------
@@ -98,7 +99,11 @@ def _declared_column(column: ColumnRef, type: pa.DataType, batch: pa.RecordBatch
 
 
 def _repeated(scalar: pa.Scalar, batch: pa.RecordBatch) -> pa.Array:
-    return pa.nulls(len(batch), scalar.type) if not scalar.is_valid else pa.repeat(scalar, len(batch))
+    if not scalar.is_valid:
+        return pa.nulls(len(batch), scalar.type)
+    if pa.types.is_string(scalar.type):
+        about_to_make(scalar.as_buffer().size * len(batch))
+    return pa.repeat(scalar, len(batch))
 
 
 def _through_dictionary(column: ColumnRef, step: _Step, batch: pa.RecordBatch) -> pa.Array:
@@ -109,7 +114,10 @@ def _through_dictionary(column: ColumnRef, step: _Step, batch: pa.RecordBatch) -
     dictionary = array.dictionary
     values = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
     answers = step(pa.record_batch([values], names=[column.name]))
-    return answers.take(array.indices.cast(pa.int64()).fill_null(len(dictionary)))
+    places = array.indices.cast(pa.int64()).fill_null(len(dictionary))
+    if pa.types.is_string(answers.type):
+        about_to_make(pc.sum(pc.binary_length(answers).cast(pa.int64()).take(places)).as_py() or 0)
+    return answers.take(places)
 
 
 # ---- nodes -----------------------------------------------------------------------------------------------------------
@@ -167,7 +175,8 @@ def _call_step(expression: Call) -> _Step | pa.Scalar:
     if len(constants) == len(arguments):
         subject = 1 if expression.function == "date_trunc" else 0
         arguments[subject] = _single(arguments[subject])
-        return kernel(arguments, type)[0]
+        with limited(check_constant):
+            return kernel(arguments, type)[0]
     if len(arguments) == 1:
         (only,) = arguments
         assert not isinstance(only, pa.Scalar)

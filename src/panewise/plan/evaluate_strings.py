@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.language.functions import PADDED_LENGTH_MAX
+from panewise.plan.text_sizes import about_to_make
 from panewise.plan.vectors import Operand, by_distinct_options, by_distinct_value
 
 Kernel = Callable[[list[Operand], pa.DataType], pa.Array]
+COUNTED_FROM = 1 << 20  # Bytes by which texts might grow from which on it is counted by how much they do.
 
 
 def _with_options(kernel: Callable[[pa.Array, tuple[Any, ...]], pa.Array]) -> Kernel:
@@ -83,6 +85,7 @@ def _pad(on_the_left: bool) -> Callable[[pa.Array, tuple[Any, ...]], pa.Array]:
         cut = pc.utf8_slice_codeunits(text, start=0, stop=width)
         if not padding:
             return cut
+        about_to_make(cut.nbytes + len(cut) * width * len(padding.encode()) // len(padding))
         missing = pc.subtract(width, pc.utf8_length(cut))
         needed, places = np.unique(missing.fill_null(0).to_numpy(), return_inverse=True)
         fill = pa.array([(padding * (count // len(padding) + 1))[:count] for count in needed.tolist()], pa.string())
@@ -94,13 +97,26 @@ def _pad(on_the_left: bool) -> Callable[[pa.Array, tuple[Any, ...]], pa.Array]:
 
 
 def _concat(operands: list[Operand], type: pa.DataType) -> pa.Array:
+    rows = max((len(operand) for operand in operands if isinstance(operand, pa.Array)), default=1)
+    about_to_make(sum(_text_bytes(operand, rows) for operand in operands))
     return pc.binary_join_element_wise(*operands, pa.scalar("", type))
+
+
+def _text_bytes(operand: Operand, rows: int) -> int:
+    """What an operand adds to the texts of so many rows."""
+    return int(operand.as_buffer().size * rows if isinstance(operand, pa.Scalar) else operand.nbytes)
 
 
 def _replace(text: pa.Array, options: tuple[Any, ...]) -> pa.Array:
     # Arrow does not return from an empty pattern.
     if not options[0]:
         return text
+    longer = len(options[1].encode()) - len(options[0].encode())
+    if longer > 0:
+        most = text.nbytes // len(options[0].encode()) * longer
+        if most > COUNTED_FROM:
+            most = (pc.sum(pc.count_substring(text, pattern=options[0])).as_py() or 0) * longer
+        about_to_make(text.nbytes + most)
     return pc.replace_substring(text, pattern=options[0], replacement=options[1])
 
 

@@ -29,6 +29,7 @@ from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, is_answer, of_block
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
+from panewise.plan.text_sizes import cells_of
 from panewise.runtime.answers import with_watermark
 from panewise.runtime.archive_reads import ArchiveRead
 from panewise.runtime.ask import ask_once, asks_archive, from_tree, last_report, named_answer, rows_for
@@ -49,9 +50,8 @@ if TYPE_CHECKING:
 LEVELS = {"latest": "TTU", "latest-in-order": "LWS", "window": "WS", "serial": "Serial"}
 """The scheduler of each, by its name in `SCHEDULERS`."""
 
-SHORT_EXPRESSIONS = (
-    64  # that a SELECT computes for each row, at most, where it may look at `rows_inside` of them inside
-)
+# Values of eight bytes that a SELECT computes for each row, at most, where it may look at `rows_inside` of them inside.
+SHORT_CELLS = 64
 
 Read = StepwiseRead | WholeRead | ArchiveRead
 
@@ -214,5 +214,5 @@ class WindowReads:
 
 def _weight(plan: Emit) -> int:
     """How much more a row costs than in a short SELECT."""
-    expressions = sum(1 for node in of_block(plan.input) for part in expressions_of(node) for _ in part.walk())
-    return max(1, expressions // SHORT_EXPRESSIONS)
+    cells = cells_of(part for node in of_block(plan.input) for part in expressions_of(node))
+    return max(1, cells // SHORT_CELLS)
