@@ -218,6 +218,16 @@ def test_explain_reads_the_footers_of_archives_outside_all_turns(
     engine.close()
 
 
+def test_rows_that_take_long_are_scanned_outside_all_turns_to_the_last_few() -> None:
+    engine = engine_with(4_000)
+    engine.reads.sub_window_rows = engine.reads.rows_inside = 1_000
+    steps: list[None] = []
+    engine.reads.between_steps = lambda: steps.append(None)
+    answer = engine.execute("SELECT SUM(LENGTH(LPAD(k, 8000, 'x'))) AS n FROM t [RANGE 1 HOUR]")
+    assert answer is not None and answer["n"].to_pylist() == [32_000_000]
+    assert len(steps) > 50  # of a short SELECT, there would be three
+
+
 def test_a_push_goes_through_while_a_join_of_few_rows_makes_many() -> None:
     engine = engine_with(500)
     begun, pushed = threading.Event(), threading.Event()

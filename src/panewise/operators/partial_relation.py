@@ -59,7 +59,8 @@ class PartialRelation:
             computed += read
             form = _Gathered if aggregation.holistic else _States
             self._form = form(aggregation, _columns_of(read), budget)
-        self._part_rows = part_rows(cells_of(computed))
+        self.cells = cells_of(computed)  # values that are computed for each row
+        self._part_rows = part_rows(self.cells)
 
     def parts(self, rows: Rows) -> list[Part]:
         """What these rows, all of some stretch of time, give; they are in order of time and arrival."""

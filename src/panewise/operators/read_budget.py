@@ -20,6 +20,7 @@ from panewise.plan.text_sizes import limited
 PART_CELLS = 1 << 22  # values that are computed before the budget is looked at again
 PART_ROWS_MAX = 65_536
 PART_ROWS_MIN = 64
+SHORT_CELLS = 64  # values of eight bytes that a short SELECT computes for each row, at most
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,11 @@ class ReadBudget:
 def part_rows(cells: int) -> int:
     """How many rows to compute at a time, where so many values of eight bytes are computed for each."""
     return max(PART_ROWS_MIN, min(PART_ROWS_MAX, PART_CELLS // max(1, cells)))
+
+
+def weight_of(cells: int) -> int:
+    """How much more a row costs than in a short SELECT, where so many values of eight bytes are computed for each."""
+    return max(1, cells // SHORT_CELLS)
 
 
 def _exceeded(what: str, setting: str) -> ReadLimitError:

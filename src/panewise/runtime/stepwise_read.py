@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from panewise.operators.partial_relation import Part, PartialRelation
-from panewise.operators.read_budget import ReadBudget
+from panewise.operators.read_budget import ReadBudget, weight_of
 from panewise.plan.blocks import Block
 from panewise.runtime.answers import with_watermark
 from panewise.runtime.ask import last_report, require_held, stretch_of
@@ -77,7 +77,9 @@ class StepwiseRead:
         self._inside = inside
         self._relation = PartialRelation(block, budget)
         self._parts: dict[Stretch, list[Part]] = {}
-        self._pinned = PinnedRows(channel.empty_rows(), reads.sub_window_rows)
+        weight = weight_of(self._relation.cells)
+        self._rows_inside = reads.rows_inside // weight
+        self._pinned = PinnedRows(channel.empty_rows(), max(1, reads.sub_window_rows // weight))
         self._pieces = channel.retained_pieces()  # that `_pinned` has not got yet
         self._last_arrived = self._pieces[-1].last_arrived if self._pieces else -1
         self._stretch = self._seen_now()
@@ -107,7 +109,7 @@ class StepwiseRead:
 
     def _committed(self, last_try: bool) -> bool:
         """Scans until little is left, and commits in a turn unless moves have brought too much."""
-        while self._left() > self._reads.rows_inside:
+        while self._left() > self._rows_inside:
             step = self._next_step()
             if step is None:
                 break
@@ -115,7 +117,7 @@ class StepwiseRead:
         with self._reads.turns:
             self._look()
             self._pin()
-            inside = self._left() > self._reads.rows_inside
+            inside = self._left() > self._rows_inside
             if inside and not last_try:
                 return False
             while (step := self._scheduler.next_step(self._name)) is not None:
@@ -247,6 +249,6 @@ class StepwiseRead:
         for stretch in reversed(self._stretches()):
             if stretch not in self._parts:
                 left += self._pinned.count(*stretch)
-                if left > self._reads.rows_inside:
+                if left > self._rows_inside:
                     break
         return left

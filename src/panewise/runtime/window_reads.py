@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from panewise.errors import PlanError, did_you_mean
 from panewise.language.statements import WINDOWLESS
-from panewise.operators.read_budget import ReadBudget, ReadLimits
+from panewise.operators.read_budget import ReadBudget, ReadLimits, weight_of
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, is_answer, of_block
 from panewise.plan.nodes import Emit, Scan
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 LEVELS = {"latest": "TTU", "latest-in-order": "LWS", "window": "WS", "serial": "Serial"}
 """The scheduler of each, by its name in `SCHEDULERS`."""
 
-# Values of eight bytes that a SELECT computes for each row, at most, where it may look at `rows_inside` of them inside.
-SHORT_CELLS = 64
-
 Read = StepwiseRead | WholeRead | ArchiveRead
 
 
@@ -60,9 +57,9 @@ class WindowReads:
     """The one-time queries of one engine.
 
     `limits`: the budget of each. `sub_window_rows`: about how many rows are scanned in a step. `rows_inside`: how many
-    may be scanned inside a turn, `inside_s`: how long a read may take there that others have overtaken again and again.
-    `tries`: how often a read asks for its commit before it scans all that is left inside the turn. `look_every_s`: how
-    often it asks for moves between steps.
+    may be scanned inside a turn. Both are those of a short SELECT, and fewer where a row takes longer. `inside_s`: how
+    long a read may take there that others have overtaken again and again. `tries`: how often a read asks for its commit
+    before it scans all that is left inside the turn. `look_every_s`: how often it asks for moves between steps.
     """
 
     def __init__(self, engine: Engine, turns: Turns, level: str, limits: ReadLimits) -> None:
@@ -214,5 +211,4 @@ class WindowReads:
 
 def _weight(plan: Emit) -> int:
     """How much more a row costs than in a short SELECT."""
-    cells = cells_of(part for node in of_block(plan.input) for part in expressions_of(node))
-    return max(1, cells // SHORT_CELLS)
+    return weight_of(cells_of(part for node in of_block(plan.input) for part in expressions_of(node)))
