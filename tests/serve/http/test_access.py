@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http.client import HTTPConnection
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from panewise.serve.http.access import Access, parse_tokens
 from panewise.serve.http.errors import Problem
 from panewise.serve.http.settings import Settings, Token
 from tests.serve.http.serving import BUSY, NDJSON, READ, TOKENS, WRITE, define, rows, served, state_of
+from tests.waiting import until
 
 CHANGING = [
     ("POST", "/v1/statements", {"json": {"text": "CREATE STREAM other (ts TIMESTAMP)"}}),
@@ -97,6 +99,104 @@ def test_a_token_in_the_address_is_for_live_connections_only(client):
         assert other.get("/v1/queries/busy/live?token=wrong-token").status_code == 401
         with other.stream("GET", f"/v1/queries/busy/live?start=0&token={READ}") as live:
             assert live.status_code == 200
+
+
+def test_a_token_in_the_address_is_not_for_queries_of_that_name(client):
+    """Only the addresses of live results take it, and only to read them."""
+    client.post("/v1/queries", json={"name": "live", "select": BUSY})
+    before = state_of(client)
+    for method, path in [
+        ("DELETE", "/v1/queries/live"), ("GET", "/v1/queries/live"), ("POST", "/v1/queries/busy/live"),
+        ("DELETE", "/v1/queries/busy/live"), ("GET", "/v1/streams/t/producers/live"), ("GET", "/live"),
+        ("GET", "/v1/live"), ("HEAD", "/v1/queries/busy/live"),
+    ]:  # fmt: skip
+        assert _ask(client, method, f"{path}?token={WRITE}", {}, None).status_code == 401, (method, path)
+    assert state_of(client) == before
+    url = str(client.base_url).replace("http", "ws").rstrip("/")
+    for path in ("/live", "/v1/queries/busy", "/v1/queries/busy/lookup"):
+        with pytest.raises(InvalidStatus) as refused:
+            connect(f"{url}{path}?token={READ}")
+        assert refused.value.response.status_code == 401, path
+    with connect(f"{url}/v1/queries/busy/live?token={READ}"):
+        pass
+    assert client.delete("/v1/queries/live").status_code == 204
+
+
+@pytest.mark.parametrize("shown", [(READ, WRITE), (WRITE, READ), (WRITE, WRITE), ("wrong-token", WRITE)])
+def test_two_tokens_are_refused(client, shown):
+    """Whoever looked at the request before may have judged by the other one."""
+    before = state_of(client)
+    with httpx.Client(base_url=client.base_url) as other:
+        headers = [("Authorization", f"Bearer {token}") for token in shown]
+        for method, path in (("DELETE", "/v1/queries/busy"), ("GET", "/v1/catalog"), ("GET", "/readyz")):
+            answer = other.request(method, path, headers=headers)
+            assert answer.status_code == 400 and "twice" in answer.json()["error"]["message"]
+        address = "&".join(f"token={token}" for token in shown)
+        assert other.get(f"/v1/queries/busy/live?{address}").status_code == 400
+    assert state_of(client) == before
+
+
+@pytest.mark.parametrize("header", ["Host", "Origin"])
+def test_two_origins_are_refused(header):
+    with served() as (client, _):
+        own = str(client.base_url).rstrip("/")
+        values = [own, "http://evil.example"] if header == "Origin" else [own[7:], "evil.example"]
+        for order in (values, values[::-1], values[:1] * 2):
+            plain = HTTPConnection(client.base_url.host, client.base_url.port)
+            plain.putrequest("GET", "/v1/catalog", skip_host=header == "Host")
+            for value in order:
+                plain.putheader(header, value)
+            plain.endheaders()
+            assert plain.getresponse().status == 400
+            plain.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "token"),
+    [
+        *[("GET", path, READ) for path in (
+            "/v1/catalog", "/v1/queries/busy/lookup", "/v1/queries/busy/lookup?key=a", "/v1/queries/busy/results",
+            "/v1/stats", "/v1/weave.svg", "/v1/nothing", "/metrics",
+        )],
+        ("GET", "/v1/catalog", None),
+        ("GET", "/readyz", None),
+        ("GET", "/v1/openapi.json", None),
+        ("DELETE", "/v1/queries/busy", READ),
+        ("POST", "/v1/statements", READ),
+    ],
+)  # fmt: skip
+def test_answers_are_neither_kept_nor_guessed_at(client, method, path, token):
+    answer = _ask(client, method, path, {}, None if token is None else f"Bearer {token}")
+    assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
+    assert answer.headers.get_list("cache-control") == ["no-store"]
+
+
+def test_live_answers_and_files_of_the_dashboard_say_it_once(client):
+    with client.stream("GET", "/v1/queries/busy/live") as live:
+        assert live.headers.get_list("cache-control") == ["no-store"]
+        assert live.headers.get_list("x-content-type-options") == ["nosniff"]
+    for path in ("/", "/dashboard/main.js"):
+        answer = client.get(path)
+        assert answer.headers.get_list("cache-control") == ["no-cache"]
+        assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
+
+
+def test_who_shows_no_token_is_told_no_path(tmp_path, monkeypatch):
+    with served(tokens=TOKENS, path=tmp_path / "data") as (client, backend):
+        define(client)
+
+        def full(_):
+            raise OSError(28, "No space left on device", str(tmp_path / "data" / "results"))
+
+        monkeypatch.setattr(backend.engine, "hand_over_all", full)
+        client.post("/v1/streams/t/rows", content=rows((1, "a", 1)), headers=NDJSON)
+        until(lambda: backend.ready() is not None)
+        stranger = _ask(client, "GET", "/readyz", {}, None)
+        assert (stranger.status_code, stranger.json()) == (503, {"status": "results cannot be kept"})
+        known = _ask(client, "GET", "/readyz", {}, f"Bearer {READ}")
+        assert known.status_code == 503 and str(tmp_path) in known.text
+        assert _ask(client, "GET", "/readyz", {}, "Bearer wrong-token").status_code == 401
+        monkeypatch.undo()
 
 
 def test_an_unknown_path_tells_strangers_nothing(client):

@@ -34,6 +34,9 @@ class Caller:
     may_write: bool
 
 
+NOBODY = Caller("-", False)  # who has shown no token
+
+
 def tokens_from(file: Path | None, environment: Mapping[str, str] = os.environ) -> tuple[Token, ...]:
     """The tokens of the file and of the environment."""
     found: tuple[Token, ...] = ()

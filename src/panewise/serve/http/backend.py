@@ -47,6 +47,15 @@ class Lookup:
     age_s: float  # how old the answer is: 0.0 where the engine has just given it
 
 
+@dataclass(frozen=True)
+class Unready:
+    """Why a backend cannot answer. `summary` names no file and may be told to anybody, `detail` to callers who are
+    known."""
+
+    summary: str
+    detail: str
+
+
 class Pushed(NamedTuple):
     """How many rows were taken; none where the number of the push had been taken before."""
 
@@ -104,7 +113,7 @@ class Backend(Protocol):
     def last_sequence(self, stream: str, producer: str) -> int:
         """The number of the last push of a producer that was taken; 0 where there was none."""
 
-    def ready(self) -> str | None:
+    def ready(self) -> Unready | None:
         """None, or why it cannot answer yet or any more."""
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.suspended_folder import REASON
 from panewise.serve.http import logs
-from panewise.serve.http.backend import Definition, Lookup, Pushed
+from panewise.serve.http.backend import Definition, Lookup, Pushed, Unready
 from panewise.serve.http.connector_rules import (
     FILES,
     adds_definition,
@@ -80,7 +80,7 @@ class EngineBackend:
         self._changed = threading.Event()
         self._produced = self._taken_up_to = object()  # the last call that may have produced results; that taken last
         self._closed = threading.Event()
-        self._failed = ""
+        self._failed: Unready | None = None
         # Results of queries that were dropped when the process died before they could be forgotten.
         self.results.retain(self._queries())
         for query in self.engine.catalog.of_kind("query"):
@@ -226,17 +226,19 @@ class EngineBackend:
     def last_sequence(self, stream: str, producer: str) -> int:
         return self.engine.last_sequence(stream, producer)
 
-    def ready(self) -> str | None:
+    def ready(self) -> Unready | None:
         if self._closed.is_set():
-            return "the server is ending"
+            return Unready("the server is ending", "the server is ending")
         if self.engine.turns.broken:  # before what follows from it: results cannot be kept either
-            return str(self.engine.turns.refusal())
-        if self._failed:
+            refusal = self.engine.turns.refusal()
+            return Unready(refusal.message, str(refusal))
+        if self._failed is not None:
             return self._failed
         if self._suspended:
-            return REASON
+            return Unready(REASON, REASON)
         durability = self.engine.durability
-        return None if durability is None else durability.folder.end.broken or None
+        broken = "" if durability is None else durability.folder.end.broken
+        return Unready("the data folder cannot be written any more", broken) if broken else None
 
     @property
     def _suspended(self) -> bool:
@@ -265,15 +267,16 @@ class EngineBackend:
             begun = monotonic()
             try:
                 self._move()
-                self._failed = ""
+                self._failed = None
                 # Bringing results to the disk stops the engine: it takes a third of the time at most.
                 self._closed.wait(min(2 * (monotonic() - begun), PACE_SECONDS_MOST))
             except (PanewiseError, OSError) as error:  # a full disk: results wait in the engine
-                self._failed = f"results cannot be kept: {error}"
-                logs.LOGGER.warning(self._failed)
+                self._failed = Unready("results cannot be kept", f"results cannot be kept: {error}")
+                logs.LOGGER.warning(self._failed.detail)
                 self._closed.wait(1.0)
             except Exception:  # noqa: BLE001 - a mistake of ours: subscribers would wait for ever without this loop
-                self._failed = "results cannot be kept: the server has made a mistake; its log says which"
+                reason = "results cannot be kept: the server has made a mistake; its log says which"
+                self._failed = Unready(reason, reason)
                 logs.mistake("results")
                 self._closed.wait(1.0)
 

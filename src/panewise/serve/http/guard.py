@@ -4,10 +4,15 @@ A plain ASGI application around the others: it costs some ten microseconds, wher
 hundreds. In this order: the host and the origin (without tokens), the token, the rate, the scope, the length of the
 body. GET and HEAD want the scope read, everything else write, but for POST /v1/statements, whose handler judges by what
 the statements do. So a new route is protected unless it is listed here.
+
+A header that decides on any of this may stand in a request once: with two of them a proxy in front might have judged by
+the other one. Answers say that nobody may keep them or guess at their type, unless they say something else of it
+themselves, as the dashboard's files do.
 """
 
 from __future__ import annotations
 
+import re
 from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qs
@@ -15,7 +20,7 @@ from urllib.parse import parse_qs
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from panewise.serve.http import logs
-from panewise.serve.http.access import Access, Caller, check_origin, check_scope
+from panewise.serve.http.access import NOBODY, Access, Caller, check_origin, check_scope
 from panewise.serve.http.errors import Problem, problem_body, response_of
 from panewise.serve.http.limits import Limits
 from panewise.serve.http.metrics import RequestCounts
@@ -23,8 +28,16 @@ from panewise.serve.http.quick_lookups import ROUTE_KEY
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/v1/openapi.json", "/favicon.ico"})
 OPEN_PREFIX = "/dashboard/"
+# Open, and telling more to who shows a token; one that is shown is judged.
+MORE_WITH_TOKEN = "/readyz"
 JUDGED_BY_HANDLER = frozenset({"/v1/statements"})
 CALLER = "panewise.caller"
+NO_SNIFFING = b"x-content-type-options", b"nosniff"
+NO_STORE = b"cache-control", b"no-store"
+_ONCE = frozenset({b"authorization", b"host", b"origin", b"content-length"})
+# As live_routes.py declares them: of one query, by WebSocket or GET, and by WebSocket of many.
+_LIVE = re.compile(r"/v1/queries/[^/]+/live")
+_LIVE_SOCKETS = re.compile(r"/v1/(queries/[^/]+/)?live")
 
 
 def caller_of(scope: Scope) -> Caller:
@@ -47,7 +60,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started, told = perf_counter(), _Told(send)
-        scope[CALLER] = Caller("-", False)
+        scope[CALLER] = NOBODY
         try:
             self._admit(scope)
             await self._app(scope, receive, told)
@@ -66,26 +79,21 @@ class Guard:
 
     def _admit(self, scope: Scope) -> None:
         path: str = scope["path"]
-        host = origin = authorization = length = None
-        for name, value in scope["headers"]:
-            if name == b"authorization":
-                authorization = value
-            elif name == b"host":
-                host = value
-            elif name == b"origin":
-                origin = value
-            elif name == b"content-length":
-                length = value
         address = (scope.get("client") or ("unknown",))[0]
+        try:
+            told = _told_once(scope)
+        except Problem:
+            self._limits.take_stranger(address)
+            raise
+        authorization = told.get(b"authorization")
         if self._access.open:
-            check_origin(host, origin)
-        if path in OPEN_PATHS or path.startswith(OPEN_PREFIX):
+            check_origin(told.get(b"host"), told.get(b"origin"))
+        is_open = path in OPEN_PATHS or path.startswith(OPEN_PREFIX)
+        if is_open and (path != MORE_WITH_TOKEN or authorization is None):
             self._limits.take_request(address)
             return
-        in_address = None
-        if authorization is None and not self._access.open and b"token=" in scope["query_string"] and _is_live(scope):
-            in_address = parse_qs(scope["query_string"].decode("latin-1")).get("token", [None])[0]
         try:
+            in_address = None if authorization is not None or self._access.open else _token_in_address(scope)
             caller = self._access.caller(authorization, in_address, address)
         except Problem:
             self._limits.take_stranger(address)
@@ -94,11 +102,34 @@ class Guard:
         self._limits.take_request(caller.name)
         reads = scope["type"] == "websocket" or scope["method"] in ("GET", "HEAD") or path in JUDGED_BY_HANDLER
         check_scope(caller, not reads)
-        self._limits.check_length(length)
+        self._limits.check_length(told.get(b"content-length"))
+
+
+def _told_once(scope: Scope) -> dict[bytes, bytes]:
+    """The headers that the guard judges by; 400 where one of them stands there twice."""
+    found: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in _ONCE:
+            if name in found:
+                raise Problem(400, f"the header '{name.decode().title()}' stands twice in the request", hint="send one")
+            found[name] = value
+    return found
+
+
+def _token_in_address(scope: Scope) -> str | None:
+    """What `?token=` says where it is taken, on live connections; 400 where it stands there twice."""
+    if b"token=" not in scope["query_string"] or not _is_live(scope):
+        return None
+    shown = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+    if len(shown) > 1:
+        raise Problem(400, "the parameter 'token' stands twice in the address", hint="send one")
+    return shown[0] if shown else None
 
 
 def _is_live(scope: Scope) -> bool:
-    return bool(scope["type"] == "websocket" or scope["path"].endswith("/live"))
+    if scope["type"] == "websocket":
+        return _LIVE_SOCKETS.fullmatch(scope["path"]) is not None
+    return scope["method"] == "GET" and _LIVE.fullmatch(scope["path"]) is not None
 
 
 def _route(scope: Scope) -> str:
@@ -120,7 +151,7 @@ async def _refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) 
 
 
 class _Told:
-    """Sends on, and remembers the status."""
+    """Sends on, and remembers the status; answers are neither kept nor guessed at, unless they say otherwise."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -130,6 +161,11 @@ class _Told:
         kind: Any = message["type"]
         if kind in ("http.response.start", "websocket.http.response.start"):
             self.status = message["status"]
+            said = {name for name, _ in message["headers"]}
+            message["headers"] = [
+                *message["headers"],
+                *(header for header in (NO_SNIFFING, NO_STORE) if header[0] not in said),
+            ]
         elif kind == "websocket.accept":
             self.status = 101
         await self._send(message)

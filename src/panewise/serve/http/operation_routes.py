@@ -5,7 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from panewise.serve.http.access import NOBODY
 from panewise.serve.http.answers import json_response
+from panewise.serve.http.guard import caller_of
 from panewise.serve.http.metrics import exposition
 from panewise.serve.http.openapi import answer, refusals
 from panewise.serve.http.serving import serving_of
@@ -31,10 +33,11 @@ async def healthz() -> Response:
     response_class=Response,
 )
 async def readyz(request: Request) -> Response:
-    reason = serving_of(request).backend.ready()
-    if reason is None:
+    unready = serving_of(request).backend.ready()
+    if unready is None:
         return json_response({"status": "ready"})
-    return json_response({"status": reason}, 503, {"Retry-After": "1"})
+    told = unready.summary if caller_of(request.scope) is NOBODY else unready.detail
+    return json_response({"status": told}, 503, {"Retry-After": "1"})
 
 
 @router.get(

@@ -31,7 +31,7 @@ from panewise.runtime.spark.pipeline import SparkPipeline
 from panewise.runtime.spark.program import PlannedQuery, is_tree
 from panewise.runtime.spark.sources import connector_of
 from panewise.serve.http import logs
-from panewise.serve.http.backend import Definition, Lookup, Pushed
+from panewise.serve.http.backend import Definition, Lookup, Pushed, Unready
 from panewise.serve.http.connector_rules import adds_definition, adds_query, check_connectors
 from panewise.serve.http.errors import Problem
 from panewise.serve.http.result_log import ResultLog
@@ -315,13 +315,14 @@ class SparkBackend:
 
     # -- being there ---------------------------------------------------------------------------------------------
 
-    def ready(self) -> str | None:
+    def ready(self) -> Unready | None:
         if self._closed.is_set():
-            return "the server is ending"
+            return Unready("the server is ending", "the server is ending")
         if self.failed:
-            return f"the pipeline has failed: {self.failed}"
+            return Unready("the pipeline has failed", f"the pipeline has failed: {self.failed}")
         if self._deliveries.batch <= self._batch_before:
-            return "the pipeline has not committed a micro-batch yet"
+            reason = "the pipeline has not committed a micro-batch yet"
+            return Unready(reason, reason)
         return None
 
     def close(self) -> None:
