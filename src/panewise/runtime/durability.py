@@ -35,7 +35,7 @@ from panewise.runtime.durable_replay import Replayed, replay
 from panewise.runtime.durable_sync import BackgroundSync, check_sync
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.suspended_folder import GO_ON, REASON, Dropped, check_allowed, define, without_figures
-from panewise.state.durable_files import FileSystem
+from panewise.state.durable_files import FileSystem, PrivateFiles
 from panewise.state.forked import let_go_in_children
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Durability:
         `suspended`: it gets the definitions only (`suspended_folder`).
         """
         check_sync(sync)
-        files = files or FileSystem()
+        files = files or PrivateFiles()
         check_not_around(folder_of(path))
         if suspended and not holds_engine(folder_of(path)):
             raise DurabilityError(

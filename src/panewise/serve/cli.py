@@ -196,7 +196,7 @@ def serve(
         from panewise.serve.served_run import serve_file, serve_suspended
 
         settings = Settings(
-            host=host, port=port, path=path, tokens=tokens_from(token_file), log=log,
+            host=host, port=port, path=path, tokens=tokens_from(token_file), token_file=token_file, log=log,
             max_body_bytes=max_body_bytes, max_statement_chars=max_statement_chars, max_queries=max_queries,
             max_subscribers=max_subscribers, requests_per_second=max_rate, keep_rows=keep_rows, keep_bytes=keep_bytes,
             keep_total=keep_total,

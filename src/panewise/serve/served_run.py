@@ -47,7 +47,8 @@ def settings_of(address: str, token_file: Path | None = None, path: Path | None 
     if not (port.isascii() and port.isdigit() and len(port) <= 5):
         raise PanewiseError(f"'{address}' is no address to serve at", hint="write HOST:PORT, such as 127.0.0.1:8461")
     tokens = tokens_from(token_file)
-    found = Settings(host=host.strip("[]") or "127.0.0.1", port=int(port), path=path, tokens=tokens)
+    host = host.strip("[]") or "127.0.0.1"
+    found = Settings(host=host, port=int(port), path=path, tokens=tokens, token_file=token_file)
     found.check()
     return found
 

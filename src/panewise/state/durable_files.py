@@ -19,15 +19,19 @@ _sync_data = getattr(os, "fdatasync", os.fsync)
 class FileSystem:
     """Thin names for system calls; every method raises OSError where the system refuses."""
 
+    # Who may use what is made; the umask of the process takes some of that away.
+    folder_mode = 0o777
+    file_mode = 0o644
+
     def make_folder(self, folder: Path) -> None:
         if not folder.is_dir():
             self.make_folder(folder.parent)  # each new name has to be on the disk, not only the last
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(self.folder_mode, exist_ok=True)
             self.sync_folder(folder.parent)
 
     def lock(self, path: Path) -> int | None:
         """A lock on a file, held until the descriptor is closed or the process ends; None where another holds it."""
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -40,7 +44,7 @@ class FileSystem:
 
     def create(self, path: Path) -> int:
         """A new, empty file to append to, in place of any other of the name."""
-        return os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        return os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, self.file_mode)
 
     def reopen(self, path: Path) -> int:
         """A file to append to."""
@@ -75,6 +79,13 @@ class FileSystem:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+class PrivateFiles(FileSystem):
+    """What it makes is for the user alone whose process this is: logs, snapshots and results hold everybody's rows."""
+
+    folder_mode = 0o700
+    file_mode = 0o600
 
 
 def write_all(files: FileSystem, descriptor: int, parts: Sequence[bytes | memoryview]) -> None:

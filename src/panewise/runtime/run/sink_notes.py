@@ -40,7 +40,7 @@ class SinkNotes:
         """Forgets sinks that there are no more, and makes the folder where it is missing."""
         if self._keep is None:
             return
-        self._keep.mkdir(parents=True, exist_ok=True)
+        self._keep.mkdir(0o700, parents=True, exist_ok=True)
         known = {file_name(sink) for sink in catalog if isinstance(sink, SinkDefinition)}
         for note in self._keep.glob("*.json"):
             if note.stem not in known and not note.name.startswith("."):

@@ -112,6 +112,7 @@ class SourceNotes:
     def _save(self) -> None:
         if self._file is not None:
             unfinished = self._file.with_name(f".{SOURCES}")
+            unfinished.touch(0o600)
             unfinished.write_text(json.dumps(self._files), encoding="utf-8")
             unfinished.replace(self._file)
 

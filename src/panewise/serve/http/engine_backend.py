@@ -43,6 +43,7 @@ from panewise.serve.http.connector_rules import (
 from panewise.serve.http.errors import Problem
 from panewise.serve.http.result_log import ResultLog
 from panewise.serve.http.settings import Settings
+from panewise.state.durable_files import PrivateFiles
 
 MOVE_SECONDS = 0.1  # where no call says that it may have produced results: of queues, and of clocks that ran on
 PACE_SECONDS_MOST = 0.05
@@ -60,7 +61,7 @@ class EngineBackend:
         self._settings = settings
         path = settings.path
         if path is not None:
-            (path / FILES).mkdir(parents=True, exist_ok=True)
+            PrivateFiles().make_folder(path / FILES)
         self.engine = engine if engine is not None else Engine(None if path is None else path / "engine")
         self.engine.reads.limits = ReadLimits(settings.read_rows, settings.read_bytes, settings.read_seconds)
         self.engine.driver.is_expected = True  # its file is run; what callers create is read at the next start
@@ -306,9 +307,9 @@ class EngineBackend:
 
 
 def data_folder(path: Path) -> Path:
-    """The data folder, made where it is not there."""
+    """The data folder, made where it is not there: for the user alone whose process this is."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        PrivateFiles().make_folder(path)
         return path.resolve()
     except OSError as error:
         raise PanewiseError(f"the data folder '{path}' cannot be made: {error.strerror}") from None

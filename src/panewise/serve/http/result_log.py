@@ -39,7 +39,7 @@ from panewise.serve.http.result_loading import Loading
 from panewise.serve.http.result_segments import SEGMENT_BYTES, Part, ResultSegments, from_body, to_body
 from panewise.serve.http.result_series import Ended, Gone, Series
 from panewise.serve.http.row_json import json_rows
-from panewise.state.durable_files import FileSystem
+from panewise.state.durable_files import FileSystem, PrivateFiles
 
 __all__ = ["Ended", "Gone", "ResultLog", "Series"]
 
@@ -83,7 +83,7 @@ class ResultLog:
         self._closed = False
         self._segments: ResultSegments | None = None
         if path is not None:
-            self._segments = ResultSegments.open(path, files or FileSystem(), segment_bytes)
+            self._segments = ResultSegments.open(path, files or PrivateFiles(), segment_bytes)
             try:
                 self._load(self._segments)
             except BaseException:

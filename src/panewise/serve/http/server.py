@@ -22,6 +22,7 @@ from panewise.serve.http import logs
 from panewise.serve.http.app import make_app
 from panewise.serve.http.backend import Backend
 from panewise.serve.http.live_routes import subscribers_of
+from panewise.serve.http.remarks import remarks
 from panewise.serve.http.request_heads import http_protocol
 from panewise.serve.http.settings import Settings
 
@@ -35,6 +36,8 @@ def run(settings: Settings, backend: Backend, announce: Callable[[str], None] | 
         listening = listen(settings)
         try:
             logs.configure(settings.log)
+            for remark in remarks(settings):
+                logs.LOGGER.warning(remark)
             server = Server(settings, backend)
             address = address_of(settings, listening)
             (announce or _print_address)(address)

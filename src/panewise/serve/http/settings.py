@@ -30,6 +30,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8461
     tokens: tuple[Token, ...] = ()
+    token_file: Path | None = None  # where tokens were read from
     path: Path | None = None
     log: str = "text"  # or json
     max_body_bytes: int = 64 * MEBIBYTE
