@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from panewise.serve.run_spark import errors_to, spark_log
 from tests.serve.test_cli import ANSWERS, CSV, QUERY, STREAM
 from tests.waiting import PATIENCE_S
 
@@ -18,6 +20,24 @@ def panewise(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"COLUMNS": "200", "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, "-m", "panewise.serve.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=PATIENCE_S)
+
+
+def test_the_log_of_spark_is_a_file_that_nobody_could_have_made_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / f"panewise-spark-{os.getpid()}.log").symlink_to(victim)
+    spark_log.cache_clear()
+    try:
+        with errors_to(spark_log()):
+            os.write(2, b"what Spark says\n")
+        assert victim.read_text() == "mine"
+        assert spark_log().read_text() == "what Spark says\n" and spark_log().parent == tmp_path
+        assert spark_log().stat().st_mode & 0o777 == 0o600
+    finally:
+        spark_log.cache_clear()
 
 
 def test_a_run_ends_continues_and_shows_a_bad_row(tmp_path: Path, soak: bool) -> None:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from panewise.serve.http.settings import Settings
 
 REFRESH_SECONDS = 0.5
-SPARK_LOG = Path(tempfile.gettempdir()) / f"panewise-spark-{os.getpid()}.log"
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,14 @@ class SparkRun:
     serve: Settings | None = None
 
 
+@cache
+def spark_log() -> Path:
+    """Where Spark's log goes: a new file of this process that nobody else can have made, or linked to another one."""
+    descriptor, name = tempfile.mkstemp(prefix="panewise-spark-", suffix=".log")
+    os.close(descriptor)
+    return Path(name)
+
+
 def spark_session(console: Console, master: str | None) -> SparkSession:
     """A stock session, but quiet: its log and its progress bars, which would run through our table, go to a file."""
     from panewise.runtime.spark.session import prepare_python
@@ -53,7 +61,7 @@ def spark_session(console: Console, master: str | None) -> SparkSession:
     prepare_python()
     from pyspark.sql import SparkSession
 
-    with console.status("starting Spark"), errors_to(SPARK_LOG):
+    with console.status("starting Spark"), errors_to(spark_log()):
         builder = SparkSession.builder.appName("panewise").config("spark.ui.showConsoleProgress", "false")
         if master is not None:
             builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
@@ -107,7 +115,7 @@ def _served(pipeline: SparkPipeline, handle: Handle, settings: Settings) -> int:
     from panewise.serve.served_run import serve_pipeline
 
     try:
-        serve_pipeline(pipeline, handle, settings, SPARK_LOG)
+        serve_pipeline(pipeline, handle, settings, spark_log())
     finally:
         handle.stop()
     return 0
@@ -128,7 +136,7 @@ def _follow(handle: Handle, console: Console, run: SparkRun) -> int:
     except PanewiseError:
         raise
     except Exception as problem:  # noqa: BLE001 - whatever has ended the Spark query
-        hint = f"Spark's log is {SPARK_LOG}"
+        hint = f"Spark's log is {spark_log()}"
         raise PanewiseError(f"the pipeline has failed: {reason_of(problem)}", hint=hint) from None
     finally:
         handle.stop()
