@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from panewise.credentials import masked
+
 
 @dataclass(frozen=True)
 class Span:
@@ -20,12 +22,12 @@ class Span:
 
 
 class PanewiseError(Exception):
-    """The base of every error that panewise raises on purpose."""
+    """The base of every error that panewise raises on purpose. Credentials in URIs are masked in what it says."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        self.message = message
-        self.hint = hint
-        super().__init__(message)
+        self.message = masked(message)
+        self.hint = None if hint is None else masked(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"

@@ -26,6 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.catalog import ArchiveDefinition
+from panewise.credentials import masked
 from panewise.errors import ArchiveError, DurabilityWarning
 from panewise.operators.rows import Rows, concatenated
 from panewise.runtime.archive_history import rows_between
@@ -273,7 +274,7 @@ class Keeper:
                 files = {"problem": problem.message, "reason": self.reason or problem.message}
         return {
             "source": self.definition.source,
-            "path": self.definition.path,
+            "path": masked(self.definition.path),
             "status": self.status,
             "reason": self.reason,
             **files,

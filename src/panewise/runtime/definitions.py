@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from panewise.aggregates.functions import AggregateFunction
 from panewise.catalog import (
@@ -14,6 +15,7 @@ from panewise.catalog import (
     StreamDefinition,
     TableDefinition,
 )
+from panewise.credentials import masked_option
 from panewise.errors import PlanError
 from panewise.language import statements as s
 from panewise.language.sql_text import name_to_sql
@@ -78,6 +80,11 @@ def _check_lookup_mode(plan: Emit) -> None:
             "mode = 'lookup' over several inputs or DISTINCT has no operator yet",
             hint="leave the mode out: lookup finds the answer of any continuous query",
         )
+
+
+def shown_statement_of(definition: Definition) -> str:
+    """The statement for people: without passwords, and without the credentials in URIs."""
+    return statement_of(replace(definition, options=tuple((k, masked_option(k, v)) for k, v in definition.options)))
 
 
 def statement_of(definition: Definition) -> str:

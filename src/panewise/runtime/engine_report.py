@@ -14,6 +14,7 @@ from panewise.catalog import (
     StreamDefinition,
     TableDefinition,
 )
+from panewise.credentials import masked_option
 from panewise.runtime.archives import Archives
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting, shown_name
@@ -35,7 +36,7 @@ def shown(catalog: Catalog, hosting: Hosting, archives: Archives, kind: str) -> 
                 query = hosting.queries[definition.name.lower()]
                 row |= {"status": query.status, "reason": query.reason, "statement": definition.text}
             case SinkDefinition():
-                options = ", ".join(f"{k} = {v}" for k, v in definition.options)
+                options = ", ".join(f"{k} = {masked_option(k, v)}" for k, v in definition.options)
                 row |= {"source": definition.source, "options": options}
             case ArchiveDefinition():
                 stats = archives[definition.name].stats()

@@ -21,7 +21,8 @@ KINDS = ("stream", "table", "query", "sink", "archive")
 
 @dataclass(frozen=True)
 class Definition:
-    """A stream, table, query or sink. `statement` creates it again; `columns` are names and types as CQL writes them.
+    """A stream, table, query or sink. `statement` has created it, with `***` where a secret stood; `columns` are names
+    and types as CQL writes them.
 
     Only queries have a `status` (RUNNING, SUSPENDED or FAILED) and a `reason`, streams a `timestamp`, their event time,
     and `pushable`: whether rows may be pushed to it here.

@@ -27,7 +27,7 @@ from panewise.language import nodes
 from panewise.language.binder import ParsedStatement, parse
 from panewise.operators.read_budget import ReadLimits
 from panewise.runtime.answers import watermark_us
-from panewise.runtime.definitions import statement_of
+from panewise.runtime.definitions import shown_statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.suspended_folder import REASON
 from panewise.serve.http import logs
@@ -158,7 +158,7 @@ class EngineBackend:
             columns: tuple[tuple[str, str], ...] = ()
             if not isinstance(definition, SinkDefinition):
                 columns = tuple((column.name, str(column.type)) for column in definition.schema)
-            common = definition.name, definition.kind, statement_of(definition), columns
+            common = definition.name, definition.kind, shown_statement_of(definition), columns
             if isinstance(definition, QueryDefinition):
                 query = hosted.get(definition.name.lower())
                 status, reason = (query.status, query.reason) if query is not None else ("", "")

@@ -23,7 +23,7 @@ from panewise.catalog import Definition as CatalogDefinition
 from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition
 from panewise.errors import CatalogError, NotHeldError, PanewiseError, QueryFailed
 from panewise.language.binder import parse
-from panewise.runtime.definitions import statement_of
+from panewise.runtime.definitions import shown_statement_of
 from panewise.runtime.one_group import of_key
 from panewise.runtime.spark.deliveries import Deliveries, Delivery
 from panewise.runtime.spark.handle import Handle
@@ -189,7 +189,7 @@ class SparkBackend:
         return [self._described(definition, failed) for definition in list(self.pipeline.books.catalog)]
 
     def _described(self, definition: CatalogDefinition, failed: dict[str, str]) -> Definition:
-        statement = statement_of(definition)
+        statement = shown_statement_of(definition)
         if isinstance(definition, SinkDefinition):
             return Definition(definition.name, definition.kind, statement, (), inputs=(definition.source,))
         columns = tuple((column.name, str(column.type)) for column in definition.schema)
