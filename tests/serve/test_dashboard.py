@@ -378,6 +378,68 @@ def test_a_query_that_is_made_anew_behind_a_lost_connection_is_drawn_alone(watch
     }
 
 
+def test_an_empty_last_report_is_shown_as_empty(browser: Browser) -> None:
+    """What HAVING let through two hours ago is not the answer any more; it is again when it comes again."""
+    select = (
+        "SELECT sensor, MAX(degrees) AS most FROM readings [RANGE 1 MINUTE SLIDE 1 MINUTE] "
+        "GROUP BY sensor HAVING MAX(degrees) >"
+    )
+    with DashboardHost("CREATE STREAM readings (ts TIMESTAMP, sensor STRING, degrees BIGINT)") as host:
+        host.backend.execute(f"CREATE QUERY hot AS {select} 90; CREATE QUERY never AS {select} 900")
+
+        def push(clock: str, sensor: str, degrees: int) -> None:
+            row = {"ts": f"2026-01-31 {clock}", "sensor": sensor, "degrees": degrees}
+            host.backend.push("readings", [row], producer=None, sequence=None, timeout=None)
+
+        push("10:00:10", "boiler", 99)
+        push("10:01:10", "oven", 98)
+        push("10:02:10", "boiler", 20)
+        watched = Watched(browser, f"{host.address}/#hot")
+        page = watched.page
+        rows, answer = page.locator("#panel-answer tbody tr"), page.locator("#panel-answer")
+        listed = page.locator("tr", has=page.get_by_role("button", name="hot", exact=True)).locator("td.answer")
+        # The answer is one report, and not the last row of each group: the boiler has cooled down.
+        expect(rows).to_have_count(1)
+        expect(rows).to_contain_text("oven")
+        expect(listed).to_contain_text("oven")
+        push("12:02:30", "boiler", 20)
+        expect(answer).to_have_text("The last report, at 2026-01-31 12:02:00 UTC, has no rows.")
+        expect(listed).to_have_text("no rows at 2026-01-31 12:02:00")
+        push("12:04:30", "oven", 97)
+        expect(answer).to_have_text("The last report, at 2026-01-31 12:04:00 UTC, has no rows.")
+        push("12:05:30", "oven", 30)
+        expect(rows).to_contain_text("oven")
+        expect(listed).to_contain_text("97")
+        page.get_by_role("button", name="never", exact=True).click()
+        expect(answer).to_have_text("The last report, at 2026-01-31 12:05:00 UTC, has no rows.")
+        watched.close()
+
+
+def test_an_empty_report_is_known_when_all_rows_before_it_have_come(watched: Watched) -> None:
+    found = watched.page.evaluate("""async () => {
+        const { History } = await import('/dashboard/history.js');
+        const history = new History('SELECT k, n FROM s GROUP BY k', 100);
+        const at = (second) => `2026-01-01T00:00:0${second}.000000Z`;
+        const told = (second, results) => {
+            history.reported(Date.parse(at(second)), results);
+            return [history.latest().size, new Date(history.last()?.at ?? 0).getUTCSeconds(), history.instants.length];
+        };
+        const seen = [told(1, 0)];
+        const columns = [['window_end', 'TIMESTAMP'], ['k', 'STRING'], ['n', 'BIGINT']];
+        history.greet(columns.map(([name, type]) => ({ name, type })));
+        history.append([[at(1), 'a', 1], [at(2), 'b', 2]], 2);
+        seen.push(told(3, 3), told(2, 2), told(3, 2), told(4, 2));
+        history.append([[at(5), 'c', 3]], 3);
+        seen.push(told(4, 2), told(5, 3));
+        history.reported(NaN, 3);
+        return { seen, turns: history.isByTurns(), versions: history.version }; }""")
+    assert found == {
+        "seen": [[0, 0, 0], [1, 2, 2], [1, 2, 2], [0, 3, 3], [0, 4, 3], [1, 5, 4], [1, 5, 4]],
+        "turns": False,
+        "versions": 4,
+    }
+
+
 def test_numbers_are_written_for_people(watched: Watched) -> None:
     written = watched.page.evaluate("""async () => {
         const f = await import('/dashboard/format.js');

@@ -317,6 +317,12 @@ class TreeConsumer:
         numbers = integers(raw.column(1))
         return final.slice(int(np.searchsorted(numbers, due))) if int(numbers[-1]) == due else None
 
+    def due_time(self, name: str) -> int | None:
+        """The instant of the last report of a window of rows that was due; None: there was none, or it is forgotten."""
+        cadence = self._member(name).cadence
+        row = self._taken - self._taken % cadence.slide - cadence.offset - 1
+        return int(self._time_of(np.array([row]))[0]) if self._times_from <= row else None
+
     def fail(self, reason: str) -> None:
         """The state is torn that all its queries share."""
         self.torn = True

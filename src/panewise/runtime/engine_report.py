@@ -18,7 +18,9 @@ from panewise.credentials import masked_option
 from panewise.runtime.archives import Archives
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting, shown_name
+from panewise.runtime.last_report import last_report
 from panewise.runtime.lateness import lateness_of
+from panewise.temporal import format_instant
 
 
 def shown(catalog: Catalog, hosting: Hosting, archives: Archives, kind: str) -> pa.Table:
@@ -70,6 +72,7 @@ def query_stats(catalog: Catalog, hosting: Hosting) -> dict[str, Any]:
             "results": query.rows_out,
             "results_unread_dropped": query.rows_dropped,
             "lateness": lateness_of(query, hosting),
+            "last_report": None if (report := last_report(query, hosting)) is None else format_instant(report),
             "bytes": query.bytes_held + _own_bytes(hosting, query.name),
         }
     return found

@@ -5,12 +5,11 @@ Seconds of the wall clock, from what its streams have noted (`push_times`); comp
 
 from __future__ import annotations
 
-from panewise.plan.inputs import has_several_inputs, report_window
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
+from panewise.runtime.last_report import due_report
 from panewise.runtime.stream import Stream
-from panewise.temporal import TimeWindow
 
 
 def lateness_of(query: HostedQuery, hosting: Hosting) -> float | None:
@@ -18,11 +17,10 @@ def lateness_of(query: HostedQuery, hosting: Hosting) -> float | None:
 
     A report over several streams waits for all: the rows that came last completed it, and they have waited least.
     """
-    window = report_window(query.plan) if has_several_inputs(query.plan) else query.block.window
-    if not isinstance(window, TimeWindow) or window.slide_us is None or not query.rows_out:
-        return None
     consumer = hosting.consumers[query.name]
-    last = consumer.come_to - (consumer.come_to - window.align_us) % window.slide_us
+    last = due_report(query.plan, query.block, consumer.come_to)
+    if last is None or not query.rows_out:
+        return None
     answered = None  # by the clock; None: when its rows were processed
     if isinstance(consumer, TreeConsumer) and consumer.answered_late is not None:
         after, upto, at = consumer.answered_late

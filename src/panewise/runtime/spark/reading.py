@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from panewise.catalog import Catalog, QueryDefinition, StreamDefinition
 from panewise.connectors.tables import table_connector
 from panewise.errors import NotHeldError
+from panewise.runtime.last_report import due_report, says_all
 from panewise.runtime.late_remarks import LateRemarks, nothing_kept, remark_on, warn
 from panewise.runtime.spark.batch_writer import last_stats
 from panewise.runtime.spark.folder import Folder
@@ -132,10 +133,17 @@ class Reader:
                 "status": status,
                 "reason": reason or "",
                 "results": stats["queries"].get(query.log_name, 0),
+                "last_report": self._last_report(query, marks),
             }
             if read := [version.tables[key].name for key in version.tables_of(query)]:
                 queries[query.definition.name]["tables"] = {name: tables[name]["version"] for name in read}
         return {"streams": streams, "tables": tables, "queries": queries, "trees": self._tree_stats(version, stats)}
+
+    def _last_report(self, query: PlannedQuery, marks: Marks) -> str | None:
+        """The instant of the last report, whether it had rows or not; None where answers are not whole reports."""
+        come_to = None if query.suspended or not says_all(query.plan) else self.come_to(query, marks)
+        report = None if come_to is None else due_report(query.plan, query.block, come_to)
+        return None if report is None else format_instant(report)
 
     def table_stats(self, marks: Marks | None = None) -> dict[str, dict[str, Any]]:
         """Of every table: the version that the last micro-batch has seen, its rows, and what is wrong with later ones.

@@ -150,7 +150,7 @@ export class DetailView {
     const left = ranking.length - groups.length;
     setText(this.parts.summary, summary(this.chart, label, left));
     this.fillLegend(lines, history.latest(), index);
-    setText(this.parts.note, lines.length ? this.noteOf(ranking.length, left, history) : WAITING);
+    setText(this.parts.note, history.last() ? this.noteOf(ranking.length, left, history) : WAITING);
   }
 
   noteOf(groups, left, history) {
@@ -211,6 +211,11 @@ export class DetailView {
     const last = history.last();
     if (!last) {
       panel.replaceChildren(element("p", { class: "empty" }, "No answer yet."));
+      return;
+    }
+    if (!last.rows.size) {
+      const text = `The last report, at ${dayAndClock(last.at)} UTC, has no rows.`;
+      panel.replaceChildren(element("p", { class: "empty" }, text));
       return;
     }
     const rows = [...history.latest()].sort(([one], [other]) => one.localeCompare(other, "en", { numeric: true }));

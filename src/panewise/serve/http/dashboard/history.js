@@ -1,6 +1,6 @@
 // The last answers of one query, by instant: what sparklines, charts and the table of the last answer are drawn from.
 // An instant holds one row for each group. At most INSTANTS_MAX instants and ROWS_MAX rows are kept, so memory stays
-// bounded whatever a query sends.
+// bounded whatever a query sends. A report without rows sends nothing: the figures tell of it (`reported`).
 
 import { instant } from "./format.js";
 
@@ -22,6 +22,7 @@ export class History {
     this.shownColumns = [];
     this.subscribed = false;
     this.greeted = false;
+    this.isWhole = false; // whether every instant is a report with the rows of all groups
     this.attempts = 0;
     this.forget();
   }
@@ -56,6 +57,21 @@ export class History {
     while (this.instants.length > 1 && (this.instants.length > INSTANTS_MAX || this.rowsHeld > ROWS_MAX)) {
       this.rowsHeld -= this.instants.shift().rows.size;
     }
+  }
+
+  /**
+   * The figures: when the last report was (NaN where answers are not whole reports, or none was made), and how many
+   * rows there were then. Where all of them have come and are older, that report was empty, and so is the answer.
+   */
+  reported(at, results) {
+    if (!this.greeted || this.timeColumn < 0 || !Number.isFinite(at)) return;
+    this.isWhole = true;
+    const last = this.last();
+    if (this.next === null || this.next < results || (last && at <= last.at)) return;
+    // Of empty reports in a row the last one is kept, so that they do not drive the others out.
+    if (last && !last.rows.size) last.at = at;
+    else this.instants.push({ at, rows: new Map() });
+    this.version += 1;
   }
 
   add(row) {
@@ -102,6 +118,7 @@ export class History {
 
   /** Whether an instant has rows of few groups only, as rows of joins and of windows of rows do. */
   isByTurns() {
+    if (this.isWhole) return false;
     if (this.turnsVersion !== this.version) {
       const groups = new Set(this.instants.flatMap(({ rows }) => [...rows.keys()]));
       this.byTurns = this.rowsHeld / this.instants.length < groups.size / 2;

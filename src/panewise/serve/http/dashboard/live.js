@@ -12,7 +12,7 @@ const BEHIND_ROWS_MAX = 50_000;
 const ATTEMPTS_MAX = 5;
 
 export class Live {
-  /** `describe(name)` gives {statement, results} of a query; `changed(name)` is called after new rows, `ended(name)`
+  /** `describe(name)` gives {statement, results, lastReport} of a query; `changed(name)` is called after new rows, `ended(name)`
    *  when the query was dropped. */
   constructor(describe, changed, ended) {
     this.describe = describe;
@@ -52,6 +52,14 @@ export class Live {
   retry() {
     for (const [name, history] of this.histories) {
       if (!history.subscribed && history.attempts < ATTEMPTS_MAX) this.subscribe(name);
+    }
+  }
+
+  /** Tells the histories what the figures say; called when those are new. */
+  reported() {
+    for (const [name, history] of this.histories) {
+      const { lastReport, results } = this.describe(name);
+      history.reported(lastReport, results);
     }
   }
 

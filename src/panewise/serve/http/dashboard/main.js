@@ -7,6 +7,7 @@ import { Connection } from "./connection.js";
 import { DetailView } from "./detail_view.js";
 import { byId, setText } from "./dom.js";
 import { Figures } from "./figures.js";
+import { instant } from "./format.js";
 import { Live } from "./live.js";
 import { QueriesView } from "./queries_view.js";
 import { Rates } from "./rates.js";
@@ -146,6 +147,7 @@ class Dashboard {
       reason: state.reason || known.reason || "",
       results: state.results ?? NaN,
       lateness: state.lateness ?? NaN,
+      lastReport: instant(state.last_report),
       bytes: state.bytes ?? 0,
       perSecond: this.rates.of(name),
     };
@@ -162,6 +164,7 @@ class Dashboard {
       this.isStarted = true;
       this.chooseFromAddress();
     }
+    this.live.reported();
     this.want();
     document.body.dataset.ready = "yes";
   }

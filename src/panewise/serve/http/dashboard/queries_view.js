@@ -1,7 +1,7 @@
 // The list of queries: filtered, sorted, a page at a time, so that a thousand queries cost no more than a page of them.
 
 import { byId, element, keyedRows, setAttribute, setText } from "./dom.js";
-import { cell, NOTHING, plain, plural, rate, seconds, whole } from "./format.js";
+import { cell, dayAndClock, NOTHING, plain, plural, rate, seconds, whole } from "./format.js";
 import { History } from "./history.js";
 import { drawSpark, spark } from "./sparkline.js";
 
@@ -138,13 +138,16 @@ export class QueriesView {
   followed(row, history, column) {
     const latest = history.latest();
     if (row.group === undefined || !latest.has(row.group)) {
-      row.group = (column < 0 ? [] : history.ranking(column))[0] ?? latest.keys().next().value;
+      const ranking = column < 0 ? [] : history.ranking(column);
+      row.group = ranking.find((group) => latest.has(group)) ?? latest.keys().next().value ?? ranking[0];
     }
     return row.group;
   }
 }
 
 function answerParts(history, group) {
+  const last = history.last();
+  if (last && !last.rows.size) return [element("span", { class: "note" }, `no rows at ${dayAndClock(last.at)}`)];
   const row = history.latest().get(group);
   if (!row) return [];
   const values = history.shownColumns.filter((index) => !history.keyColumns.includes(index));
