@@ -1,4 +1,4 @@
-# Every target does its own set-up: a virtual environment in .venv, installed from constraints.txt.
+# Every target does its own set-up: a virtual environment in .venv, installed from the files in locks.
 # `make` alone lists the targets.
 
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
@@ -8,16 +8,18 @@ BIN := $(VENV)/bin
 ONLY ?=
 MINUTES ?=
 
-# pip reads the lock from its environment, so that it also governs the isolated builds (pyspark is a source
-# distribution); pip 25.3 and later want the second name for those.
-PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/constraints.txt \
-	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
-# pyspark is 450 MB of jars: packed and unpacked again, they take half of the time of the installation.
-INSTALL_SPARK := $(PIP) install --quiet --config-settings=--build-option=--compression=stored pyspark
+# A lock names the version of every package and the hashes of its files: nothing else is installed. What builds pyspark,
+# a source distribution, and panewise is locked too, and stands in the environment: an isolated build would fetch it
+# without hashes. pyspark is 450 MB of jars, and stored_wheels.cfg spares packing and unpacking them again.
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+INSTALL := DIST_EXTRA_CONFIG=$(CURDIR)/tools/stored_wheels.cfg $(PIP) install --quiet --no-build-isolation
+COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --no-emit-package panewise \
+	--custom-compile-command 'make lock' --quiet
+LOCK := $(COMPILE) --generate-hashes --constraints constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo cluster test classes check bench soak format lock java chromium screenshots clean
+.PHONY: help demo cluster test classes check bench soak format lock hashes java chromium screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,10 +53,17 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: $(VENV)/.made ## renew constraints.txt from pyproject.toml
+lock: $(VENV)/.made ## renew constraints.txt and the locks from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --universal --upgrade --all-extras --python-version 3.11 --no-emit-package panewise \
-		--custom-compile-command 'make lock' --quiet --output-file constraints.txt pyproject.toml
+	$(COMPILE) --upgrade --all-extras --group build --output-file constraints.txt pyproject.toml
+	$(MAKE) hashes
+
+hashes: $(VENV)/.made ## the locks from pyproject.toml and constraints.txt, with no newer versions
+	$(BIN)/python -m pip install --quiet uv
+	$(LOCK) --group build --output-file locks/build.txt
+	$(LOCK) --output-file locks/run.txt pyproject.toml
+	$(LOCK) --extra dev --output-file locks/dev.txt pyproject.toml
+	$(LOCK) --extra dev --extra bench --output-file locks/bench.txt pyproject.toml
 
 screenshots: $(VENV)/.installed-dev chromium ## docs/dashboard-light.png and docs/dashboard-dark.png anew
 	$(BIN)/python tools/screenshots.py
@@ -75,20 +84,23 @@ $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.installed: pyproject.toml constraints.txt $(VENV)/.made
-	$(INSTALL_SPARK)
-	$(PIP) install --quiet --editable .
+define install
+$(INSTALL) --require-hashes -r locks/build.txt
+$(INSTALL) --require-hashes -r locks/$(1).txt
+$(INSTALL) --no-deps --editable .
+endef
+
+$(VENV)/.installed: pyproject.toml locks/build.txt locks/run.txt $(VENV)/.made
+	$(call install,run)
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.made
-	$(INSTALL_SPARK)
-	$(PIP) install --quiet --editable '.[dev]'
+$(VENV)/.installed-dev: pyproject.toml locks/build.txt locks/dev.txt $(VENV)/.made
+	$(call install,dev)
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/spark-classes.jsa: $(VENV)/.installed-dev tools/share_spark_classes.py | java
 	@$(BIN)/python tools/share_spark_classes.py $@ 2>$(VENV)/spark-classes.log || { cat $(VENV)/spark-classes.log; exit 1; }
 
-$(VENV)/.installed-bench: pyproject.toml constraints.txt $(VENV)/.made
-	$(INSTALL_SPARK)
-	$(PIP) install --quiet --editable '.[dev,bench]'
+$(VENV)/.installed-bench: pyproject.toml locks/build.txt locks/bench.txt $(VENV)/.made
+	$(call install,bench)
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
