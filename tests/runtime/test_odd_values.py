@@ -136,5 +136,6 @@ def test_instants_that_are_too_large_are_no_mistake_of_the_server(unit: str) -> 
     table = pa.table({"ts": pa.array([2**62, -(2**62)], pa.timestamp(unit)), "k": ["a", "b"], "v": [1, 2]})
     with served() as (client, _):
         define(client)
+        client.post("/v1/statements", json={"text": "ALTER STREAM t SET (ahead = 'off')"})
         answer = client.post("/v1/streams/t/rows", content=ipc(table), headers=ARROW)
         assert answer.status_code == (200 if unit == "ns" else 400), answer.text

@@ -350,6 +350,7 @@ def test_a_row_from_the_far_future_is_a_bad_row() -> None:
     engine = pw.Engine()
     for stream in STREAMS:
         engine.execute(CREATE.format(stream))
+        engine.execute(f"ALTER STREAM {stream} SET (ahead = 'off')")
     windows = "a [RANGE 5 SECONDS SLIDE 1 SECOND], b [RANGE 5 SECONDS SLIDE 1 SECOND]"
     engine.execute(f"CREATE QUERY q AS SELECT COUNT(*) AS n FROM {windows} WHERE a.k = b.k")
     engine.execute("CREATE QUERY over AS SELECT MAX(n) AS m FROM q [RANGE 2 SECONDS SLIDE 1 SECOND]")
