@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from panewise.errors import (
+        AnswerOverflowWarning,
         BindError,
         CatalogError,
         ConnectorError,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnswerOverflowWarning",
     "BindError",
     "CatalogError",
     "Client",

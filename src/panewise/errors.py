@@ -109,7 +109,7 @@ class OverloadError(PanewiseError):
 
 
 class QueryFailed(PanewiseError):
-    """A running query met data that it cannot answer for, such as an overflow; it is marked FAILED.
+    """A running query met data that it cannot answer for, such as an aggregate that raises; it is marked FAILED.
 
     `results` is what it could still report before that point in time, an Arrow table, where its operator knows.
     """
@@ -162,6 +162,10 @@ class ConnectorWarning(UserWarning):
 
 class DurabilityWarning(UserWarning):
     """Something about the folder of a durable engine that is worth knowing, and was dealt with."""
+
+
+class AnswerOverflowWarning(UserWarning):
+    """An answer of SUM is outside BIGINT or DECIMAL, and NULL for that reason (docs/aggregates.md)."""
 
 
 class LateRowsWarning(UserWarning):

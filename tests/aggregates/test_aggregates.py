@@ -16,7 +16,7 @@ from panewise import aggregates
 from panewise.aggregates.lowering import sum_float
 from panewise.aggregates.matrix import NO_BYTES, NO_INTS, Encoded, StateMatrix
 from panewise.aggregates.states import SUM_FLOAT
-from panewise.errors import BindError, QueryFailed
+from panewise.errors import BindError
 from panewise.schema import BIGINT, BOOLEAN, DATE, DOUBLE, FLOAT, INT, STRING, TIMESTAMP, DataType, decimal
 from tests.aggregates.models import Row, answers, model
 
@@ -95,11 +95,8 @@ def test_against_its_model(function: str, types: tuple[DataType, ...], data: st.
             value = float(value)
         expected.append(value)
         limits.append(tolerance_of(function, rows))
-    outside = function == "SUM" and types in ((BIGINT,), (INT,))
-    if outside and any(total is not None and not -(2**63) <= total < 2**63 for total in expected):
-        with pytest.raises(QueryFailed, match="BIGINT"):
-            answers(function, types, pieces, GROUPS)
-        return
+    if function == "SUM" and types in ((BIGINT,), (INT,)):
+        expected = [None if total is None or not -(2**63) <= total < 2**63 else total for total in expected]
     found = answers(function, types, pieces, GROUPS)
     if types == (MONEY,) and function == "SUM":
         expected = [None if total is None else total.quantize(Decimal("0.01")) for total in expected]
@@ -136,15 +133,13 @@ def test_a_sum_is_judged_on_its_answer_not_on_a_prefix() -> None:
 def test_the_ends_of_bigint_are_answers(total: int) -> None:
     halves = [total // 2, total - total // 2]
     assert answers("SUM", (BIGINT,), [[(0, (0, (half,)))] for half in halves], 1) == [total]
-    with pytest.raises(QueryFailed, match="outside BIGINT"):
-        answers("SUM", (BIGINT,), [[(0, (0, (v,))) for v in [*halves, 1 if total > 0 else -1]]], 1)
+    assert answers("SUM", (BIGINT,), [[(0, (0, (v,))) for v in [*halves, 1 if total > 0 else -1]]], 1) == [None]
 
 
-def test_a_decimal_sum_past_18_digits_fails() -> None:
+def test_a_decimal_sum_past_18_digits_is_null() -> None:
     most = Decimal("9999999999999999.99")
     assert answers("SUM", (MONEY,), [[(0, (0, (most,)))]], 1) == [most]
-    with pytest.raises(QueryFailed, match="DECIMAL of 18 digits"):
-        answers("SUM", (MONEY,), [[(0, (0, (most,))), (0, (0, (Decimal("0.01"),)))]], 1)
+    assert answers("SUM", (MONEY,), [[(0, (0, (most,))), (0, (0, (Decimal("0.01"),)))]], 1) == [None]
 
 
 # -- doubles ---------------------------------------------------------------------------------------------------------

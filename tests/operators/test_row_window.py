@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.errors import NotHeldError, QueryFailed
+from panewise.aggregates.overflows import Overflows
+from panewise.errors import NotHeldError
 from panewise.language.statements import Emit, SelectItem
 from panewise.operators.counted_reports import CountedRowWindow
 from panewise.operators.partition_tail import RowCounts
@@ -164,14 +165,14 @@ def test_partitions_report_by_themselves() -> None:
         operator.lookup(3)
 
 
-def test_reports_before_a_failure_are_shown() -> None:
+def test_reports_that_overflow_are_null() -> None:
     rows: list[Row] = [(t, "a", None, 2**62, None) for t in range(5)]
     window = RowsWindow(3, 1, partition_by=("k",))
     operator = PartitionedRows(Query([], [("SUM", "n")]).aggregation(), window, None, Emit.RSTREAM, SCHEMA)
-    with pytest.raises(QueryFailed, match="outside BIGINT") as failure:
-        operator.process(rows_of(rows), 100)
-    assert isinstance(failure.value.results, pa.Table)
-    assert table_rows(failure.value.results) == [(0, 0, 2**62)]
+    with Overflows() as found:
+        shown = table_rows(operator.process(rows_of(rows), 100))
+    assert shown == [(0, 0, 2**62), *((max(0, t - 2), t, None) for t in range(1, 5))]
+    assert found.count == 4
 
 
 def test_mid_stream_partitions_report_once_full() -> None:

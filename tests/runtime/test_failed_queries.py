@@ -18,6 +18,7 @@ from panewise.operators.shared_fold import Host
 from panewise.operators.window_join import WindowJoin
 from panewise.runtime.engine import Engine
 from panewise.runtime.suspended_folder import GO_ON
+from tests.runtime.frail_aggregate import REASON, register
 
 STREAM = "CREATE STREAM s (ts TIMESTAMP, k STRING, v BIGINT)"
 QUERIES = {
@@ -122,18 +123,18 @@ def test_only_those_fail_whose_state_was_torn(torn: str, error: Exception, monke
 def test_a_family_of_failed_queries_takes_no_rows_after_a_snapshot(
     sharing: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine = Engine(sharing=sharing)
+    engine = register(Engine(sharing=sharing))
     engine.execute("CREATE STREAM s (ts TIMESTAMP, k STRING, v BIGINT)")
-    query = "CREATE QUERY {} AS SELECT k, SUM(v) AS total FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k"
+    query = "CREATE QUERY {} AS SELECT k, FRAIL(v) AS total FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k"
     engine.execute(query.format("q"))
     engine.push("s", [{"ts": 0, "k": "a", "v": 2**63 - 1}, {"ts": 1, "k": "a", "v": 1}, {"ts": 1_000_000, "k": "a"}])
     engine.results("q")
-    engine = Engine.restore(engine.snapshot())
+    engine = Engine.restore(engine.snapshot(), register(Engine(sharing=sharing)))
     for second in range(2, 6):
         engine.push("s", [{"ts": second * 1_000_000, "k": "a", "v": 1}] * 200)
     engine.stats()
     assert not caplog.records
-    assert engine.execute("SHOW QUERIES")["reason"].to_pylist() == ["an answer of SUM is outside BIGINT"]
+    assert engine.execute("SHOW QUERIES")["reason"].to_pylist() == [REASON]
     engine.execute(query.format("anew"))
     engine.push("s", [{"ts": 9_000_000, "k": "a", "v": 1}] * 200)
     assert engine.results("anew")["total"].to_pylist() == [200]
@@ -351,10 +352,10 @@ def test_a_family_that_was_begun_anew_has_its_place_in_explain_plan_after_a_reop
     def plan(engine: Engine) -> str:
         return "\n".join(engine.execute("EXPLAIN PLAN").column("plan").to_pylist())
 
-    with pw.Engine(tmp_path / "kept") as engine:
+    with pw.Engine(tmp_path / "kept", prepare=register) as engine:
         engine.execute(
             """CREATE STREAM s (ts TIMESTAMP, k STRING, a BIGINT);
-               CREATE QUERY sums AS SELECT k, SUM(a) AS a FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY k;
+               CREATE QUERY sums AS SELECT k, FRAIL(a) AS a FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY k;
                CREATE QUERY log AS SELECT k, a FROM s [RANGE 3 SECONDS]"""
         )
         largest = {"ts": 1_000_000, "k": "a", "a": 2**63 - 1}
@@ -363,5 +364,5 @@ def test_a_family_that_was_begun_anew_has_its_place_in_explain_plan_after_a_reop
         engine.execute("CREATE QUERY n AS SELECT k, COUNT(*) AS n FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY k")
         before = plan(engine)
         assert before.index("QUERY log") < before.index("QUERY n ")
-    with pw.Engine(tmp_path / "kept") as engine:
+    with pw.Engine(tmp_path / "kept", prepare=register) as engine:
         assert plan(engine) == before

@@ -1,8 +1,8 @@
 """Lowering: from a state's fields to SQL values, vectorised over answers.
 
 Each function takes the fields of the aggregate's parts, in the order that `functions.py` declares them, and returns the
-values and where they are NULL (None: nowhere). Integer answers that leave BIGINT raise QueryFailed: an overflow is an
-error, not a wrap, and it is judged on the answer, never on a running prefix.
+values and where they are NULL (None: nowhere). A sum that leaves its type is NULL and is counted (`overflows`), never a
+wrap, and that is judged on the answer, never on a running prefix.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.errors import QueryFailed
+from panewise.aggregates.overflows import note_overflows
 
 Fields = list[NDArray[np.generic]]
 Lowered = tuple[NDArray[np.generic], NDArray[np.bool_] | None]
@@ -26,27 +26,34 @@ def count(parts: list[Fields]) -> Lowered:
     return parts[0][0], None
 
 
-def _whole(high: NDArray[np.generic], low: NDArray[np.generic], limit: int, what: str) -> NDArray[np.int64]:
+def _whole(parts: list[Fields], limit: int) -> Lowered:
+    """Sums kept as high and low 32 bits; NULL where there are no rows, and where the sum is greater than the limit."""
+    (high, low), (rows,) = parts
     high_, low_ = high.astype(np.int64), low.astype(np.int64)
     carry = low_ >> 32
     high_ = high_ + carry
     low_ = low_ & (_TWO_32 - 1)
+    nulls = _empty(rows)
+    outside: NDArray[np.bool_] = np.zeros(0, np.bool_)
     if high_.size and (high_.max() >= 2**31 or high_.min() < -(2**31)):
-        raise QueryFailed(f"an answer of SUM is outside {what}")
+        outside = (high_ >= 2**31) | (high_ < -(2**31))
+        high_[outside] = 0
     total: NDArray[np.int64] = (high_ << 32) + low_
     if limit < 2**63 and total.size and (total.max() > limit or total.min() < -limit):
-        raise QueryFailed(f"an answer of SUM is outside {what}")
-    return total
+        outside = (total > limit) | (total < -limit) | (outside if outside.size else False)
+    if outside.any():
+        note_overflows(int(outside.sum()))
+        total[outside] = 0
+        nulls = outside if nulls is None else nulls | outside
+    return total, nulls
 
 
 def sum_integer(parts: list[Fields]) -> Lowered:
-    (high, low), (rows,) = parts
-    return _whole(high, low, 2**63, "BIGINT"), _empty(rows)
+    return _whole(parts, 2**63)
 
 
 def sum_decimal(parts: list[Fields]) -> Lowered:
-    (high, low), (rows,) = parts
-    return _whole(high, low, 10**18 - 1, "DECIMAL of 18 digits"), _empty(rows)
+    return _whole(parts, 10**18 - 1)
 
 
 def _float_total(total: NDArray[np.generic], residue: NDArray[np.generic]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
+from panewise.aggregates.overflows import Overflows
 from panewise.errors import QueryFailed
 from panewise.operators.aggregation import ROW_COUNT, Aggregation, StateKey
 from panewise.operators.coarse_slices import CoarseSlices
@@ -279,7 +280,8 @@ def _write_together(
     try:
         # Where all windows are of members that select alike, each is evaluated once, however many have it.
         once = not tree.keys and len(places) > len(answers[ROW_COUNT][0][0]) and alike
-        written = (_written_once if once else _written)(tree, aggregation, due, places, answers)
+        with Overflows() as overflows:
+            written = (_written_once if once else _written)(tree, aggregation, due, places, answers)
     except QueryFailed:
         for owner in np.unique(owners):
             mine = owners == owner
@@ -287,6 +289,8 @@ def _write_together(
             found = _written_out(tree, asked.members[owner], due[mine], places[mine], answers)
             reports.apart.setdefault(name, []).extend(found)
         return
+    if overflows.count:
+        _note_overflows(tree, asked, owners, due, places, answers)
     if written is None:
         return
     chosen, columns = written
@@ -297,6 +301,15 @@ def _write_together(
     batch = _stamped(member, aggregation, starts, ends, columns)
     cuts = np.flatnonzero(np.diff(owner, prepend=-1, append=-1))
     reports.together.append(Together(member.shape, batch, asked.number[owner[cuts[:-1]]], cuts))
+
+
+def _note_overflows(tree: PeriodicTree, asked: Asked, owners: Ints, due: Ints, places: Ints, answers: Answers) -> None:
+    """Reports that were lowered together have answers outside their type: lowered again, to see whose they are."""
+    for owner in np.unique(owners):
+        member, mine = asked.members[owner], owners == owner
+        with Overflows(apart=True) as found:
+            _written(tree, member.aggregation, due[mine], places[mine], answers)
+        tree.note_overflows(member.name, found.count)
 
 
 def _written_out(tree: PeriodicTree, member: Member, due: Ints, places: Ints, answers: Answers) -> list[pa.RecordBatch]:

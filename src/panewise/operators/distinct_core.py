@@ -84,6 +84,9 @@ class DistinctCore:
     def failure(self, name: str) -> QueryFailed | None:
         return None
 
+    def take_overflows(self, name: str) -> int:
+        return 0
+
     @property
     def bytes_held(self) -> int:
         return self._distinct.bytes_held

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
 from panewise.aggregates.matrix import Encoded
+from panewise.aggregates.overflows import Overflows
 from panewise.aggregates.states import Operation
 from panewise.aggregates.string_pool import StringPool
 from panewise.errors import NotHeldError, QueryFailed
@@ -94,7 +95,8 @@ class JoinAggregates:
         self._groups_kept = 0  # when they were last looked at, and so of each pool of strings
         self._strings_kept: dict[Expression, int] = {}
         self.starts: dict[str, int] = {}
-        self.failed: dict[str, QueryFailed] = {}  # queries that went wrong and were removed; who runs it tells them
+        self.overflows: dict[str, int] = {}  # by query, answers outside their type that nobody has taken note of
+        self.failed: dict[str, QueryFailed] = {}  # as an earlier panewise left them: an overflow failed its query
 
     @property
     def bytes_held(self) -> int:
@@ -206,16 +208,13 @@ class JoinAggregates:
         """The reports of each query, lowered once for all that select the same."""
         windows = self._shapes[shape].windows
         for aggregation, readers in self._selections[shape].items():
-            try:
-                yield from self._selected(aggregation, readers, windows, answers)
-            except QueryFailed:
-                for name, position in list(readers.items()):
-                    try:
-                        for part in answers.report_by_report(position):
-                            yield from self._selected(aggregation, {name: position}, windows, part)
-                    except QueryFailed as problem:
-                        self.failed[name] = problem
-                        del readers[name]
+            with Overflows() as together:
+                tables = self._selected(aggregation, readers, windows, answers)
+            yield from tables
+            for name, position in readers.items() if together.count else ():
+                with Overflows(apart=True) as found:
+                    self._selected(aggregation, {name: position}, windows, answers)
+                self.overflows[name] = self.overflows.get(name, 0) + found.count
 
     def _selected(
         self, aggregation: Aggregation, readers: dict[str, int], windows: tuple[JoinWindow, ...], answers: Answers

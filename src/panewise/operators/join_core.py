@@ -138,6 +138,10 @@ class JoinCore:
         grouping = self._members[name].grouping
         return None if grouping is None else self._aggregates[grouping].failed.get(name)
 
+    def take_overflows(self, name: str) -> int:
+        grouping = self._members[name].grouping
+        return 0 if grouping is None else self._aggregates[grouping].overflows.pop(name, 0)
+
     # -- what it is --------------------------------------------------------------------------------------------------
 
     def operators_of(self, name: str) -> list[OrderedJoin | JoinAggregates]:

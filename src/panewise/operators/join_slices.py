@@ -72,14 +72,6 @@ class Answers:
     groups: Ints
     states: States
 
-    def report_by_report(self, window: int) -> Iterator[Answers]:
-        """Those of one window, each instant for itself."""
-        own = np.flatnonzero(self.windows == window)
-        for end in np.unique(self.ends[own]).tolist():
-            chosen = own[self.ends[own] == end]
-            states = chosen_states(self.states, chosen)
-            yield Answers(self.windows[chosen], self.ends[chosen], self.groups[chosen], states)
-
 
 class JoinSlices:
     """Of one shape: `shortfalls[i]` is by how much the window of input i is shorter than the longest."""

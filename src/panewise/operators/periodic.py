@@ -83,6 +83,7 @@ class PeriodicTree:
         self.schedule = Schedule()  # the same members, as columns
         self.names: dict[int, str] = {}  # by the numbers of their windows
         self.failures: dict[str, str] = {}  # members that met data they cannot answer for, for the host to remove
+        self.overflows: dict[str, int] = {}  # by member, answers outside their type that nobody has taken note of
         self.state_held_from: dict[StateKey, int | None] = {}
         self.pools: Pools = {}
         self.table = GroupTable(tuple(key.type for key in keys))
@@ -181,6 +182,11 @@ class PeriodicTree:
         self.store.open.cut_from(point, windows)
         if not self.folds_only:
             self.store.close(self.watermark)  # the first part of that slice may be complete
+
+    def note_overflows(self, name: str, count: int) -> None:
+        """So many answers of a member are outside their type, and NULL."""
+        if count:
+            self.overflows[name] = self.overflows.get(name, 0) + count
 
     def rename(self, name: str, to: str) -> None:
         """A member goes on under another name."""

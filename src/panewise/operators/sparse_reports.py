@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.overflows import Overflows
 from panewise.errors import QueryFailed
 from panewise.operators.aggregation import ROW_COUNT, StateKey
 from panewise.operators.dense_reports import due_of, stamped
@@ -37,7 +38,9 @@ def sparse_reports(tree: PeriodicTree) -> Reports:
         marks[span] = report
         _move(tree, span, report)
         try:
-            batch = _sparse_batch(tree, member, report)
+            with Overflows() as found:
+                batch = _sparse_batch(tree, member, report)
+            tree.note_overflows(name, found.count)
         except QueryFailed as problem:
             tree.failures[name] = problem.message
             continue

@@ -292,6 +292,10 @@ class TreeConsumer:
             if name in self.finishes:
                 finals = self._finished(query, raw, finals)
             query.receive(finals, self.channel.watermark)
+        overflows, self.tree.overflows = self.tree.overflows, {}
+        for member, count in overflows.items():
+            for name in self._followers.get(member, ()):
+                self.queries[name].overflowed(count)
         for name, reason in self.take_failures().items():
             self.queries[name].fail(reason)
             self.remove(name)

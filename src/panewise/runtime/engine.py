@@ -8,7 +8,6 @@ queries over many rows scan them outside all turns (`window_reads`).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event, get_ident
@@ -24,6 +23,7 @@ from panewise.errors import (
     CatalogError,
     DataError,
     EngineBroken,
+    LateRowsWarning,
     NotHeldError,
     PlanError,
     QueryError,
@@ -135,7 +135,7 @@ class Engine:
         self.prompt = False
         self._lock = self.turns = Turns(self._hand_out)
         self._offered = 0  # batches for subscribers so far
-        self._remarks: deque[str] = deque()  # on late rows, for whoever is inside when its turn has ended
+        self._remarks = self.hosting.remarks  # for whoever is inside when its turn has ended
         self._delivering = Turns(list)  # one thread at a time calls subscribers, and outside its turn
         self.reads = WindowReads(self, self._lock, isolation, ReadLimits(read_rows, read_bytes, read_seconds))
         self._answers = Answers(self._lock, self._answer, self._waits)
@@ -686,10 +686,14 @@ class Engine:
                 remark = stream.late_remark()
                 assert remark is not None, stream.name
                 self._remark(remark)
+        if self.replaying:
+            self._remarks.clear()
+        elif self._remarks:
+            self._lock.outstanding = True
 
     def _remark(self, text: str) -> None:
         """Warns when the turn has ended: a filter may make an error of it, and nothing must be in the middle then."""
-        self._remarks.append(text)
+        self._remarks.append(LateRowsWarning(text))
         self._lock.outstanding = True
 
     def end_replay(self) -> None:

@@ -36,7 +36,8 @@ def shown(catalog: Catalog, hosting: Hosting, archives: Archives, kind: str) -> 
                 row["changes"] = definition.changes or ""
             case QueryDefinition():
                 query = hosting.queries[definition.name.lower()]
-                row |= {"status": query.status, "reason": query.reason, "statement": definition.text}
+                reason = hosting.shown_reason(query.name)
+                row |= {"status": query.status, "reason": reason, "statement": definition.text}
             case SinkDefinition():
                 options = ", ".join(f"{k} = {masked_option(k, v)}" for k, v in definition.options)
                 row |= {"source": definition.source, "options": options}
@@ -68,8 +69,9 @@ def query_stats(catalog: Catalog, hosting: Hosting) -> dict[str, Any]:
         query = hosting.queries[definition.name.lower()]
         found[definition.name] = {
             "status": query.status,
-            "reason": query.reason,
+            "reason": hosting.shown_reason(query.name),
             "results": query.rows_out,
+            "overflows": hosting.overflows(query.name),
             "results_unread_dropped": query.rows_dropped,
             "lateness": lateness_of(query, hosting),
             "last_report": None if (report := last_report(query, hosting)) is None else format_instant(report),

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers
+from panewise.errors import AnswerOverflowWarning
 from panewise.language.statements import Emit as Emission
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.reports import Piece
@@ -58,6 +59,8 @@ class HostedQuery(Channel):
         self.arrow = plan.schema.to_arrow()
         self._status = "RUNNING"
         self.reason = ""
+        self.overflows = 0  # answers of SUM that were outside their type, and are NULL
+        self.remarks: deque[Warning] = deque(maxlen=1)  # for whoever hosts it to hand on
         self.subscribers: list[Subscriber] = []
         self._rows_out = 0
         self._rows_dropped = 0
@@ -133,6 +136,12 @@ class HostedQuery(Channel):
     def withholds(self) -> bool:
         """Whether it is a change log that will say later what it does not show now."""
         return self._withheld is not None and self._status == "SUSPENDED"
+
+    def overflowed(self, count: int) -> None:
+        """So many more of its answers are outside their type. It goes on; the first ones are remarked on."""
+        if count and not self.overflows:
+            self.remarks.append(overflow_warning(self.name.replace(HIDDEN, "/")))
+        self.overflows += count
 
     def fail(self, reason: str) -> None:
         """It has no results any more, and whoever reads it has none either."""
@@ -291,6 +300,7 @@ class HostedQuery(Channel):
             "reason": self.reason,
             "rows_out": self.rows_out,
             "rows_dropped": self.rows_dropped,
+            **({"overflows": self.overflows} if self.overflows else {}),
             "unread": [
                 {"first": p.first, "count": p.count, "slide": p.slide} if isinstance(p, EmptyReports) else p
                 for p in self._all_unread()
@@ -312,6 +322,7 @@ class HostedQuery(Channel):
         """A fresh query becomes the one of the snapshot, also where it has just begun to read a ledger."""
         # First: one that is suspended stands apart, at a watermark to which its source has not been restored yet.
         self.status, self.reason = snapshot["status"], snapshot["reason"]
+        self.overflows = snapshot.get("overflows", 0)
         super().restore(snapshot["channel"])
         self._rows_out, self._rows_dropped = snapshot["rows_out"], snapshot["rows_dropped"]
         if self._ledger is not None:
@@ -325,3 +336,19 @@ class HostedQuery(Channel):
         withheld = snapshot.get("withheld")
         if self._withheld is not None and withheld is not None:
             self._withheld.take(withheld.to_batches())
+
+
+def overflow_warning(name: str) -> AnswerOverflowWarning:
+    """What is said when the first answer of a query is outside its type."""
+    return AnswerOverflowWarning(
+        f"an answer of SUM of query '{name}' is outside its type and NULL; 'overflows' in stats() counts such answers"
+    )
+
+
+def overflow_remark(count: int) -> str:
+    """What is said of a query with so many answers outside their type; nothing where there are none.
+
+    >>> overflow_remark(1)
+    'answers of SUM that are outside their type, and NULL: 1'
+    """
+    return f"answers of SUM that are outside their type, and NULL: {count:,}" if count else ""

@@ -8,6 +8,7 @@ another one's FROM is hosted first, under a name that nobody else can use.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -34,7 +35,7 @@ from panewise.runtime.block_operators import items_of, operator_of
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer, TreeKey, TreesTogether
 from panewise.runtime.finish import CountedFinish, TimedFinish
-from panewise.runtime.hosted_query import HIDDEN, HostedQuery
+from panewise.runtime.hosted_query import HIDDEN, HostedQuery, overflow_remark
 from panewise.runtime.late_queries import (
     check_begun,
     check_counts,
@@ -57,6 +58,7 @@ from panewise.runtime.unread_total import UnreadTotal
 from panewise.runtime.window_ends import cadence_of, end_of, last_window, plan_ends, reads
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
+REMARKS_MAX = 1000  # that wait for somebody to hear them; the oldest go first
 STOPPED = "it was dropped while the folder was open with suspended=True"
 
 
@@ -81,6 +83,7 @@ class Hosting:
         self._unread = unread
         self.sharing = sharing  # one of weaver.MODES
         self.queries: dict[str, HostedQuery] = {}
+        self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for who calls the engine
         self.consumers: dict[str, TreeConsumer | OperatorConsumer | PlanConsumer] = {}  # by query
         self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
         self._cores: dict[object, SharedPlan] = {}  # by inputs and meaning
@@ -92,6 +95,15 @@ class Hosting:
         # Statements happen again that were taken once, perhaps by a panewise that refused less.
         self.taken_before = False
         self._too_late: dict[str, str] = {}  # why a query that was taken before fails as soon as it is hosted
+
+    def overflows(self, name: str) -> int:
+        """How many answers of SUM of a query, and of the queries inside it, were outside their type."""
+        inside = sum(map(self.overflows, self._hidden.get(name, ())))
+        return self.queries[name].overflows + inside
+
+    def shown_reason(self, name: str) -> str:
+        """Why a query has failed, or what is to be said of its answers."""
+        return self.queries[name].reason or overflow_remark(self.overflows(name))
 
     @property
     def trees(self) -> list[TreeConsumer]:
@@ -130,6 +142,7 @@ class Hosting:
                 check_window(block.window, channel, alone)
                 check_counts(block, channel)
         query = HostedQuery(name, plan, block, self._unread)
+        query.remarks = self.remarks
         query.watermark = channel.watermark
         if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
             query.counts_all, query.whole_from = channel.held_from is None, whole_from(block, channel.held_from)
@@ -210,6 +223,7 @@ class Hosting:
                 table.check_known()
                 check_versions(table, [node.window for node in windows])
         query = HostedQuery(name, plan, block, self._unread)
+        query.remarks = self.remarks
         query.counts_all = all(channel.missed_before is None for channel in channels)
         self.took_history = self.took_history or history is not None
         if history is None:  # else it goes on where the slowest input is

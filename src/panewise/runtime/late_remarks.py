@@ -12,7 +12,6 @@ import warnings
 from collections import deque
 
 from panewise.catalog import StreamDefinition
-from panewise.errors import LateRowsWarning
 from panewise.language.sql_text import name_to_sql
 from panewise.temporal import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration
 
@@ -85,18 +84,18 @@ def rounded_up(duration: int) -> int:
     return -(-duration // unit) * unit
 
 
-def warn(remark: str) -> None:
-    """A LateRowsWarning, at the line of the caller's own program."""
-    warnings.warn(remark, LateRowsWarning, stacklevel=_callers_level())
+def warn(remark: Warning) -> None:
+    """Warns, at the line of the caller's own program."""
+    warnings.warn(remark, stacklevel=_callers_level())
 
 
-def warn_all(remarks: deque[str]) -> list[Exception]:
+def warn_all(remarks: deque[Warning]) -> list[Exception]:
     """Warns of each of them, and takes them away; returns what a filter has made errors of."""
     raised: list[Exception] = []
     while remarks:
         try:
             warn(remarks.popleft())
-        except LateRowsWarning as problem:
+        except Warning as problem:
             raised.append(problem)
     return raised
 

@@ -65,6 +65,9 @@ class Lead:
             for name, pieces in self.tree.advance(point).items():
                 found.setdefault(name, []).extend(pieces)
             self._shared.failures.update(self.tree.failures)
+            overflows, self.tree.overflows = self.tree.overflows, {}
+            for name, count in overflows.items():
+                self._shared.note_overflows(name, count)
             done = [name for name, until in self.until.items() if until <= point]
             for name in done:
                 member = self._shared.members[name]

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from panewise.aggregates.overflows import Overflows
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.operators.continuous import ContinuousRows
 from panewise.operators.partition_tail import PartitionTail, RowCounts
@@ -53,7 +54,9 @@ class OperatorConsumer:
             if history is not None and history.unsaid:
                 self.operator.take_in(rows.slice(0, history.unsaid))
                 rows = rows.slice(history.unsaid, len(rows))
-            table = self.operator.process(rows, watermark)
+            with Overflows() as found:
+                table = self.operator.process(rows, watermark)
+            self.query.overflowed(found.count)
         except QueryFailed as problem:
             if isinstance(problem.results, pa.Table):
                 self.query.receive(list(problem.results.to_batches()), watermark)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from panewise.aggregates.overflows import Overflows
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import NONE, Ints
@@ -209,7 +210,9 @@ class PlanConsumer:
         self._watermark = until
         made, rows = self.plan.results_made, [port.released(until) for port in self.ports]
         try:
-            table = self.plan.process(rows, until)
+            with Overflows() as found:
+                table = self.plan.process(rows, until)
+            self.query.overflowed(found.count)
         except QueryFailed as problem:
             self.fail(problem.message)
             return

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from panewise.aggregates.overflows import Overflows
 from panewise.errors import QueryFailed
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import FOREVER, Delta
@@ -62,6 +63,9 @@ class Core(Protocol):
 
     def failure(self, name: str) -> QueryFailed | None:
         """Why a query cannot be answered any more."""
+
+    def take_overflows(self, name: str) -> int:
+        """How many answers of a query, since this was last asked, are outside their type."""
 
     def nothing(self, name: str) -> Delta:
         """No changes for a query."""
@@ -219,7 +223,9 @@ class SharingConsumer(PlanConsumer):
         self._watermark = until
         failure = self.shared.core.failure(self.query.name)
         try:
-            table = self._results(found, starts_at, until)
+            with Overflows() as own:
+                table = self._results(found, starts_at, until)
+            self.query.overflowed(own.count + self.shared.core.take_overflows(self.query.name))
         except QueryFailed as problem:
             failure = problem
         else:

@@ -1,4 +1,4 @@
-"""Rows that a pipeline does not take: who fetches is told of late ones, and those far ahead of the clock are bad."""
+"""What a pipeline says of its data: late rows, and sums that do not fit, are told to who fetches."""
 
 from __future__ import annotations
 
@@ -34,5 +34,37 @@ def test_late_rows_are_remarked_on(spark: SparkSession, tmp_path: Path) -> None:
         assert handle.stats()["streams"]["t"]["late_remark"] == str(caught[0].message)
         with pytest.warns(pw.LateRowsWarning, match=r"keeps no late rows \(1 were dropped so far\)"):
             assert handle.late_rows("t").num_rows == 0
+    finally:
+        handle.stop()
+
+
+def test_sums_that_overflow_are_null_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = pw.SparkPipeline(spark, checkpoint=str(tmp_path), name="overflowing")
+    pipeline.execute(
+        "CREATE STREAM t (ts TIMESTAMP, k BIGINT, v BIGINT);"
+        "CREATE QUERY tree AS SELECT k, SUM(v) AS s FROM t [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k;"
+        "CREATE QUERY live AS SELECT k, SUM(v) AS s FROM t [RANGE 1 SECOND] GROUP BY k;"
+        "CREATE QUERY fine AS SELECT k, COUNT(*) AS n FROM t [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k;"
+    )
+    handle = pipeline.start()
+    try:
+        pipeline.push("t", [{"ts": 0, "k": k, "v": 2**63 - 1} for k in (1, 1, 2)])
+        pipeline.push("t", [{"ts": 5 * SECOND, "k": 1, "v": 3}])
+        handle.process_all()
+        handle.advance("t", 10 * SECOND)
+        handle.process_all()
+        for query in ("tree", "live"):
+            with pytest.warns(pw.AnswerOverflowWarning, match=f"query '{query}'"):
+                sums = handle.fetch(query)["s"].to_pylist()
+            assert {None, 2**63 - 1, 3} == set(sums)
+        stats = handle.stats()["queries"]
+        assert {name: found["status"] for name, found in stats.items()} == dict.fromkeys(stats, "RUNNING")
+        assert (stats["tree"]["overflows"], stats["fine"]["overflows"]) == (1, 0)
+        assert stats["tree"]["reason"] == "answers of SUM that are outside their type, and NULL: 1"
+        assert stats["live"]["overflows"] > 0
+        shown = pipeline.execute("SHOW QUERIES;")
+        assert shown is not None
+        reasons = dict(zip(shown["name"].to_pylist(), shown["reason"].to_pylist(), strict=True))
+        assert (reasons["tree"], reasons["fine"]) == (stats["tree"]["reason"], "")
     finally:
         handle.stop()

@@ -12,6 +12,7 @@ import pytest
 
 from panewise.runtime.engine import Engine
 from panewise.serve.http.settings import Settings, Token
+from tests.runtime.frail_aggregate import register
 from tests.serve.http.serving import ARROW, BUSY, NDJSON, WRITE, all_results, define, ipc, rows, served
 
 WANTS_ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
@@ -154,19 +155,30 @@ def test_statements_before_a_wrong_one_have_been_executed_and_that_is_said(clien
     assert [d["name"] for d in client.get("/v1/catalog").json()["streams"]] == ["t", "u", "w"]
 
 
-def test_a_failed_query_is_a_conflict(client):
-    client.post(
-        "/v1/queries", json={"name": "sum", "select": "SELECT SUM(v) AS s FROM t [RANGE 9 SECONDS SLIDE 1 SECOND]"}
-    )
-    huge = 2**62
-    client.post(
-        "/v1/streams/t/rows", content=rows((1, "a", huge), (1, "a", huge), (1, "a", huge), (5, "a", 1)), headers=NDJSON
-    )
-    assert client.get("/v1/queries/sum").json()["status"] == "FAILED"
-    for path in ("/v1/queries/sum/lookup",):
-        assert client.get(path).status_code == 409
-    assert client.post("/v1/queries/sum/resume").status_code == 409
-    assert client.delete("/v1/queries/sum").status_code == 204
+LARGE_SUM = ((1, "a", 2**62), (1, "a", 2**62), (1, "a", 2**62), (5, "a", 1))
+
+
+def test_a_failed_query_is_a_conflict():
+    with served() as (client, backend):
+        register(backend.engine)
+        define(client)
+        select = "SELECT FRAIL(v) AS s FROM t [RANGE 9 SECONDS SLIDE 1 SECOND]"
+        client.post("/v1/queries", json={"name": "sum", "select": select})
+        client.post("/v1/streams/t/rows", content=rows(*LARGE_SUM), headers=NDJSON)
+        assert client.get("/v1/queries/sum").json()["status"] == "FAILED"
+        assert client.get("/v1/queries/sum/lookup").status_code == 409
+        assert client.post("/v1/queries/sum/resume").status_code == 409
+        assert client.delete("/v1/queries/sum").status_code == 204
+
+
+def test_a_sum_that_overflows_is_null_and_its_query_says_so(client):
+    select = "SELECT SUM(v) AS s FROM t [RANGE 9 SECONDS SLIDE 1 SECOND]"
+    client.post("/v1/queries", json={"name": "sum", "select": select})
+    client.post("/v1/streams/t/rows", content=rows(*LARGE_SUM), headers=NDJSON)
+    found = client.get("/v1/queries/sum").json()
+    assert (found["status"], found["reason"][:14]) == ("RUNNING", "answers of SUM")
+    assert client.get("/v1/stats").json()["queries"]["sum"]["overflows"] > 0
+    assert client.get("/v1/queries/sum/lookup").status_code == 200
 
 
 def test_a_full_queue_says_to_come_back(client):

@@ -21,7 +21,18 @@ from panewise.runtime.spark.batch_clock import note_clock
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.inbox import remove_letters
 from panewise.runtime.spark.marks import KEPT, Marks, read_marks, write_marks
-from panewise.runtime.spark.packing import ANSWER, BAD, COUNTED, FAILED, LATE, RESULT, STATE, Packet, table_of
+from panewise.runtime.spark.packing import (
+    ANSWER,
+    BAD,
+    COUNTED,
+    FAILED,
+    LATE,
+    OVERFLOWS,
+    RESULT,
+    STATE,
+    Packet,
+    table_of,
+)
 from panewise.runtime.spark.result_log import Entry, forget_older, read_entries, write_entries
 from panewise.runtime.spark.table_pins import TablePins
 
@@ -157,9 +168,12 @@ class BatchWriter:
     def _mark(self, marks: Marks, outputs: list[Output], tables: dict[str, pa.Table]) -> None:
         batch = marks.batch
         stats = self.folder.read_json(stats_file(batch - 1)) or {"queries": {}, "buckets": {}}
-        for kind, name, _, _, payload in outputs:
+        overflows = stats.setdefault("overflows", {})
+        for kind, name, _, rows, payload in outputs:
             if kind == STATE:
                 stats["buckets"][name] = json.loads(payload)
+            elif kind == OVERFLOWS:
+                overflows[name] = overflows.get(name, 0) + rows
         for name, table in tables.items():
             stats["queries"][name] = stats["queries"].get(name, 0) + table.num_rows
         stats["batch"] = batch

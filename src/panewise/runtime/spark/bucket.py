@@ -317,6 +317,16 @@ class Bucket:
                     found.setdefault(query.log_name, f"it cannot read '{source}': {failures[source]}")
         return found
 
+    def take_overflows(self, version: Version) -> dict[str, int]:
+        """Answers of the fragment's own queries that were outside their type, since this was last asked."""
+        found = {}
+        for name, query in version.queries.items():
+            if query.fragment == self.fragment.number and name in self.hosting.queries:
+                found[query.log_name] = self.hosting.overflows(name)
+        for hosted in self.hosting.queries.values():
+            hosted.overflows = 0
+        return {name: count for name, count in found.items() if count}
+
     @property
     def failures(self) -> dict[str, str]:
         return {name: query.reason for name, query in self.hosting.queries.items() if query.status == "FAILED"}

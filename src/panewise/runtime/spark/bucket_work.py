@@ -10,7 +10,7 @@ from panewise.errors import PanewiseError
 from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.bucket_head import Head, Store
 from panewise.runtime.spark.bucket_state import Kept, committed, opened
-from panewise.runtime.spark.packing import ANSWER, COUNTED, FAILED, RESULT, STATE, Packet, ipc_bytes
+from panewise.runtime.spark.packing import ANSWER, COUNTED, FAILED, OVERFLOWS, RESULT, STATE, Packet, ipc_bytes
 from panewise.runtime.spark.program import METER, Version
 from panewise.runtime.spark.worker import Task
 
@@ -40,6 +40,7 @@ def bucket_outputs(task: Task, key: int, payloads: list[bytes], store: Store) ->
     bucket.take([packet for packet in packets if packet.ask is None])
     outputs = _results(bucket, task, key)
     outputs += [(FAILED, n, key, 0, r.encode()) for n, r in bucket.failed_of(task.version).items() if n not in failed]
+    outputs += [(OVERFLOWS, name, key, count, b"") for name, count in bucket.take_overflows(task.version).items()]
     for packet in packets:
         if packet.ask is not None:
             outputs.append(_answer(bucket, packet.ask, key))

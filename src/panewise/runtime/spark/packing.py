@@ -23,6 +23,7 @@ WHOLE = 0  # is no tree's number: the stream of a packet's batch
 
 # Kinds of output.
 RESULT, COUNTED, LATE, BAD, FAILED, STATE, ANSWER = "result", "counted", "late", "bad", "failed", "state", "answer"
+OVERFLOWS = "overflows"
 
 
 @dataclass

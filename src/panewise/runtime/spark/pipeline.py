@@ -26,6 +26,7 @@ from panewise.language.sql_text import name_to_sql
 from panewise.runtime.archives import check_place, layout_of, opened
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
+from panewise.runtime.hosted_query import overflow_remark
 from panewise.runtime.refresh_option import refuse_at_most
 from panewise.runtime.shedding import refuse_overload_options
 from panewise.runtime.spark.archive_reading import with_files
@@ -289,12 +290,14 @@ class SparkPipeline:
             table = self.books.execute_parsed(parsed)
         assert table is not None
         if isinstance(statement, s.Show) and statement.kind == "queries" and self._handle is not None:
-            failed = self._handle.failed()
+            failed, overflows = self._handle.failed(), self._handle.overflows()
             names = [name.lower() for name in table.column("name").to_pylist()]
             columns = {column: table.column(column).to_pylist() for column in table.column_names}
             for row, name in enumerate(names):
                 if name in failed:
                     columns["status"][row], columns["reason"][row] = "FAILED", failed[name]
+                elif name in overflows:
+                    columns["reason"][row] = overflow_remark(overflows[name])
             return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
         if isinstance(statement, s.Explain) and statement.query is None:
             lines = [*table.column("plan").to_pylist(), *self._spark_lines(statement.name)]

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from panewise.catalog import Catalog, QueryDefinition, StreamDefinition
 from panewise.connectors.tables import table_connector
-from panewise.errors import NotHeldError
+from panewise.errors import LateRowsWarning, NotHeldError
+from panewise.runtime.hosted_query import overflow_remark, overflow_warning
 from panewise.runtime.last_report import due_report, says_all
 from panewise.runtime.late_remarks import LateRemarks, nothing_kept, remark_on, warn
 from panewise.runtime.spark.batch_writer import last_stats
@@ -34,6 +35,7 @@ class Reader:
         self._catalog = catalog
         self._program = program
         self._fetched: dict[tuple[str, str], int] = {}  # by kind and name, the last micro-batch that was fetched
+        self._overflowed = set(last_stats(folder).get("overflows", {}))  # queries that were warned of
         earlier = last_marks(folder).streams
         self._late_remarks = {key: LateRemarks(stream.late_rows) for key, stream in earlier.items()}
 
@@ -96,6 +98,12 @@ class Reader:
         queries = self._program.versions[-1].queries
         return {name: failed[query.log_name] for name, query in queries.items() if query.log_name in failed}
 
+    def overflows(self) -> dict[str, int]:
+        """The queries with answers outside their type, and how many there were."""
+        counted = last_stats(self._folder).get("overflows", {})
+        queries = self._program.versions[-1].queries
+        return {name: counted[query.log_name] for name, query in queries.items() if query.log_name in counted}
+
     def metrics(self) -> dict[str, Any]:
         """A few figures: micro-batches, rows, results, bytes of state held and last written."""
         marks, stats = self.marks(), last_stats(self._folder)
@@ -124,15 +132,16 @@ class Reader:
                 "bad_rows": of_stream.bad_rows,
                 "watermark": None if watermark == INT64_MIN else format_instant(watermark),
             }
-        queries = {}
+        queries, overflows = {}, stats.get("overflows", {})
         tables = self.table_stats(marks)
         for query in version.queries.values():
             reason = marks.failed.get(query.log_name)
             status = "FAILED" if reason is not None else ("SUSPENDED" if query.suspended else "RUNNING")
             queries[query.definition.name] = {
                 "status": status,
-                "reason": reason or "",
+                "reason": reason or overflow_remark(overflows.get(query.log_name, 0)),
                 "results": stats["queries"].get(query.log_name, 0),
+                "overflows": overflows.get(query.log_name, 0),
                 "last_report": self._last_report(query, marks),
             }
             if read := [version.tables[key].name for key in version.tables_of(query)]:
@@ -185,8 +194,10 @@ class Reader:
         """What the query has delivered since the last call."""
         definition = self._catalog.get(query, "query")
         assert isinstance(definition, QueryDefinition)
-        tables = self._fetch(RESULT, self._program.versions[-1].queries[definition.name.lower()].log_name)
+        log_name = self._program.versions[-1].queries[definition.name.lower()].log_name
+        tables = self._fetch(RESULT, log_name)
         self._warn_of_late_rows()
+        self._warn_of_overflows(definition.name, log_name)
         return pa.concat_tables([definition.schema.to_arrow().empty_table(), *tables])
 
     def late_rows(self, stream: str) -> pa.Table:
@@ -196,7 +207,7 @@ class Reader:
         key, empty = self._key(definition.name), definition.schema.to_arrow().empty_table()
         found = self._fetch(LATE, key)
         if not found and dict(self._program.options(key)).get("late") != "keep":
-            warn(nothing_kept(definition, self.marks().of(key).late_rows))
+            warn(LateRowsWarning(nothing_kept(definition, self.marks().of(key).late_rows)))
         return pa.concat_tables([empty, *found], promote_options="default")
 
     def _late_remark(self, key: str, marks: StreamMarks) -> str | None:
@@ -205,12 +216,18 @@ class Reader:
             return None
         return remark_on(self.version.streams[key], marks.late_rows, marks.rows, marks.late_behind)
 
+    def _warn_of_overflows(self, name: str, log_name: str) -> None:
+        """Once for each query."""
+        if log_name not in self._overflowed and last_stats(self._folder).get("overflows", {}).get(log_name):
+            self._overflowed.add(log_name)
+            warn(overflow_warning(name))
+
     def _warn_of_late_rows(self) -> None:
         marks = self.marks()
         for key in self.version.streams:
             remark = self._late_remark(key, marks.of(key))
             if remark is not None and self._late_remarks.setdefault(key, LateRemarks()).due(marks.of(key).late_rows):
-                warn(remark)
+                warn(LateRowsWarning(remark))
 
     def bad_rows(self, stream: str) -> pa.Table:
         """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""

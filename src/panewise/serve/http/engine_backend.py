@@ -161,7 +161,8 @@ class EngineBackend:
             common = definition.name, definition.kind, shown_statement_of(definition), columns
             if isinstance(definition, QueryDefinition):
                 query = hosted.get(definition.name.lower())
-                status, reason = (query.status, query.reason) if query is not None else ("", "")
+                reason = "" if query is None else self.engine.hosting.shown_reason(query.name)
+                status = "" if query is None else query.status
                 found.append(Definition(*common, status, reason, definition.timestamp, definition.inputs))
             elif isinstance(definition, StreamDefinition):
                 found.append(Definition(*common, timestamp=definition.timestamp))
