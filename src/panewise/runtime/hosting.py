@@ -98,12 +98,13 @@ class Hosting:
 
     def overflows(self, name: str) -> int:
         """How many answers of SUM of a query, and of the queries inside it, were outside their type."""
-        inside = sum(map(self.overflows, self._hidden.get(name, ())))
-        return self.queries[name].overflows + inside
+        query = self.queries.get(name)  # who shows this takes no turn: it may just have gone
+        return 0 if query is None else query.overflows + sum(map(self.overflows, list(self._hidden.get(name, ()))))
 
     def shown_reason(self, name: str) -> str:
-        """Why a query has failed, or what is to be said of its answers."""
-        return self.queries[name].reason or overflow_remark(self.overflows(name))
+        """Why a query has failed, or what is to be said of its answers; nothing of one that has gone."""
+        query = self.queries.get(name)
+        return "" if query is None else query.reason or overflow_remark(self.overflows(name))
 
     @property
     def trees(self) -> list[TreeConsumer]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+import panewise as pw
 from panewise.runtime.spark import worker
 from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import BatchWriter
@@ -26,6 +27,7 @@ from panewise.runtime.spark.result_log import read_entries
 from panewise.runtime.spark.stage_one import _letter_packets, packed_rows
 from panewise.runtime.spark.worker import Task, task_at
 from panewise.runtime.window_limit import Extent
+from tests.runtime import frail_aggregate
 
 
 class DictStore:
@@ -87,7 +89,7 @@ class LocalRun:
         self.chance = random.Random(seed) if seed is not None else None
         self.sharing = sharing
         self.forgetful = forgetful
-        self.program = Program(partitions, sharing=sharing)
+        self.program = Program(partitions, frail_aggregate.register(pw.Engine()).user_aggregates, sharing)
         self.inbox = Inbox(self.folder)
         self.stores: dict[int, dict[Any, bytes]] = {}
         self.workers: list[dict[Any, Any]] = [{}, {}, {}]
@@ -152,7 +154,9 @@ class LocalRun:
 
     def _task(self) -> Task:
         changes = len(self.program.versions)
-        reference = Reference(self.identity, self.folder, self.partitions, changes, sharing=self.sharing)
+        reference = Reference(
+            self.identity, self.folder, self.partitions, changes, self.program.aggregates, self.sharing
+        )
         worker._marks.clear()
         task = task_at(reference, self.batch, 0)
         if self.chance is None:
