@@ -9,6 +9,15 @@ import panewise as pw
 REASON = "FRAIL: its lower raised ValueError: too large"
 
 
+# Functions of the module: a test process compiles them once.
+def _lift(value: float) -> tuple[float]:
+    return (value,)
+
+
+def _combine(one: tuple[float], other: tuple[float]) -> tuple[float]:
+    return (one[0] + other[0],)
+
+
 def _lower(state: Any) -> Any:
     if state[0] > 1e18:
         raise ValueError("too large")
@@ -17,7 +26,5 @@ def _lower(state: Any) -> Any:
 
 def register(engine: pw.Engine) -> pw.Engine:
     """The engine, which knows FRAIL."""
-    engine.register_aggregate(
-        "FRAIL", lift=lambda v: (v,), combine=lambda a, b: (a[0] + b[0],), lower=_lower, identity=(0.0,)
-    )
+    engine.register_aggregate("FRAIL", lift=_lift, combine=_combine, lower=_lower, identity=(0.0,))
     return engine

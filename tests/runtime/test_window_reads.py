@@ -22,6 +22,7 @@ from panewise.runtime.window_reads import LEVELS
 from panewise.schedule.isolation import Level, has_level, isolation
 from panewise.schedule.scheduler_names import SCHEDULERS
 from panewise.schema import BIGINT
+from tests.runtime.frail_aggregate import register
 from tests.runtime.small_engine import SECOND, row, rows, tuples
 from tests.runtime.test_turns import joined, started
 from tests.waiting import PATIENCE_S
@@ -438,13 +439,13 @@ def test_what_is_not_held_is_refused_at_once() -> None:
 
 
 def test_a_failure_outside_the_turn_says_where_in_the_text() -> None:
-    engine = small_steps()
+    engine = register(small_steps())
     engine.push("t", rows(*range(30), v=1 << 62))
     told = []
     for inside in (4, 1 << 40):
         engine.reads.rows_inside = inside
         with pytest.raises(PanewiseError) as caught:
-            engine.execute(GROUPED)
+            engine.execute(GROUPED.replace("SUM", "FRAIL"))
         told.append(str(caught.value))
     assert told[0] == told[1]
 
