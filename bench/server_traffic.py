@@ -123,7 +123,7 @@ class Lookups:
 
     def _offer(self, due: float) -> None:
         if self._free:
-            self._send(self._free.pop(), due)
+            self._send(self._free.pop(0), due)  # in turn: the server closes a connection on which nothing comes
         else:
             self._waiting.append(due)
 
