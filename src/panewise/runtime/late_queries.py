@@ -3,7 +3,8 @@
 A query that comes in mid-stream begins when its windows are whole. Some never are, unless archives know all that was
 before (`archive_history`): windows without an end under aggregates, joins, reports and lookups, windows of rows beside
 other inputs, and windows of the rows of each partition whose reports are numbered or compared, or which an aggregate
-takes all together.
+takes all together. Over a query that came in mid-stream itself: windows that number its results, whose first one
+depends on what others held, and windows of time while nobody knows when its windows of rows will be whole.
 """
 
 from __future__ import annotations
