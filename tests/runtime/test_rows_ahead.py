@@ -153,3 +153,24 @@ def test_a_generator_of_the_future_says_what_to_write() -> None:
         warnings.simplefilter("error")
         with pytest.raises(DataError, match=r"ahead = 'off'"):
             engine.push("t", batch(*(instant_us("2999-01-01 00:00:00") + second * SECOND for second in range(10))))
+
+
+def test_a_punctuation_far_ahead_is_refused_and_a_replay_does_not_ask_the_clock(tmp_path: Path) -> None:
+    engine, clock = engine_of(path=tmp_path)
+    engine.push("t", row(NOW - MINUTE))
+    with pytest.raises(DataError, match="to 2126-01-06 12:00:01, more than 1 DAY ahead of the clock") as told:
+        engine.advance("t", NOW + DAY + SECOND)
+    assert "ahead = 'off'" in str(told.value)
+    engine.push("t", row(NOW))
+    assert engine.stats()["streams"]["t"]["late_rows"] == 0
+    engine.advance("t", NOW + DAY)
+    watermark = engine.stats()["streams"]["t"]["watermark"]
+    engine.close(snapshot=False)
+    with pw.Engine(tmp_path) as again:  # Its clock shows a time long before that.
+        assert again.stats()["streams"]["t"]["watermark"] == watermark
+        with pytest.raises(DataError, match="ahead of the clock"):
+            again.advance("t", NOW + 100_000 * DAY)
+        again.flush()
+        again.execute("ALTER STREAM t SET (ahead = 'off')")
+        again.advance("t", NOW + 10_000 * DAY)
+    assert clock.now == NOW

@@ -46,7 +46,7 @@ from panewise.runtime.hosted_query import HostedQuery, Subscriber
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.input_queue import TURN_ROWS
 from panewise.runtime.journal import Stamp, Taken, is_repeated
-from panewise.runtime.late_remarks import nothing_kept, warn_all
+from panewise.runtime.late_remarks import Lateness, nothing_kept, tell_all, warn
 from panewise.runtime.one_group import of_key
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.past_answers import past_answer
@@ -135,6 +135,7 @@ class Engine:
         self.prompt = False
         self._lock = self.turns = Turns(self._hand_out)
         self._offered = 0  # batches for subscribers so far
+        self.tell: Callable[[Warning], None] = warn  # of late rows and overflows
         self._remarks = self.hosting.remarks  # for whoever is inside when its turn has ended
         self._delivering = Turns(list)  # one thread at a time calls subscribers, and outside its turn
         self.reads = WindowReads(self, self._lock, isolation, ReadLimits(read_rows, read_bytes, read_seconds))
@@ -352,7 +353,10 @@ class Engine:
         """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
         with self._lock:
             self._answers.change()
-            self.stream(stream).advance(instant_us(until))
+            target, instant = self.stream(stream), instant_us(until)
+            if not self.replaying:
+                target.limit.check_clock(target.name, instant)
+            target.advance(instant)
             self._deliver()
             self._changed()
 
@@ -520,6 +524,11 @@ class Engine:
                 self._remark(nothing_kept(asked.definition, asked.late_count))
             return asked.late_rows()
 
+    def lateness(self, stream: str) -> Lateness | None:
+        """How many rows have come late so far and what is to be said of them; None where the stream says what becomes
+        of late rows, or there are none. Never waits."""
+        return self.stream(stream).lateness()
+
     def bad_rows(self, stream: str) -> pa.Table:
         """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
         with self._lock:
@@ -683,9 +692,9 @@ class Engine:
             if self.replaying:
                 stream.late_remarks.forget(stream.late_count)
             elif stream.late_remarks.due(stream.late_count):
-                remark = stream.late_remark()
-                assert remark is not None, stream.name
-                self._remark(remark)
+                lateness = stream.lateness()
+                assert lateness is not None, stream.name
+                self._remark(lateness.remark)
         if self.replaying:
             self._remarks.clear()
         elif self._remarks:
@@ -712,7 +721,7 @@ class Engine:
     def _hand_out(self) -> list[Exception]:
         """Calls subscribers, in the order of results. Where that is being done already, by this thread further up or
         by another one, the one that does it goes on with what is new."""
-        raised = warn_all(self._remarks)
+        raised = tell_all(self._remarks, self.tell)
         while self._undelivered() and self._delivering.entered_at_once():
             try:
                 for query in list(self._listened.values()):

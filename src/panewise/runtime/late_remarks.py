@@ -10,12 +10,21 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
 
 from panewise.catalog import StreamDefinition
 from panewise.language.sql_text import name_to_sql
 from panewise.temporal import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration
 
 REPEATED_AT = 10  # times as many late rows as at the remark before
+
+
+class Lateness(NamedTuple):
+    """How many rows of a stream have come late so far, and what is to be said of them."""
+
+    rows: int
+    remark: str
 
 
 class LateRemarks:
@@ -49,20 +58,25 @@ class LateRemarks:
         self._before = count
 
 
-def remark_on(stream: StreamDefinition, late: int, rows: int, behind: int) -> str:
+def remark_of(lateness: Lateness | None) -> str | None:
+    return None if lateness is None else lateness.remark
+
+
+def lateness(stream: StreamDefinition, late: int, rows: int, behind: int) -> Lateness:
     """What is said of `late` of `rows` rows, the latest of which was `behind` microseconds behind the newest row."""
     name, column = name_to_sql(stream.name), name_to_sql(stream.timestamp)
     came = f"{late:,} of {rows:,} rows of stream '{stream.name}' came late and were dropped"
     ways = f"ALTER STREAM {name} SET (late = 'keep') keeps late rows for late_rows(), late = 'drop' ends this warning"
     if behind <= stream.delay_us:
-        return f"{came}: they are older than advance() or flush() had said that rows would be. {ways}"
+        return Lateness(late, f"{came}: they are older than advance() or flush() had said that rows would be. {ways}")
     waits = f"the stream waits {format_duration(stream.delay_us)}" if stream.delay_us else "the stream waits for none"
     needed = format_duration(rounded_up(behind))
     clause = f"WATERMARK FOR {column} AS {column} - INTERVAL {needed}"
-    return (
+    remark = (
         f"{came}: they were up to {needed} behind the newest row, and {waits}. Push rows in order of {column}, or "
         f"create the stream with {clause}, which would have kept them. {ways}"
     )
+    return Lateness(late, remark)
 
 
 def nothing_kept(stream: StreamDefinition, late: int) -> str:
@@ -89,12 +103,12 @@ def warn(remark: Warning) -> None:
     warnings.warn(remark, stacklevel=_callers_level())
 
 
-def warn_all(remarks: deque[Warning]) -> list[Exception]:
-    """Warns of each of them, and takes them away; returns what a filter has made errors of."""
+def tell_all(remarks: deque[Warning], tell: Callable[[Warning], None]) -> list[Exception]:
+    """Tells each of them, and takes them away; returns what a filter has made errors of."""
     raised: list[Exception] = []
     while remarks:
         try:
-            warn(remarks.popleft())
+            tell(remarks.popleft())
         except Warning as problem:
             raised.append(problem)
     return raised

@@ -20,7 +20,7 @@ from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.input_monitor import InputMonitor
 from panewise.runtime.intake import Intake, shown_row
 from panewise.runtime.journal import Journal, Stamp, Taken
-from panewise.runtime.late_remarks import LateRemarks, remark_on
+from panewise.runtime.late_remarks import Lateness, LateRemarks, lateness, remark_of
 from panewise.runtime.pending_rows import Judged, divided, plain_strings, put_together
 from panewise.runtime.push_times import PushTimes
 from panewise.runtime.report_schedule import ReportSchedule, postponed_reports
@@ -397,11 +397,11 @@ class Stream(Channel):
         """Whether there are late rows to hand out, or will be."""
         return self._keep_late or bool(self._late)
 
-    def late_remark(self) -> str | None:
+    def lateness(self) -> Lateness | None:
         """What is to be said of late rows; None where there are none, or where the stream says what becomes of them."""
         if not self.late_count or self.late_remarks.expected:
             return None
-        return remark_on(self.definition, self.late_count, self.rows_pushed, self.progress.behind)
+        return lateness(self.definition, self.late_count, self.rows_pushed, self.progress.behind)
 
     def late_rows(self) -> pa.Table:
         with self.change:
@@ -437,7 +437,7 @@ class Stream(Channel):
         stats: dict[str, Any] = {
             "rows": self.rows_pushed,
             "late_rows": self.late_count,
-            "late_remark": self.late_remark(),
+            "late_remark": remark_of(self.lateness()),
             "bad_rows": self.bad_count,
             "watermark": None if watermark is None else format_instant(watermark),
             "bytes": self.bytes_held,

@@ -13,8 +13,9 @@ after the watermark and after the oldest row, whichever is later:
         |----------------|=========================================|
                           the windows that close: their number is this span divided by the shortest slide
 
-A row that would move the watermark too far is a bad row, and a punctuation that would is refused. Where the watermark
-moves only between micro-batches, a row may also be too old: the span of one micro-batch counts.
+A row that would move the watermark too far is a bad row, and a punctuation that would is refused, as is one too far
+ahead of the clock. Where the watermark moves only between micro-batches, a row may also be too old: the span of one
+micro-batch counts.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.catalog import Options
+from panewise.errors import DataError
+from panewise.language.sql_text import name_to_sql
 from panewise.loops import compiled_loop
 from panewise.runtime.watermark import survey
 from panewise.temporal import DAY, INSTANT_MAX, INSTANT_MIN, duration_us, format_duration, format_instant
@@ -91,6 +94,16 @@ class WindowLimit:
     def horizon(self) -> int:
         """Rows after this instant are too far ahead of the clock."""
         return INT64_MAX if self.now is None or self.ahead is None else self.now + self.ahead
+
+    def check_clock(self, stream: str, until: int) -> None:
+        """Refuses a punctuation that is too far ahead of the clock: every real row would be late after it."""
+        if until > self.horizon and self.ahead is not None:
+            ahead = f"more than {format_duration(self.ahead)} {OF_THE_CLOCK}"
+            raise DataError(
+                f"advancing '{stream}' to {format_instant(until)}, {ahead}, would make the rows before that late",
+                hint=f"flush() closes all windows that hold rows; ALTER STREAM {name_to_sql(stream)} SET (ahead = "
+                f"'{OFF}') takes any instant",
+            )
 
     def watermark(self, extent: Extent) -> int:
         if self.stands is not None:

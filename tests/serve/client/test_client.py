@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -289,3 +290,38 @@ def test_closing_a_client_ends_what_it_has_opened(server: Running) -> None:
     subscription, live = client.subscribe("sums", print), client.live("sums")
     client.close()
     assert (subscription.ended, list(live), subscription.wait(PATIENCE_S)) == ("closed", [], True)
+
+
+UNSORTED = [{"ts": second * 1_000_000, "k": "a", "v": 1} for second in (50, 10, 60, 20, 70)]
+
+
+def test_late_rows_are_told_as_the_engine_tells_them(client: pw.Client) -> None:
+    engine, remarks = pw.Engine(), []
+    for host in (engine, client):
+        host.execute("CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT)")
+        with pytest.warns(pw.LateRowsWarning, match="2 of 5 rows of stream 't' came late") as caught:
+            host.push("t", UNSORTED)
+        remarks.append(str(caught[0].message))
+        assert (len(caught), caught[0].filename) == (1, __file__)
+    assert remarks[0] == remarks[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        client.push("t", UNSORTED)  # There are not ten times as many.
+
+
+def test_a_push_is_taken_where_a_filter_makes_an_error_of_its_warning(client: pw.Client) -> None:
+    client.execute("CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT)")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(pw.LateRowsWarning):
+            client.push("t", UNSORTED)
+        client.push("t", {"ts": 80_000_000, "k": "a", "v": 1})
+    assert client.stats()["streams"]["t"]["rows"] == 6
+
+
+def test_who_says_what_becomes_of_late_rows_is_not_warned(client: pw.Client) -> None:
+    client.execute("CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT) WITH (late = 'drop')")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        client.push("t", UNSORTED)
+    assert client.stats()["streams"]["t"]["late_rows"] == 2

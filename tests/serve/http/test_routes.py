@@ -114,6 +114,26 @@ def test_rows_in_every_form_give_the_engines_answers(client, expected, form):
     assert results == [[r["k"], r["total"]] for r in expected.results("busy").to_pylist()]
 
 
+def test_a_push_with_late_rows_is_told_of_them(client):
+    _create(client)
+    assert "late" not in client.post("/v1/streams/t/rows", content=rows((9, "a", 1)), headers=NDJSON).json()
+    told = client.post("/v1/streams/t/rows", content=rows((3, "a", 1), (12, "a", 1)), headers=NDJSON).json()
+    assert (told["rows"], told["late"]["rows"]) == (2, 1)
+    assert "1 of 3 rows of stream 't' came late" in told["late"]["remark"]
+    assert "INTERVAL 6 SECONDS" in told["late"]["remark"]
+    client.post("/v1/statements", json={"text": "ALTER STREAM t SET (late = 'drop')"})
+    assert "late" not in client.post("/v1/streams/t/rows", content=rows((4, "a", 1)), headers=NDJSON).json()
+
+
+def test_a_punctuation_far_ahead_is_refused(client):
+    _create(client)
+    refused = client.post("/v1/streams/t/advance", json={"until": "9999-12-31T00:00:00Z"})
+    assert refused.status_code == 400, refused.text
+    assert "ahead of the clock" in refused.json()["error"]["message"]
+    late = client.post("/v1/streams/t/rows", content=rows((3, "a", 1)), headers=NDJSON).json()
+    assert late == {"rows": 1, "repeated": False}
+
+
 def test_lookups_by_key_and_at_an_instant(client, expected):
     _create(client)
     client.post("/v1/streams/t/rows", content=rows(*VALUES), headers=NDJSON)

@@ -370,7 +370,9 @@ class Handle(Reader):
         """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
         definition = self._catalog.get(stream, "stream")
         key, moment = self._key(definition.name), instant_us(until)
-        self._pipeline.books.streams[definition.name.lower()].check_advance(moment, *self._limit(key))
+        limit, extent = self._limit(key)
+        limit.check_clock(definition.name, moment)
+        self._pipeline.books.streams[definition.name.lower()].check_advance(moment, limit, extent)
         self._inbox.post_control({"advance": {"stream": key, "until": moment}})
 
     def _limit(self, stream: str) -> tuple[WindowLimit, Extent]:

@@ -16,7 +16,7 @@ from panewise.connectors.tables import table_connector
 from panewise.errors import LateRowsWarning, NotHeldError
 from panewise.runtime.hosted_query import overflow_remark, overflow_warning
 from panewise.runtime.last_report import due_report, says_all
-from panewise.runtime.late_remarks import LateRemarks, nothing_kept, remark_on, warn
+from panewise.runtime.late_remarks import Lateness, LateRemarks, lateness, nothing_kept, remark_of, warn
 from panewise.runtime.spark.batch_writer import last_stats
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import INT64_MIN, Marks, StreamMarks, last_marks
@@ -128,7 +128,7 @@ class Reader:
             streams[stream.name] = {
                 "rows": of_stream.rows,
                 "late_rows": of_stream.late_rows,
-                "late_remark": self._late_remark(key, of_stream),
+                "late_remark": remark_of(self._lateness(key, of_stream)),
                 "bad_rows": of_stream.bad_rows,
                 "watermark": None if watermark == INT64_MIN else format_instant(watermark),
             }
@@ -210,11 +210,17 @@ class Reader:
             warn(LateRowsWarning(nothing_kept(definition, self.marks().of(key).late_rows)))
         return pa.concat_tables([empty, *found], promote_options="default")
 
-    def _late_remark(self, key: str, marks: StreamMarks) -> str | None:
+    def lateness(self, stream: str) -> Lateness | None:
+        """How many rows have come late so far and what is to be said of them; None where the stream says what becomes
+        of late rows, or there are none."""
+        key = self._key(self._catalog.get(stream, "stream").name)
+        return self._lateness(key, self.marks().of(key))
+
+    def _lateness(self, key: str, marks: StreamMarks) -> Lateness | None:
         """What is to be said of late rows; None where there are none, or where the stream says what becomes of them."""
         if not marks.late_rows or "late" in dict(self._program.options(key)):
             return None
-        return remark_on(self.version.streams[key], marks.late_rows, marks.rows, marks.late_behind)
+        return lateness(self.version.streams[key], marks.late_rows, marks.rows, marks.late_behind)
 
     def _warn_of_overflows(self, name: str, log_name: str) -> None:
         """Once for each query."""
@@ -225,9 +231,9 @@ class Reader:
     def _warn_of_late_rows(self) -> None:
         marks = self.marks()
         for key in self.version.streams:
-            remark = self._late_remark(key, marks.of(key))
-            if remark is not None and self._late_remarks.setdefault(key, LateRemarks()).due(marks.of(key).late_rows):
-                warn(LateRowsWarning(remark))
+            late = self._lateness(key, marks.of(key))
+            if late is not None and self._late_remarks.setdefault(key, LateRemarks()).due(late.rows):
+                warn(LateRowsWarning(late.remark))
 
     def bad_rows(self, stream: str) -> pa.Table:
         """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""

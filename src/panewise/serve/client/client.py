@@ -25,7 +25,8 @@ from typing import Any, Self
 import httpx
 import pyarrow as pa
 
-from panewise.errors import DataError, ServerError
+from panewise.errors import DataError, LateRowsWarning, ServerError
+from panewise.runtime.late_remarks import LateRemarks, warn
 from panewise.serve.client.live import Live, OnGap
 from panewise.serve.client.numbering import Numbering
 from panewise.serve.client.reading import Reader
@@ -86,7 +87,8 @@ class Client:
         self._numberings: dict[tuple[str, str], Numbering] = {}
         self._readers: dict[str, Reader] = {}
         self._open: weakref.WeakSet[Live | Subscription] = weakref.WeakSet()
-        self._lock = threading.Lock()  # for the three above
+        self._late_remarks: dict[str, LateRemarks] = {}
+        self._lock = threading.Lock()  # for the four above
 
     @property
     def url(self) -> str:
@@ -147,19 +149,30 @@ class Client:
         if not (name and name.isascii() and name.isprintable()):
             raise DataError(f"the name of a producer is of printable ASCII characters, not {name!r}")
         if sequence is not None:
-            self._send(stream, body, media, name, sequence)
-            return
-        self._numbering(stream, name).push(lambda number: self._send(stream, body, media, name, number))
+            told = self._send(stream, body, media, name, sequence)
+        else:
+            told = self._numbering(stream, name).push(lambda number: self._send(stream, body, media, name, number))
+        self._warn_of(stream, told.get("late"))
 
-    def _send(self, stream: str, body: bytes, media: str, producer: str, sequence: int) -> None:
+    def _warn_of(self, stream: str, late: dict[str, Any] | None) -> None:
+        """Warns of late rows as the engine would, when all is done: a filter may make an error of it."""
+        if late is None:
+            return
+        with self._lock:
+            due = self._late_remarks.setdefault(stream.lower(), LateRemarks()).due(late["rows"])
+        if due:
+            warn(LateRowsWarning(late["remark"]))
+
+    def _send(self, stream: str, body: bytes, media: str, producer: str, sequence: int) -> dict[str, Any]:
         headers = {"Content-Type": media, "Panewise-Producer": producer, "Panewise-Sequence": str(sequence)}
         path = path_of("v1", "streams", stream, "rows")
         try:
-            self._transport.request("POST", path, content=body, headers=headers)
+            told: dict[str, Any] = self._transport.request("POST", path, content=body, headers=headers).json()
         except ServerError as problem:
             if problem.status is None and problem.hint is None:
                 problem.hint = f"it may have been taken; push it again with {producer=}, {sequence=}: it counts once"
             raise
+        return told
 
     def _numbering(self, stream: str, producer: str) -> Numbering:
         with self._lock:

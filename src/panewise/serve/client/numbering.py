@@ -10,8 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from panewise.errors import DataError, PanewiseError, ServerError
+
+T = TypeVar("T")
 
 
 class Numbering:
@@ -22,20 +25,20 @@ class Numbering:
         self._last = last  # None: the server knows
         self._lock = threading.Lock()
 
-    def push(self, send: Callable[[int], None]) -> None:
-        """Sends a push under the next number."""
+    def push(self, send: Callable[[int], T]) -> T:
+        """Sends a push under the next number; returns what was told."""
         with self._lock:
             was_told = self._last is None
             number = (self._asked() if self._last is None else self._last) + 1
             try:
                 with self._counted(number):
-                    send(number)
+                    return send(number)
             except DataError:
                 # A bad row, or the stream was dropped and created again and counts from 1: then the number was wrong.
                 if was_told or (found := self._asked() + 1) >= number:
                     raise
                 with self._counted(found):
-                    send(found)
+                    return send(found)
 
     @contextmanager
     def _counted(self, number: int) -> Iterator[None]:

@@ -64,6 +64,7 @@ class EngineBackend:
             PrivateFiles().make_folder(path / FILES)
         self.engine = engine if engine is not None else Engine(None if path is None else path / "engine")
         self.engine.reads.limits = ReadLimits(settings.read_rows, settings.read_bytes, settings.read_seconds)
+        self.engine.tell = logs.remark  # who pushes is told in the answer
         self.engine.driver.is_expected = True  # its file is run; what callers create is read at the next start
         # Lookups then find what is published, where otherwise they would wait for whoever makes the reports.
         self.engine.prompt = True
@@ -219,7 +220,7 @@ class EngineBackend:
         repeated = bool(producer and sequence and 1 <= sequence <= self.engine.last_sequence(stream, producer))
         self.engine.push(stream, data, timeout=timeout, producer=producer, sequence=sequence)
         self._moved()
-        return Pushed(0, True) if repeated else Pushed(len(data))
+        return Pushed(0 if repeated else len(data), repeated, self.engine.lateness(stream))
 
     def advance(self, stream: str, until: int) -> None:
         self.engine.advance(stream, until)

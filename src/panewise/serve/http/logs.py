@@ -80,6 +80,11 @@ def request(method: str, path: str, status: int, milliseconds: float, token: str
         LOGGER.info("request", extra={"fields": shown})
 
 
+def remark(warning: Warning) -> None:
+    """Something that the owner of the data should know."""
+    LOGGER.warning(type(warning).__name__, extra={"fields": {"remark": str(warning)}})
+
+
 def mistake(path: str) -> None:
     """An exception that nobody expected is being handled."""
     LOGGER.error("a mistake of the server", extra={"fields": {"path": path}}, exc_info=True)

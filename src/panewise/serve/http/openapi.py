@@ -163,7 +163,10 @@ SCHEMAS: dict[str, Any] = {
     ),
     "Explanation": _object("text plan", text=_TEXT, plan={"type": "object"}),
     "Pushed": _object(
-        "rows repeated", rows=_NUMBER, repeated={"type": "boolean", "description": "The number was taken before."}
+        "rows repeated",
+        rows=_NUMBER,
+        repeated={"type": "boolean", "description": "The number was taken before."},
+        late=_object("rows remark", rows=_NUMBER, remark=_TEXT),
     ),
     "Sequence": _object("sequence", sequence=_NUMBER),
     "Status": _object("status", status=_TEXT),

@@ -38,7 +38,9 @@ _BINARY = {"schema": {"type": "string", "format": "binary"}}
     summary="Push rows",
     description="Newline-delimited JSON, one object a line, or an Arrow IPC stream. All rows are taken or none. With "
     "`Panewise-Producer` and `Panewise-Sequence` (1, 2, 3, ...) the same push may be sent again: a number that was "
-    "taken is acknowledged and ignored, one that skips others is refused.",
+    "taken is acknowledged and ignored, one that skips others is refused. `late` says how many rows of the stream "
+    "have come late so far and what to do; it is there where some have, and the stream does not say what becomes of "
+    "them.",
     responses={
         200: answer("Pushed", "The rows are taken.", {"rows": 2, "repeated": False}),
         **refusals(404, 408, 409, 413, 415),
@@ -67,7 +69,8 @@ async def push(name: str, request: Request) -> Response:
     producer, sequence = _stamp(request)
     async with serving.limits.body(request) as content:
         pushed = await serving.work(_push, serving, name, kind, content, producer, sequence)
-    return json_response({"rows": pushed.rows, "repeated": pushed.repeated})
+    late = {} if pushed.late is None else {"late": pushed.late._asdict()}
+    return json_response({"rows": pushed.rows, "repeated": pushed.repeated, **late})
 
 
 def _push(serving: Serving, name: str, kind: str, content: bytes, producer: str | None, sequence: int | None) -> Pushed:
