@@ -158,3 +158,37 @@ def test_a_combine_that_raises_fails_those_who_ask_for_its_piece() -> None:
         answers(few, (DOUBLE,), [one] * 6, 2)
     with pytest.raises(ValueError, match="more than three"):
         answers(few, (DOUBLE,), [one * 4], 1)  # while rows are folded the host hears it from the matrix
+
+
+def _kept(x: float) -> tuple[float]:
+    return (x,)
+
+
+def _added(a: tuple[float], b: tuple[float]) -> tuple[float]:
+    return (a[0] + b[0],)
+
+
+def _sum(a: tuple[float]) -> float:
+    return a[0]
+
+
+def _scaled(a: tuple[float]) -> float:
+    return a[0] * FACTOR
+
+
+FACTOR = 2.0
+
+
+def test_functions_that_read_their_arguments_alone_are_compiled_once() -> None:
+    first, second = (user_aggregate("A_SUM", lift=_kept, combine=_added, lower=_sum, identity=(0.0,)) for _ in range(2))
+    kinds = [function.bound((DOUBLE,)).parts[0].kind for function in (first, second)]
+    assert kinds[0].compiled is kinds[1].compiled
+
+
+def test_a_name_that_a_function_reads_has_its_value_of_the_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for factor in (2.0, 3.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        scaled = user_aggregate("SCALED", lift=_kept, combine=_added, lower=_scaled, identity=(0.0,))
+        found.append(answers(scaled, (DOUBLE,), [[(0, (0, (5.0,)))]], 1))
+    assert found == [[10.0], [15.0]]

@@ -18,8 +18,11 @@ takes the older piece b out of a again; it is checked, and kept for techniques t
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -104,6 +107,26 @@ class Compiled:
         self.lower_all = lower_all
 
 
+_compiled_once = lru_cache(maxsize=64)(Compiled)
+
+
+def _compiled(lift: Any, combine: Any, lower: Any, arity: int, width: int, integral: bool) -> Compiled:
+    """Functions that read nothing but their arguments are compiled once for all engines of the process; others each
+    time, because Numba compiles the values of the names that they read into them."""
+    alone = all(map(_stands_alone, (lift, combine, lower)))
+    return (_compiled_once if alone else Compiled)(lift, combine, lower, arity, width, integral)
+
+
+def _stands_alone(function: Any) -> bool:
+    """Whether a function reads no name of its module and of no function around it; its defaults are compiled in too."""
+    if not isinstance(function, FunctionType) or function.__defaults__ or function.__kwdefaults__:
+        return False
+    if any(isinstance(constant, CodeType) for constant in function.__code__.co_consts):  # it may read names itself
+        return False
+    found = inspect.getclosurevars(function)
+    return not found.nonlocals and not found.globals and not found.unbound
+
+
 def _accessors(width: int, integral: bool) -> tuple[Any, Any]:
     """Compiled functions that read a state's tuple from its slot and write it back."""
     from numba import njit
@@ -179,7 +202,7 @@ def user_aggregate(
     if not isinstance(identity, tuple) or not identity or not all(isinstance(part, int | float) for part in identity):
         raise BindError(f"{name}: its identity is a tuple of numbers, not {identity!r}")
     integral = all(isinstance(part, int) for part in identity)
-    compiled = Compiled(lift, combine, lower, arguments, len(identity), integral)
+    compiled = _compiled(lift, combine, lower, arguments, len(identity), integral)
     kind = UserStateKind(
         name=f"user_{name.lower()}",
         operation=Operation.USER,
