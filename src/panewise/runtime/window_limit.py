@@ -97,7 +97,7 @@ class WindowLimit:
 
     def check_clock(self, stream: str, until: int) -> None:
         """Refuses a punctuation that is too far ahead of the clock: every real row would be late after it."""
-        if until > self.horizon and self.ahead is not None:
+        if self.ahead is not None and self.horizon < until <= INSTANT_MAX + 1:
             ahead = f"more than {format_duration(self.ahead)} {OF_THE_CLOCK}"
             raise DataError(
                 f"advancing '{stream}' to {format_instant(until)}, {ahead}, would make the rows before that late",
