@@ -113,9 +113,13 @@ class ArchiveRead:
             found = rows_of_answer(self._view.table(sought, self._budget.take_batch))
             table = relation_in_parts(self._block, found, self._budget)
         finally:
-            self._view.close()
+            self.give_up()
         self._reads.committed(inside=False)
         return with_watermark(table, self._view.watermark)
+
+    def give_up(self) -> None:
+        """Nobody wants the answer any more: lets its version go."""
+        self._view.close()
 
 
 class ArchiveTable:
@@ -148,7 +152,13 @@ class ArchiveExplanation:
         self._plan = plan
         self._explanation = explanation
         scans = {node.name for node in plan.walk() if isinstance(node, Scan) and node.kind == "archive"}
-        self._views = {name: ArchiveView(archives[name]) for name in sorted(scans)}
+        self._views: dict[str, ArchiveView] = {}
+        try:
+            for name in sorted(scans):
+                self._views[name] = ArchiveView(archives[name])
+        except BaseException:
+            self.give_up()
+            raise
 
     def finished(self) -> pa.Table:
         found = {}
@@ -159,9 +169,13 @@ class ArchiveExplanation:
                 sought = sought_in(where, definition.schema, definition.key, definition.timestamp)
                 found[f"ARCHIVE {name}"] = view.touched(sought)
         finally:
-            for view in self._views.values():
-                view.close()
+            self.give_up()
         return explained_table(_with(self._explanation, found))
+
+    def give_up(self) -> None:
+        """Nobody wants the answer any more: lets the versions go."""
+        for view in self._views.values():
+            view.close()
 
 
 def explained_table(explanation: Explanation) -> pa.Table:

@@ -255,6 +255,10 @@ class Migration:
                 raise
             self._keeper.fail(problem.message)
 
+    def give_up(self) -> None:
+        """Something was raised after the statement had been taken: what it says is done all the same."""
+        self.finished()
+
 
 def layout_of(options: Options, longest_us: int | None = None) -> Layout:
     """What the options of CREATE ARCHIVE say; by cost there is nothing to go by yet, and it begins as the default.

@@ -173,9 +173,16 @@ class Engine:
     def execute_parsed(self, parsed: ParsedStatement) -> pa.Table | None:
         """Runs one statement. A long SELECT begins and ends in a turn, and lets others in while it reads."""
         while True:
-            ahead = self._bound_ahead(parsed)
-            with self._lock:
-                result = self._execute(parsed, ahead)
+            ahead, result = self._bound_ahead(parsed), None
+            try:
+                with self._lock:
+                    result = self._execute(parsed, ahead)
+                    self._deliver()
+                    self._changed()
+            except BaseException:  # also of subscribers, when the turn has ended
+                if isinstance(result, Unfinished):
+                    result.give_up()
+                raise
             if not isinstance(result, Unfinished):
                 return result
             try:
@@ -210,13 +217,10 @@ class Engine:
                 self._answers.forget()
         try:
             changes = not isinstance(statement, s.Show | s.Explain)
-            table = self._change_by(statement) if changes else self.statements.run(statement)
+            return self._change_by(statement) if changes else self.statements.run(statement)
         except QueryError as problem:
             _locate(problem, parsed)
             raise
-        self._deliver()
-        self._changed()
-        return table
 
     def _change_by(self, statement: s.Statement) -> pa.Table | Unfinished | None:
         before, written = self.catalog.copy(), False

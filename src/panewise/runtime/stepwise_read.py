@@ -107,6 +107,9 @@ class StepwiseRead:
         answer = self._relation.whole(parts)
         return with_watermark(answer, None if self._watermark == INT64_MIN else self._watermark)
 
+    def give_up(self) -> None:
+        """Nobody wants the answer any more. What it reads is in the memory, and goes with it."""
+
     def _committed(self, last_try: bool) -> bool:
         """Scans until little is left, and commits in a turn unless moves have brought too much."""
         while self._left() > self._rows_inside:

@@ -50,7 +50,11 @@ class WholeRead:
         try:
             return self._finished()
         finally:
-            self._pinned.close()
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Nobody wants the answer any more: lets go what it reads."""
+        self._pinned.close()
 
     def _finished(self) -> pa.Table:
         took_s = 0.0
