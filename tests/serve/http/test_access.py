@@ -133,6 +133,8 @@ def test_two_tokens_are_refused(client, shown):
             assert answer.status_code == 400 and "twice" in answer.json()["error"]["message"]
         address = "&".join(f"token={token}" for token in shown)
         assert other.get(f"/v1/queries/busy/live?{address}").status_code == 400
+        both = other.get(f"/v1/queries/busy/live?token={shown[0]}", headers=headers[1:])
+        assert both.status_code == 400 and "one in its address" in both.json()["error"]["message"]
     assert state_of(client) == before
 
 

@@ -93,7 +93,9 @@ class Guard:
             self._limits.take_request(address)
             return
         try:
-            in_address = None if authorization is not None or self._access.open else _token_in_address(scope)
+            in_address = None if self._access.open else _token_in_address(scope)
+            if authorization is not None and in_address is not None:
+                raise Problem(400, "the request shows a token in its header and one in its address", hint="send one")
             caller = self._access.caller(authorization, in_address, address)
         except Problem:
             self._limits.take_stranger(address)
