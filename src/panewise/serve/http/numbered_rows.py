@@ -4,8 +4,9 @@
     chunks    [ up to CHUNK_ROWS ][ up to CHUNK_ROWS ][ 512 ][ 64 ][ 3 ]
               in a file           in memory
 
-A chunk is an Arrow record batch, in memory or mapped from a file: then its pages are read when somebody asks for its
-rows, and the system lets go of them when it needs the memory. Chunks go to a file oldest first.
+A chunk has no more than CHUNK_ROWS rows and, unless it is a single row, CHUNK_BYTES bytes. It is an Arrow record batch,
+in memory or mapped from a file: then its pages are read when somebody asks for its rows, and the system lets go of them
+when it needs the memory. Chunks go to a file oldest first.
 
 Small ones at the end are merged like the digits of a counter: a chunk is joined with the one before it when that is not
 more than twice as long. So a row is copied a logarithmic number of times, and a million appends of one row are some
@@ -17,7 +18,7 @@ What is given up goes in whole chunks: at least `keep_rows` rows stay, unless th
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 CHUNK_ROWS = 4_096
+CHUNK_BYTES = 1 << 20
 # The instant that a result stands for: of periodic queries, and of continuous ones.
 TIME_COLUMNS = ("window_end", "instant")
 INT64_MIN = -(1 << 63)
@@ -71,15 +73,16 @@ class NumberedRows:
 
     def append(self, batch: pa.RecordBatch, file: Hashable | None = None) -> None:
         """The next rows; `file`: the one that they are mapped from."""
-        for offset in range(0, batch.num_rows, self._chunk_rows):
-            self._append(batch.slice(offset, self._chunk_rows), file)
+        for part in cut(batch, self._chunk_rows):
+            self._append(part, file)
 
     def _append(self, batch: pa.RecordBatch, file: Hashable | None) -> None:
-        chunks, rows = self._chunks, batch.num_rows
+        chunks, rows, size = self._chunks, batch.num_rows, batch.nbytes
         joined = [batch]
         while file is None and chunks and chunks[-1].file is None:
             last = chunks[-1].batch.num_rows
-            if last > 2 * rows or last + rows > self._chunk_rows:
+            size += chunks[-1].bytes
+            if last > 2 * rows or last + rows > self._chunk_rows or size > CHUNK_BYTES:
                 break
             self._count(chunks[-1], -1)
             joined.insert(0, chunks.pop().batch)
@@ -175,6 +178,21 @@ class NumberedRows:
                 later = pc.greater(instants(chunk.batch), instant_us)
                 return chunk.first + int(pc.index(later, True).as_py())
         return self.next
+
+
+def cut(batch: pa.RecordBatch, most_rows: int) -> Iterator[pa.RecordBatch]:
+    """Parts of a batch that are no larger than a chunk; they share its memory."""
+    for offset in range(0, batch.num_rows, most_rows):
+        yield from _halved(batch.slice(offset, most_rows))
+
+
+def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows == 1 or batch.nbytes <= CHUNK_BYTES:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _halved(batch.slice(0, half))
+    yield from _halved(batch.slice(half))
 
 
 def time_column(schema: pa.Schema) -> str | None:

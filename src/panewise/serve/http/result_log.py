@@ -34,7 +34,7 @@ from typing import Any
 import pyarrow as pa
 
 from panewise.errors import CatalogError, DurabilityError, did_you_mean
-from panewise.serve.http.numbered_rows import CHUNK_ROWS, Chunk, NumberedRows
+from panewise.serve.http.numbered_rows import CHUNK_ROWS, Chunk, NumberedRows, cut
 from panewise.serve.http.result_loading import Loading
 from panewise.serve.http.result_segments import SEGMENT_BYTES, Part, ResultSegments, from_body, to_body
 from panewise.serve.http.result_series import Ended, Gone, Series
@@ -240,7 +240,8 @@ class ResultLog:
     def _new(self, query: str, table: pa.Table, first: int) -> list[tuple[Series, int, pa.Buffer]]:
         """What of these rows is not known yet, as bodies of records with their series and first numbers.
 
-        A body is read back later: the batch of a producer may be a small part of large buffers.
+        A body is read back later: the batch of a producer may be a small part of large buffers. Each is one chunk, so
+        that its memory goes with it.
         """
         schema = plain_schema(table.schema)
         series = self._begin(query, schema, first)
@@ -251,8 +252,9 @@ class ResultLog:
         new = max(0, series.next - first)
         pieces = []
         for batch in rows.slice(new).combine_chunks().to_batches():
-            pieces.append((series, first + new, to_body(batch)))
-            new += batch.num_rows
+            for part in cut(batch, CHUNK_ROWS):
+                pieces.append((series, first + new, to_body(part)))
+                new += part.num_rows
         return pieces
 
     def _write_rows(self, pieces: list[tuple[Series, int, pa.Buffer]]) -> None:
