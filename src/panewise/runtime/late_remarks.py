@@ -40,6 +40,7 @@ class LateRemarks:
         self.expected = False  # whether the stream says what becomes of late rows
         self._before = before
         self._due_at = 1
+        self.remarked_at = 0  # how many there were at the last remark
 
     @property
     def first(self) -> bool:
@@ -51,6 +52,7 @@ class LateRemarks:
         if self.expected or count - self._before < self._due_at:
             return False
         self._due_at = (count - self._before) * REPEATED_AT
+        self.remarked_at = count
         return True
 
     def forget(self, count: int) -> None:

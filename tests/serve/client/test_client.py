@@ -309,6 +309,17 @@ def test_late_rows_are_told_as_the_engine_tells_them(client: pw.Client) -> None:
         client.push("t", UNSORTED)  # There are not ten times as many.
 
 
+@pytest.mark.parametrize("ordered_first", [True, False])
+def test_another_stream_of_the_name_is_warned_of_anew(client: pw.Client, ordered_first: bool) -> None:
+    for unsorted in (UNSORTED * 3, UNSORTED):
+        client.execute("CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT)")
+        if ordered_first:
+            client.push("t", UNSORTED[:1])
+        with pytest.warns(pw.LateRowsWarning):
+            client.push("t", unsorted)
+        client.execute("DROP STREAM t")
+
+
 def test_a_push_is_taken_where_a_filter_makes_an_error_of_its_warning(client: pw.Client) -> None:
     client.execute("CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT)")
     with warnings.catch_warnings():

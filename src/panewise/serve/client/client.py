@@ -156,11 +156,12 @@ class Client:
 
     def _warn_of(self, stream: str, late: dict[str, Any] | None) -> None:
         """Warns of late rows as the engine would, when all is done: a filter may make an error of it."""
-        if late is None:
-            return
+        key = stream.lower()
         with self._lock:
-            due = self._late_remarks.setdefault(stream.lower(), LateRemarks()).due(late["rows"])
-        if due:
+            if late is None or (key in self._late_remarks and late["rows"] < self._late_remarks[key].remarked_at):
+                self._late_remarks.pop(key, None)  # it is another stream of that name
+            due = late is not None and self._late_remarks.setdefault(key, LateRemarks()).due(late["rows"])
+        if late is not None and due:
             warn(LateRowsWarning(late["remark"]))
 
     def _send(self, stream: str, body: bytes, media: str, producer: str, sequence: int) -> dict[str, Any]:
