@@ -62,6 +62,16 @@ def test_errors_are_masked_and_keep_their_class() -> None:
     assert SECRET not in str(refused.value) and "s3://***@bucket" in str(refused.value)
 
 
+@pytest.mark.parametrize("option", [f"late = '{URI}'", f"password='{SECRET}'", f"path = '{URI}', late = 5"])
+def test_the_line_that_an_error_underlines_is_masked_in_place(option: str) -> None:
+    with pytest.raises(pw.BindError) as refused:
+        pw.Engine().execute(f"CREATE STREAM t (ts TIMESTAMP)\n  WITH ({option})")
+    shown = str(refused.value)
+    assert SECRET not in shown and "***" in shown
+    line, carets = shown.splitlines()[1:3]
+    assert len(line) == len(f" 2 |   WITH ({option})") and carets.index("^") == 4 + (refused.value.column or 0)
+
+
 def test_what_is_shown_and_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(path=tmp_path / "data") as (client, backend):
         engine = backend.engine

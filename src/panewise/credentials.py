@@ -28,6 +28,8 @@ _PROPERTY = re.compile(
     re.IGNORECASE,
 )
 
+_OPTION = re.compile(r"(?P<said>(?P<name>[\w.-]+)\"?\s*=\s*')(?P<value>[^']*)")
+
 
 def masked(text: str) -> str:
     """A text without the credentials of the URIs in it.
@@ -53,6 +55,20 @@ def masked_option(name: str, value: T) -> T | str:
     if name.lower() != "key" and _SECRET_NAME.search(name):  # the columns of an archive's key are no secret
         return MASK
     return _PROPERTY.sub(rf"\g<name>{MASK}", masked(value))
+
+
+def masked_line(line: str) -> str:
+    """A line of a statement, as long as it was: options that are or hold a secret are stars.
+
+    >>> masked_line("WITH (path = 's3://me:pw@bucket', password = 'x', rows = 5")
+    "WITH (path = '*****************', password = '*', rows = 5"
+    """
+    return _OPTION.sub(_masked_in_place, line)
+
+
+def _masked_in_place(found: re.Match[str]) -> str:
+    value = found["value"]
+    return found[0] if masked_option(found["name"], value) == value else found["said"] + "*" * len(value)
 
 
 def _masked_uri(found: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from panewise.credentials import masked
+from panewise.credentials import masked, masked_line
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Span:
 
 
 class PanewiseError(Exception):
-    """The base of every error that panewise raises on purpose. Credentials in URIs are masked in what it says."""
+    """The base of every error that panewise raises on purpose. Credentials are masked in what it says."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         self.message = masked(message)
@@ -65,7 +65,7 @@ class QueryError(PanewiseError):
         if self.text is None or self.span is None:
             return super().__str__()
         assert self.line is not None and self.column is not None
-        source = self.text.split("\n")[self.line - 1]
+        source = masked_line(self.text.split("\n")[self.line - 1])
         width = max(1, min(self.span.end - self.span.start, len(source) - self.column + 1))
         shown, column = _shortened(source, self.column)
         number = str(self.line)
