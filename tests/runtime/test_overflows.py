@@ -54,6 +54,7 @@ def test_the_query_goes_on_and_says_so(window: str, sharing: str, grouped: bool)
     with pytest.warns(pw.AnswerOverflowWarning, match="an answer of SUM of query 'q' is outside its type") as caught:
         large_rows(engine)
     assert len(caught) == 1 and caught[0].filename == __file__
+    assert "SUM(CAST(... AS DOUBLE))" in str(caught[0].message), "it says what to write instead"
     rows = engine.results("q").to_pylist()
     assert any(row["s"] is None and row["n"] for row in rows)
     assert window == "unbounded" or any(row["s"] == 5 * row["n"] for row in rows if row["n"])

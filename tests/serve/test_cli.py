@@ -68,6 +68,11 @@ def test_help_and_version_import_nothing_heavy() -> None:
         assert outcome.stdout.endswith("[]\n")
 
 
+@pytest.mark.parametrize("command", ["run", "serve"])
+def test_help_shows_what_stands_in_brackets(command: str) -> None:
+    assert "read|write TOKEN [name]" in " ".join(panewise_command(command, "--help").stdout.split())
+
+
 def test_run_writes_sinks_and_a_summary(tmp_path: Path, trades: Path) -> None:
     out = tmp_path / "out"
     sinks = f"""

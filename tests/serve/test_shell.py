@@ -67,6 +67,14 @@ def test_a_generated_stream_is_read() -> None:
     assert "5000" in outcome.stdout.split("into trades")[1]
 
 
+def test_a_stream_with_a_connector_says_which_command_reads_it() -> None:
+    outcome = shell(
+        "CREATE STREAM read (ts TIMESTAMP, size BIGINT) WITH (connector = 'generator', rows = 5);\n"
+        "CREATE STREAM pushed (ts TIMESTAMP, size BIGINT);\n"
+    )
+    assert outcome.stdout == "ok; \\read reads its rows\nok\n"
+
+
 def test_read_feeds_sinks_and_reads_each_row_once(tmp_path: Path) -> None:
     outcome = shell(
         "CREATE STREAM trades (ts TIMESTAMP, size BIGINT) WITH (connector = 'generator', rows = 5000);\n"

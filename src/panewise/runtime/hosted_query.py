@@ -341,7 +341,8 @@ class HostedQuery(Channel):
 def overflow_warning(name: str) -> AnswerOverflowWarning:
     """What is said when the first answer of a query is outside its type."""
     return AnswerOverflowWarning(
-        f"an answer of SUM of query '{name}' is outside its type and NULL; 'overflows' in stats() counts such answers"
+        f"an answer of SUM of query '{name}' is outside its type and NULL; 'overflows' in stats() counts such answers. "
+        "SUM(CAST(... AS DOUBLE)) has room for it, with 15 digits"
     )
 
 

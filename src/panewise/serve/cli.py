@@ -85,7 +85,7 @@ def run(
         str | None, typer.Option(metavar="HOST:PORT", help="Answer over HTTP and WebSocket while it runs.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="For --serve, lines of: read|write TOKEN [name].")
+        Path | None, typer.Option(metavar="FILE", help="For --serve, lines of: read|write TOKEN \\[name].")
     ] = None,
 ) -> None:
     """Run the statements of a file: read its sources and write its sinks."""
@@ -170,7 +170,7 @@ def serve(
         Path | None, typer.Option(metavar="DIR", help="The data folder; without one nothing outlives the process.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Lines of: read|write TOKEN [name]. Also PANEWISE_TOKENS.")
+        Path | None, typer.Option(metavar="FILE", help="Lines of: read|write TOKEN \\[name]. Also PANEWISE_TOKENS.")
     ] = None,
     log: Annotated[str, typer.Option(metavar="text|json", help="The form of the log on standard error.")] = "text",
     max_body_bytes: Annotated[int, typer.Option(help="Of one request.")] = 64 << 20,

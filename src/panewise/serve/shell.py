@@ -78,10 +78,12 @@ class Shell:
                 self._command(text.strip())
                 return
             for statement in split_statements(text):
+                connected = self._connected()
                 with interrupts_held():
                     table = self.engine.execute(statement)
                 if table is None:
-                    self.console.print("ok", style="dim")
+                    advice = "; \\read reads its rows" if self._connected() - connected else ""
+                    self.console.print(f"ok{advice}", style="dim")
                 else:
                     self.console.print(result_table(table))
         except PanewiseError as error:
@@ -93,6 +95,11 @@ class Shell:
                 self.errors.print(error_text(self.engine.turns.refusal()))
             else:
                 self.errors.print("interrupted: what came before is done, and nothing is in the middle")
+
+    def _connected(self) -> set[str]:
+        """The streams that have a connector: their rows come with the command `\\read` and not by themselves."""
+        streams = self.engine.catalog.of_kind("stream")
+        return {s.name for s in streams if isinstance(s, StreamDefinition) and written_option(s.options, "connector")}
 
     def _command(self, text: str) -> None:
         try:

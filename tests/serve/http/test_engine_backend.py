@@ -112,6 +112,7 @@ def test_results_go_on_after_a_mistake_of_ours(backend, monkeypatch):
     [
         "CREATE SINK s FROM busy WITH (connector = 'json', path = '{files}/out')",
         "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (connector = 'csv', path = '{files}/missing.csv')",
+        "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (connector = 'csv', path = '/elsewhere/rows.csv')",
         "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (connector = 'generator')",
     ],
 )

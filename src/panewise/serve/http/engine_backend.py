@@ -107,8 +107,8 @@ class EngineBackend:
         return result
 
     def _execute_one(self, parsed: ParsedStatement) -> pa.Table | None:
+        check_run(parsed)  # first: the hint of the other one would lead to this refusal
         check_connectors(parsed, self._settings.path)
-        check_run(parsed)
         if only_reads(parsed):
             return self.engine.execute_parsed(parsed)  # it may take long, and nobody is to wait for it
         with self._changing:
