@@ -305,9 +305,9 @@ def record(name: str) -> None:
         refused = [answer for answer in played(engine, scene.before) if isinstance(answer, str)]
         assert not refused, (name, refused)
         engine.close(snapshot=scene.snapshot)
-        packed = _packed(Path(place))
+        content = packed(Path(place))
     with tempfile.TemporaryDirectory() as place, chdir(place):
-        unpack(packed, Path(place))
+        unpack(content, Path(place))
         with pw.Engine("engine", sharing=scene.sharing) as opened:
             answers = played(opened, scene.after)
     with tempfile.TemporaryDirectory() as place, chdir(place), pw.Engine("engine", sharing=scene.sharing) as one:
@@ -316,13 +316,13 @@ def record(name: str) -> None:
     for step, answer, other in zip(scene.after, answers, uninterrupted, strict=True):
         assert answer == other, (name, step, answer, other)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / f"{name}.tar.xz").write_bytes(packed)
+    (FOLDER / f"{name}.tar.xz").write_bytes(content)
     steps = [{"step": step, "answer": answer} for step, answer in zip(scene.after, answers, strict=True)]
     told = ",\n".join(json.dumps(step) for step in steps)
     (FOLDER / f"{name}.json").write_text(f'{{"sharing": "{scene.sharing}", "steps": [\n{told}\n]}}\n')
 
 
-def _packed(place: Path) -> bytes:
+def packed(place: Path) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:xz", preset=9) as archive:
         for path in sorted(place.iterdir()):
@@ -330,8 +330,8 @@ def _packed(place: Path) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(packed: bytes, place: Path) -> None:
-    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:xz") as archive:
+def unpack(content: bytes, place: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:xz") as archive:
         archive.extractall(place, filter="data")
 
 
