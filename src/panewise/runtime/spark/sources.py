@@ -122,7 +122,8 @@ def _place(path: str, connector: str, stream: StreamDefinition) -> tuple[str, st
         endings = ",".join(ending + packed for ending in FILES[connector] for packed in ("", ".gz", ".bz2", ".zst"))
         return str(place.absolute()), "*{" + endings + "}"
     if place.is_file():
-        return str(place.absolute().parent), _escaped(place.name)
+        # A glob that only this file matches: the folder, filtered by name, would also give files of that name below it.
+        return f"{_escaped(str(place.absolute().parent))}/{{{_escaped(place.name)}}}", None
     if glob.has_magic(path):
         return str(place.absolute()), None
     files_of(path, FILES[connector], f"stream '{stream.name}'")  # raises, and says what is there
