@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import panewise as pw
-from tests.golden_folders import FOLDER, SCENES, played, recorded, unpack
+from tests.golden_folders import FOLDER, SCENES, played, recorded, same, unpack
 
 
 @pytest.mark.parametrize("name", list(recorded()))
@@ -19,7 +19,7 @@ def test_a_folder_of_before_opens_and_goes_on(name: str, tmp_path: Path, monkeyp
     with pw.Engine("engine", sharing=told["sharing"]) as engine:
         for part in told["steps"]:
             (answer,) = played(engine, [part["step"]])
-            assert answer == part["answer"], part["step"][:2]
+            assert same(answer, part["answer"]), (part["step"][:2], answer, part["answer"])
 
 
 def test_every_scene_is_recorded() -> None:

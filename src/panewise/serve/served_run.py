@@ -154,7 +154,7 @@ class Reading:
             while not self.pump.stop.wait(DRAIN_SECONDS):
                 self._drain()
         except (PanewiseError, OSError) as error:
-            self.problem = str(error)
+            self.problem = self.backend.reading_ended = str(error)
             logs.LOGGER.error("the run goes no further: %s", error)
             self.outlet.release()
 

@@ -54,6 +54,19 @@ def test_sinks_get_every_row_however_few_are_held(tmp_path: Path):
     assert len((tmp_path / "out").read_text().splitlines()) == 1_999
 
 
+def test_a_bad_row_of_a_source_shows_where_people_look(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("ts,k,v\n9999-12-31 00:00:00,a,1\n")
+    (tmp_path / "shop.cql").write_text(f"""
+        CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT) WITH (connector = 'csv', path = '{tmp_path}/t.csv');
+        CREATE QUERY busy AS {BUSY};
+    """)
+    with process(str(tmp_path / "shop.cql")) as server:
+        until(lambda: server.client.get("/readyz").status_code == 503)
+        assert "the sources are read no further" in server.client.get("/readyz").text
+        assert server.client.get("/v1/queries/busy/lookup").status_code == 200
+        assert server.end() == 1
+
+
 def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path):
     tokens = tmp_path / "tokens"
     tokens.write_text(f"# who may\nread {READ} press\n")
