@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import panewise as pw
-from panewise.credentials import masked, masked_option
+from panewise.credentials import masked, masked_line, masked_option
 from panewise.errors import ArchiveError, PanewiseError
 from panewise.runtime.definitions import shown_statement_of, statement_of
 from tests.serve.http.serving import served
@@ -70,6 +70,16 @@ def test_the_line_that_an_error_underlines_is_masked_in_place(option: str) -> No
     assert SECRET not in shown and "***" in shown
     line, carets = shown.splitlines()[1:3]
     assert len(line) == len(f" 2 |   WITH ({option})") and carets.index("^") == 4 + (refused.value.column or 0)
+
+
+@pytest.mark.parametrize(
+    "part", ["9", "a", "a.", "?", "?a", "&", "/", "@", ":", "password", "password=", "a=", " ", '"', "://"]
+)
+def test_a_long_text_costs_no_more_than_its_length(part: str) -> None:
+    """With a pattern that goes back for every character this would take hours."""
+    text = part * (200_000 // len(part))
+    for around in (text, f"s3://{text}", f"s3://a?{text}", f"p = '{text}"):
+        assert masked(around) and masked_option("path", around) and masked_line(around)
 
 
 def test_what_is_shown_and_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

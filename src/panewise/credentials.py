@@ -12,11 +12,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 MASK = "***"
-_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<rest>[^\s'\"]+)")
+# Every pattern begins where a run of its characters does, so that a long text costs no more than its length.
+_URI = re.compile(r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]++://)(?P<rest>[^\s'\"]++)")
 # Before the host: up to the last @ of the authority; with a colon that begins no port, also past a slash, which keys
 # of S3 have and which would have to be written as %2F.
 _USER = re.compile(r"(?:[^/?#]*|[^/?#@:]+:(?!\d+(?:/|$))[^?#]*)@")
-_PARAMETER = re.compile(r"(?P<name>(?<=[?&;])[^=&;#]+)=(?P<value>[^&;#]*)")
+_PARAMETER = re.compile(r"(?P<name>(?<=[?&;])[^=&;#?]++)=(?P<value>[^&;#]*+)")
 _SECRET_NAME = re.compile(
     r"pass(word|wd|phrase)|pwd|secret|token|credential|signature|(?<![a-z])(sig|sas|auth)(?![a-z])|^key$"
     r"|(access|account|api|private|shared)[-_.]?key",
@@ -24,11 +25,11 @@ _SECRET_NAME = re.compile(
 )
 _TOLD_ELSEWHERE = ("_env", "_file")  # password_env names a variable, and is no password
 _PROPERTY = re.compile(
-    r"(?P<name>[\w.-]*(?:password|passphrase|secret|token|credential)[\w.-]*\s*=\s*)(?P<value>\"[^\"]*\"|[^;&\s'\"]+)",
+    r"(?P<name>(?<![\w.-])(?=[\w.-]*?(?:password|passphrase|secret|token|credential))[\w.-]++\s*+=\s*+)"
+    r"(?P<value>\"[^\"]*\"|[^;&\s'\"]++)",
     re.IGNORECASE,
 )
-
-_OPTION = re.compile(r"(?P<said>(?P<name>[\w.-]+)\"?\s*=\s*')(?P<value>[^']*)")
+_OPTION = re.compile(r"(?P<said>(?<![\w.-])(?P<name>[\w.-]++)\"?\s*+=\s*+')(?P<value>[^']*+)")
 
 
 def masked(text: str) -> str:

@@ -40,7 +40,11 @@ class LateRemarks:
         self.expected = False  # whether the stream says what becomes of late rows
         self._before = before
         self._due_at = 1
-        self.remarked_at = 0  # how many there were at the last remark
+
+    @property
+    def remarked_at(self) -> int:
+        """How many late rows there were at the last remark."""
+        return self._before + self._due_at // REPEATED_AT
 
     @property
     def first(self) -> bool:
@@ -52,7 +56,6 @@ class LateRemarks:
         if self.expected or count - self._before < self._due_at:
             return False
         self._due_at = (count - self._before) * REPEATED_AT
-        self.remarked_at = count
         return True
 
     def forget(self, count: int) -> None:
@@ -68,7 +71,7 @@ def lateness(stream: StreamDefinition, late: int, rows: int, behind: int) -> Lat
     """What is said of `late` of `rows` rows, the latest of which was `behind` microseconds behind the newest row."""
     name, column = name_to_sql(stream.name), name_to_sql(stream.timestamp)
     came = f"{late:,} of {rows:,} rows of stream '{stream.name}' came late and were dropped"
-    ways = f"ALTER STREAM {name} SET (late = 'keep') keeps late rows for late_rows(), late = 'drop' ends this warning"
+    ways = f"ALTER STREAM {name} SET (late = 'keep') keeps late rows, late = 'drop' ends this warning"
     if behind <= stream.delay_us:
         return Lateness(late, f"{came}: they are older than advance() or flush() had said that rows would be. {ways}")
     waits = f"the stream waits {format_duration(stream.delay_us)}" if stream.delay_us else "the stream waits for none"

@@ -101,8 +101,8 @@ class WindowLimit:
             ahead = f"more than {format_duration(self.ahead)} {OF_THE_CLOCK}"
             raise DataError(
                 f"advancing '{stream}' to {format_instant(until)}, {ahead}, would make the rows before that late",
-                hint=f"flush() closes all windows that hold rows; ALTER STREAM {name_to_sql(stream)} SET (ahead = "
-                f"'{OFF}') takes any instant",
+                hint="an engine's flush() closes all windows that hold rows; "
+                f"ALTER STREAM {name_to_sql(stream)} SET (ahead = '{OFF}') takes any instant",
             )
 
     def watermark(self, extent: Extent) -> int:

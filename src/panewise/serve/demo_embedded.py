@@ -13,7 +13,7 @@ from rich.console import Console
 
 from panewise.catalog import QueryDefinition
 from panewise.errors import CatalogError
-from panewise.runtime.run.flows import flows_of, interleaved
+from panewise.runtime.run.flows import flows_of
 from panewise.serve.http.beside import ServerBeside
 from panewise.serve.http.engine_backend import EngineBackend
 from panewise.serve.http.settings import Settings
@@ -37,8 +37,8 @@ class EmbeddedDemo:
         self._next: dict[str, int] = {}  # by query: the number of the first result not fetched yet
         self._server = ServerBeside(settings, self._backend)
         self.address: str | None = self._server.address
-        (self.stream,) = flows_of(self.engine.catalog)
-        self.batches = interleaved([self.stream])
+        (self.flow,) = flows_of(self.engine.catalog)
+        self.batches = self.flow.read()
         self.rows = 0
         self.busy_seconds = 0.0
 
@@ -57,11 +57,11 @@ class EmbeddedDemo:
         self.rows, self.busy_seconds = 0, 0.0
 
     def work(self) -> None:
-        flow, batch = next(self.batches)
+        batch = next(self.batches)
         began = time.perf_counter()
-        self._backend.push(flow.stream.name, batch, producer=None, sequence=None, timeout=None)
+        self._backend.push(self.flow.stream.name, batch, producer=None, sequence=None, timeout=None)
         # Here and not in the thread that collects results, so that it is in the figure.
-        while self.engine.process(self.engine.stream(flow.stream.name)):
+        while self.engine.process(self.engine.stream(self.flow.stream.name)):
             pass
         self.busy_seconds += time.perf_counter() - began
         self.rows += len(batch)

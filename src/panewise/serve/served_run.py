@@ -11,16 +11,18 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from panewise.catalog import StreamDefinition
 from panewise.errors import PanewiseError
 from panewise.runtime.engine import Engine
 from panewise.runtime.run.driver import RunSummary
-from panewise.runtime.run.flows import Flow
+from panewise.runtime.run.flows import SOURCE_PROBLEMS, Flow
 from panewise.runtime.run.pump import DRAIN_SECONDS, Pump
 from panewise.runtime.run.terminal_tables import output_console, printer
 from panewise.serve.durable_start import engine_folder
@@ -111,6 +113,7 @@ class Reading:
     outlet: Subscribed
     flush: bool
     problem: str = ""
+    _unread: dict[str, StreamDefinition] = field(default_factory=dict)  # whose sources failed, by stream
     _thread: threading.Thread = field(init=False)
 
     @staticmethod
@@ -123,7 +126,9 @@ class Reading:
             backend.settle()
 
         pump = Pump(engine, outlet, engine.driver.sources, push)
-        return Reading(backend, pump, pump.open(), outlet, flush)
+        reading = Reading(backend, pump, pump.open(), outlet, flush)
+        pump.failed = reading.fail
+        return reading
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="panewise sources", daemon=True)
@@ -137,26 +142,53 @@ class Reading:
             self._drain()
             self.pump.outlet.close()
             self.pump.notes.close()
-        except (PanewiseError, OSError) as error:  # the engine has to be closed all the same
+        except SOURCE_PROBLEMS as error:  # the engine has to be closed all the same
             self.problem = str(error)
             logs.LOGGER.error("the last results are not in the sinks: %s", error)
 
+    def fail(self, stream: StreamDefinition, problem: Exception) -> None:
+        """One source is read no further, until its stream is altered."""
+        self._unread[stream.name] = stream
+        self.problem = self.backend.unread[stream.name] = str(problem)
+        logs.LOGGER.error("the source of stream '%s' is read no further: %s", stream.name, problem)
+
     def _run(self) -> None:
         try:
-            self.pump.run(self.flows)
-            if not self.pump.stop.is_set():
-                if self.flush:  # callers may still push to the other streams
-                    self.backend.engine.flush(list(self.pump.rows))
-                self._drain()
-                if self.flows:
-                    rows = self.pump.rows_total
-                    logs.event("the sources have ended, and the server goes on until it is interrupted", rows=rows)
+            self._read(self.flows, self.pump.rows)
+            if self.flows and not self.pump.stop.is_set():
+                rows = self.pump.rows_total
+                logs.event("the sources have ended, and the server goes on until it is interrupted", rows=rows)
             while not self.pump.stop.wait(DRAIN_SECONDS):
-                self._drain()
-        except (PanewiseError, OSError) as error:
-            self.problem = self.backend.reading_ended = str(error)
+                altered = self._altered()
+                self._read(altered, [flow.stream.name for flow in altered])
+        except SOURCE_PROBLEMS as error:
+            self.problem = self.backend.unread[""] = str(error)
             logs.LOGGER.error("the run goes no further: %s", error)
             self.outlet.release()
+
+    def _read(self, flows: list[Flow], streams: Iterable[str]) -> None:
+        """Reads the sources to their ends, and closes the windows of the streams where that is wanted."""
+        self.pump.run(flows)
+        ended = [name for name in streams if name not in self._unread]
+        if self.flush and ended and not self.pump.stop.is_set():  # callers may still push to other streams
+            self.backend.engine.flush(ended)
+        self._drain()
+
+    def _altered(self) -> list[Flow]:
+        """The sources that failed and whose streams were altered since, to be read on."""
+        find = self.backend.engine.catalog.find
+        altered = {name: find(name) for name, stream in self._unread.items() if find(name) is not stream}
+        if not altered:
+            return []
+        for name in altered:
+            del self._unread[name], self.backend.unread[name]
+        try:
+            return [flow for flow in self.pump.open() if flow.stream.name in altered]
+        except SOURCE_PROBLEMS as problem:
+            for stream in altered.values():
+                if isinstance(stream, StreamDefinition):  # it was not dropped
+                    self.fail(stream, problem)
+            return []
 
     def _drain(self) -> None:
         self.backend.take_results()

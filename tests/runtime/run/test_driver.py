@@ -161,7 +161,7 @@ def test_a_source_that_fails_is_gone_on_with_when_it_is_mended(engine: pw.Engine
     (source / "2.csv").write_text("ts,v\n1970-01-01 00:00:03,many\n")
     engine.execute(stream(source) + QUERY + sink(tmp_path / "lines"))
     for _ in range(2):
-        with pytest.raises(pw.DataError, match="many"):
+        with pytest.raises(pw.DataError, match=r"many(.|\n)*the file: .*2\.csv"):
             engine.run_available()
         assert totals(tmp_path / "lines") == [0, 1], "what came before is answered"
     (source / "2.csv").write_text(csv(3, 4))

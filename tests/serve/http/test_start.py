@@ -54,16 +54,26 @@ def test_sinks_get_every_row_however_few_are_held(tmp_path: Path):
     assert len((tmp_path / "out").read_text().splitlines()) == 1_999
 
 
-def test_a_bad_row_of_a_source_shows_where_people_look(tmp_path: Path):
-    (tmp_path / "t.csv").write_text("ts,k,v\n9999-12-31 00:00:00,a,1\n")
+def test_a_bad_row_of_a_source_ends_that_source_alone_until_its_stream_is_altered(tmp_path: Path):
+    (tmp_path / "bad.csv").write_text("ts,k,v\n9999-12-31 00:00:00,a,1\n1970-01-01 00:00:00,a,1\n")
+    (tmp_path / "good.csv").write_text("ts,k,v\n" + "1970-01-01 00:00:00,a,1\n" * 70_000)
     (tmp_path / "shop.cql").write_text(f"""
-        CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT) WITH (connector = 'csv', path = '{tmp_path}/t.csv');
+        CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT) WITH (connector = 'csv', path = '{tmp_path}/bad.csv');
+        CREATE STREAM u (ts TIMESTAMP, k STRING, v BIGINT) WITH (connector = 'csv', path = '{tmp_path}/good.csv');
         CREATE QUERY busy AS {BUSY};
     """)
     with process(str(tmp_path / "shop.cql")) as server:
-        until(lambda: server.client.get("/readyz").status_code == 503)
-        assert "the sources are read no further" in server.client.get("/readyz").text
-        assert server.client.get("/v1/queries/busy/lookup").status_code == 200
+        client = server.client
+
+        def rows() -> dict[str, int]:
+            return {name: stream["rows"] for name, stream in client.get("/v1/stats").json()["streams"].items()}
+
+        until(lambda: client.get("/readyz").status_code == 503)
+        assert "a source is read no further" in client.get("/readyz").text
+        until(lambda: rows() == {"t": 0, "u": 70_000})
+        client.post("/v1/statements", json={"text": "ALTER STREAM t SET (on_bad_row = 'skip')"}).raise_for_status()
+        until(lambda: client.get("/readyz").status_code == 200)
+        until(lambda: rows()["t"] == 2)  # the bad one counts as one that came
         assert server.end() == 1
 
 

@@ -7,7 +7,7 @@ move together and little has to be buffered.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,12 @@ from panewise.catalog import Catalog, StreamDefinition
 from panewise.connectors.json_rows import Rows
 from panewise.connectors.registry import open_source
 from panewise.connectors.sources import Source
+from panewise.errors import PanewiseError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+SOURCE_PROBLEMS = (PanewiseError, OSError)  # what reading a source, or pushing its rows, may raise
 _EVENT_TIME_UNKNOWN = -(1 << 63)
 
 
@@ -32,6 +34,13 @@ class Flow:
     batches: int = 0  # from the beginning of its files on, those included that were read before
     files_before: int = 0  # which are not opened again
     file: int = 0  # how many of its files have been begun
+    has_failed: bool = False  # it is read no further
+
+    @property
+    def place(self) -> str:
+        """The file that the last batch came from; empty where a source has none."""
+        files = self.source.files
+        return str(files[self.file - 1]) if files else ""
 
     def read(self) -> Iterator[pa.RecordBatch | Rows]:
         """Its batches, file by file, counted as they are handed on."""
@@ -56,18 +65,28 @@ def flows_of(catalog: Catalog) -> list[Flow]:
     return flows
 
 
-def interleaved(flows: list[Flow]) -> Iterator[tuple[Flow, pa.RecordBatch | Rows]]:
-    """All batches of all flows, each flow's in order, the flow furthest behind in event time first."""
+def interleaved(
+    flows: list[Flow], fail: Callable[[Flow, Exception], None]
+) -> Iterator[tuple[Flow, pa.RecordBatch | Rows]]:
+    """All batches of all flows, each flow's in order, the flow furthest behind in event time first.
+
+    `fail` is told of a flow that cannot be read. It raises, or marks the flow as failed and the others are read on.
+    """
     readers = [flow.read() for flow in flows]
     waiting = [(_EVENT_TIME_UNKNOWN, position) for position in range(len(readers))]
     while waiting:
         reached, position = heapq.heappop(waiting)
-        batch = next(readers[position], None)
+        flow = flows[position]
+        try:
+            batch = next(readers[position], None)
+        except SOURCE_PROBLEMS as problem:
+            fail(flow, problem)
+            continue
         if batch is None:
             continue
-        flow = flows[position]
         yield flow, batch
-        heapq.heappush(waiting, (max(reached, _greatest_instant(batch, flow.stream.timestamp)), position))
+        if not flow.has_failed:
+            heapq.heappush(waiting, (max(reached, _greatest_instant(batch, flow.stream.timestamp)), position))
 
 
 def _greatest_instant(batch: pa.RecordBatch | Rows, timestamp: str) -> int:

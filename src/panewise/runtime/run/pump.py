@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING
 
-from panewise.runtime.run.flows import Flow, interleaved
+from panewise.catalog import StreamDefinition
+from panewise.errors import DataError
+from panewise.runtime.run.flows import SOURCE_PROBLEMS, Flow, interleaved
 from panewise.runtime.run.held_interrupts import interrupts_held
 from panewise.runtime.run.outlets import Outlet
 from panewise.runtime.run.source_notes import SourceNotes, producer_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from panewise.connectors.json_rows import Rows
     from panewise.runtime.engine import Engine
     from panewise.runtime.run.progress import Bars
 
@@ -25,8 +30,11 @@ DRAIN_SECONDS = 1.0
 
 @dataclass
 class Pump:
-    """Reads what its sources have. `push` is another way into the engine than its own, where there is one; `stop` ends
-    it between two batches."""
+    """Reads what its sources have.
+
+    `push` is another way into the engine than its own, where there is one; `stop` ends it between two batches. `failed`
+    is told of a source that cannot be read further, and the others are read on; without it the error is raised.
+    """
 
     engine: Engine
     outlet: Outlet
@@ -34,6 +42,7 @@ class Pump:
     push: Callable[..., object] | None = None
     stop: Event = field(default_factory=Event)
     bars: Bars | None = None
+    failed: Callable[[StreamDefinition, Exception], None] | None = None
     rows: dict[str, int] = field(default_factory=dict, init=False)  # pushed in this run, by stream
     seconds: float = field(default=0.0, init=False)
 
@@ -50,22 +59,20 @@ class Pump:
 
     def run(self, flows: list[Flow]) -> None:
         """Reads every source to its end."""
-        push = self.push or self.engine.push
         taken = {flow.stream.name: self.notes.taken(flow) for flow in flows}
         started = drained = time.monotonic()
         before = self.seconds
-        for flow, batch in interleaved(flows):
+        for flow, batch in interleaved(flows, self._fail):
             if self.stop.is_set():
                 return
-            name = flow.stream.name
             with interrupts_held():
-                if flow.batches > taken[name]:
-                    if self.notes.is_numbered(name):
-                        push(name, batch, producer=producer_of(name), sequence=flow.batches)
-                    else:
-                        push(name, batch)
-                    self.rows[name] += len(batch)
-                self.notes.took(flow)
+                try:
+                    if flow.batches > taken[flow.stream.name]:
+                        self._push(flow, batch)
+                except SOURCE_PROBLEMS as problem:
+                    self._fail(flow, problem)
+                else:
+                    self.notes.took(flow)
             now = time.monotonic()
             self.seconds = before + now - started
             if self.bars is not None:
@@ -75,5 +82,26 @@ class Pump:
                     self.outlet.drain()
                 drained = time.monotonic()
         for flow in flows:
-            self.notes.ended(flow)
+            if not flow.has_failed:
+                self.notes.ended(flow)
         self.seconds = before + time.monotonic() - started
+
+    def _push(self, flow: Flow, batch: pa.RecordBatch | Rows) -> None:
+        name = flow.stream.name
+        push = self.push or self.engine.push
+        try:
+            if self.notes.is_numbered(name):
+                push(name, batch, producer=producer_of(name), sequence=flow.batches)
+            else:
+                push(name, batch)
+        except DataError as error:
+            if not flow.place:
+                raise
+            raise DataError(f"{error.message}\nthe file: '{flow.place}'", hint=error.hint) from error
+        self.rows[name] += len(batch)
+
+    def _fail(self, flow: Flow, problem: Exception) -> None:
+        if self.failed is None:
+            raise problem
+        flow.has_failed = True
+        self.failed(flow.stream, problem)

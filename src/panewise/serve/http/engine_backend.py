@@ -47,7 +47,7 @@ from panewise.state.durable_files import PrivateFiles
 
 MOVE_SECONDS = 0.1  # where no call says that it may have produced results: of queues, and of clocks that ran on
 PACE_SECONDS_MOST = 0.05
-UNREAD = "the sources are read no further"
+UNREAD = "a source is read no further"
 
 
 class EngineBackend:
@@ -77,7 +77,7 @@ class EngineBackend:
             keep_total=settings.keep_total,
             limited=limited,
         )
-        self.reading_ended = ""  # why the sources of its file are read no further
+        self.unread: dict[str, str] = {}  # why sources of its file are read no further, by stream
         self.before_close: list[Callable[[], None]] = []  # ends what still brings rows
         self._changing = threading.Lock()  # one at a time changes what there is, so that limits hold
         self._moving = threading.Lock()
@@ -241,8 +241,9 @@ class EngineBackend:
             return self._failed
         if self._suspended:
             return Unready(REASON, REASON)
-        if self.reading_ended:
-            return Unready(UNREAD, f"{UNREAD}: {self.reading_ended}")
+        problems = list(self.unread.values())
+        if problems:
+            return Unready(UNREAD, "\n".join(f"{UNREAD}: {problem}" for problem in problems))
         durability = self.engine.durability
         broken = "" if durability is None else durability.folder.end.broken
         return Unready("the data folder cannot be written any more", broken) if broken else None
