@@ -1,8 +1,7 @@
 """Arrow columns around NumPy arrays and Python values, by their buffers.
 
 `pyarrow.array` imports pandas when it is first called, which takes longer than a first answer may; these do not.
-Numbers
-are wrapped without a copy.
+Numbers are wrapped without a copy.
 """
 
 from __future__ import annotations
@@ -71,6 +70,17 @@ def values_of(column: pa.Array, type_: Any) -> NDArray[Any]:
     if data is None:
         return np.zeros(len(column), type_)
     return np.frombuffer(data, type_)[column.offset : column.offset + len(column)]
+
+
+def read_only(values: NDArray[Any]) -> NDArray[Any]:
+    """The same values, not to be written, as those of an Arrow column are not.
+
+    A compiled loop that is given both is compiled twice.
+    """
+    if values.flags.writeable:
+        values = values.view()
+        values.flags.writeable = False
+    return values
 
 
 def texts(values: list[str | None]) -> pa.StringArray:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from panewise.aggregates import kernels
-from panewise.aggregates.columns import integers, values_of
+from panewise.aggregates.columns import integers, read_only, values_of
 from panewise.aggregates.states import SUM_LOGARITHM, Feed, Operation, StateKind
 from panewise.aggregates.string_pool import StringPool
 
@@ -30,10 +30,17 @@ NO_FLOATS: Floats = np.empty(0, np.float64)
 
 @dataclass(frozen=True)
 class Encoded:
-    """A column for the loops: int64 or float64 values (none for presence alone), `valid` empty if none is NULL."""
+    """A column for the loops: int64 or float64 values (none for presence alone), `valid` empty if none is NULL.
+
+    Both are read-only.
+    """
 
     values: NDArray[Any]
     valid: NDArray[np.uint8]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", read_only(self.values))
+        object.__setattr__(self, "valid", read_only(self.valid))
 
     def take(self, rows: NDArray[Any]) -> Encoded:
         return Encoded(
@@ -102,6 +109,7 @@ class StateMatrix:
         """Row i, with these arguments, enters slot `slots[i]`."""
         operation = int(self.kind.operation)
         first = arguments[0] if arguments else NO_ARGUMENT
+        times, arrivals = read_only(times), read_only(arrivals)
         match self.kind.operation:
             case Operation.ADD if len(self.kind.int_identity) == 1:
                 kernels.fold_count(slots, first.valid, self.ints)
@@ -135,8 +143,8 @@ class StateMatrix:
             arrivals,
             value.values.view(np.int64),
             value.valid,
-            NO_INTS if float_key else key.values,
-            key.values if float_key else NO_FLOATS,
+            read_only(NO_INTS) if float_key else key.values,
+            key.values if float_key else read_only(NO_FLOATS),
             key.valid,
             self.ints,
             self.floats,

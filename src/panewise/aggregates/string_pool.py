@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from panewise.aggregates.columns import integers, wrapped
+from panewise.aggregates.columns import integers, read_only, wrapped
 from panewise.loops import compiled_loop
 
 Ints = NDArray[np.int64]
@@ -28,6 +28,7 @@ SECOND = np.uint64(0xBF58476D1CE4E5B9)
 LONG = np.uint64(255) << np.uint64(56)
 MASKS = np.array([256**length - 1 for length in range(9)], np.uint64)  # of the first so many bytes of a word
 BLOCK = 1024
+WORD = 8  # bytes
 
 
 @compiled_loop
@@ -194,13 +195,16 @@ class StringPool:
         first = strings.offset
         if len(strings) == 0:
             return np.empty(0, np.int64)
-        offset_values = np.frombuffer(offsets, np.int32)[first : first + len(strings) + 1]
+        offset_values = read_only(np.frombuffer(offsets, np.int32)[first : first + len(strings) + 1])
         data_values = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-        valid = np.empty(0, np.uint8)
+        if len(data_values) < 2 * WORD:  # of a single word NumPy would say that it is contiguous
+            data_values = np.concatenate([data_values, np.zeros(2 * WORD, np.uint8)])
+        data_values = read_only(data_values)
+        valid = read_only(np.empty(0, np.uint8))
         if strings.null_count:
-            valid = pc.is_valid(strings).cast(pa.uint8()).to_numpy()
+            valid = read_only(pc.is_valid(strings).cast(pa.uint8()).to_numpy())
         # Every byte position as the eight bytes from there on: overlapping, so that a word is one unaligned load.
-        eights = np.ndarray((max(0, len(data_values) - 7),), np.uint64, data_values, strides=(1,))
+        eights = np.ndarray((len(data_values) - WORD + 1,), np.uint64, data_values, strides=(1,))
         codes = np.empty(len(strings), np.int64)
         done = 0
         while True:
