@@ -28,13 +28,14 @@ Source: Golab 2006, section 4.3.1 with algorithm 1, whose line 8 is `tau + (iE +
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from panewise.errors import ArchiveError
+from panewise.state.records import Record
 from panewise.temporal import DURATION_MAX, INSTANT_MAX, INSTANT_MIN
 
 Order = Literal["round_robin", "chronological"]
@@ -155,8 +156,11 @@ class Layout:
     # -- to and from JSON ------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return LAYOUT.to_dict(self)
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Layout:
-        return cls(**fields)
+        return LAYOUT.of_dict(fields)
+
+
+LAYOUT = Record(Layout, "insertion_parts expiration_parts every_us lifetime_us order style origin_us")

@@ -22,15 +22,16 @@ import re
 import secrets
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from panewise.archive.layout import Layout
 from panewise.archive.storage import UNFINISHED, Storage, VanishedFile, explained
-from panewise.errors import ArchiveError
+from panewise.errors import ArchiveError, SnapshotError
 from panewise.schema import TYPE_NAMES, Column, DataType, Schema
+from panewise.state.records import Record
 
 FORMAT = "panewise archive"
 FORMAT_VERSION = 1
@@ -59,6 +60,13 @@ class FileEntry:
     # The footer says where everything is; pages have checksums of their own.
     footer_bytes: int
     footer_checksum: int
+
+
+FILE_ENTRY = Record(
+    FileEntry,
+    "name sub_index generation rows bytes inserted_min inserted_max expires_min expires_max footer_bytes "
+    "footer_checksum",
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class Manifest:
             "schema": [[column.name, str(column.type)] for column in self.schema],
             "key": list(self.key),
             "layout": self.layout.to_dict(),
-            "files": [asdict(file) for file in self.files],
+            "files": [FILE_ENTRY.to_dict(file) for file in self.files],
         }
         return pa.py_buffer(json.dumps({**fields, "checksum": _checksum(fields)}, indent=1).encode())
 
@@ -145,10 +153,10 @@ def decoded(data: bytes, name: str, where: str) -> Manifest:
                 "schema": Schema(tuple(Column(column, _type(text)) for column, text in fields["schema"])),
                 "key": tuple(fields["key"]),
                 "layout": Layout.from_dict(fields["layout"]),
-                "files": tuple(FileEntry(**file) for file in fields["files"]),
+                "files": tuple(FILE_ENTRY.of_dict(file) for file in fields["files"]),
             }
         )
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, SnapshotError) as problem:
         raise ArchiveError(
             f"the manifest '{name}' of the archive '{where}' is damaged: {problem}", hint=hint
         ) from problem

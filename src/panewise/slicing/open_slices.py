@@ -37,6 +37,28 @@ INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 CELLS = 4096
 EDGES = ("epochs", "firsts", "slides", "phases")
+# The names under which arrays are written down, which stay, and those of the fields.
+WRITTEN = {
+    "_starts": "_starts",
+    "_ends": "_ends",
+    "_rooms": "_rooms",
+    "_free": "_free",
+    "_counts": "_counts",
+    "_room_spans": "_room_spans",
+    "_cells": "_cells",
+    "_epochs": "_epochs",
+    "_firsts": "_firsts",
+    "_slides": "_slides",
+    "_phases": "_phases",
+}
+WRITTEN_SPARSE = {
+    "_table": "_table",
+    "_entry_room": "_entry_room",
+    "_entry_group": "_entry_group",
+    "_entry_next": "_entry_next",
+    "_entry_free": "_entry_free",
+    "_heads": "_heads",
+}
 
 
 class OpenSlices:
@@ -343,10 +365,11 @@ class OpenSlices:
             self._counts[1] += count
 
     def snapshot(self) -> dict[str, Any]:
-        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        del arrays["_buffer"]
-        return arrays | {"width": self.width}
+        written = WRITTEN if self.width is not None else WRITTEN | WRITTEN_SPARSE
+        return {name: getattr(self, field) for name, field in written.items()} | {"width": self.width}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        for name, value in snapshot.items():
-            setattr(self, name, np.array(value) if isinstance(value, np.ndarray) else value)
+        self.width = snapshot["width"]
+        written = WRITTEN if self.width is not None else WRITTEN | WRITTEN_SPARSE
+        for name, field in written.items():
+            setattr(self, field, np.array(snapshot[name]))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,9 @@ class StagedFile:
     rows: int
     least: int
     greatest: int
+
+    def to_list(self) -> list[Any]:
+        return [self.name, self.rows, self.least, self.greatest]
 
     def rows_between(self, after: int, until: int) -> float:
         """About how many rows lie after one instant and up to another."""
@@ -89,7 +92,7 @@ class TaskStaging:
 def write_list(folder: Folder, batch: int, files: dict[str, list[StagedFile]]) -> None:
     """What a micro-batch has staged, by stream. Where there is a list already it holds, and these files are surplus."""
     if files and not folder.exists(_list_of(batch)):
-        folder.write_json(_list_of(batch), {key: [astuple(file) for file in own] for key, own in files.items()})
+        folder.write_json(_list_of(batch), {key: [file.to_list() for file in own] for key, own in files.items()})
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from panewise.catalog import ArchiveDefinition
 from panewise.errors import ArchiveError
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import INT64_MIN, Marks
+from panewise.state.records import Record
 from panewise.temporal import INSTANT_MAX, INSTANT_NEVER
 
 if TYPE_CHECKING:
@@ -57,13 +58,16 @@ class Begun:
     ended: bool = False
 
 
+BEGUN = Record(Begun, "base at ended")
+
+
 def read_begun(folder: Folder) -> dict[str, Begun]:
     """All archives whose first micro-batch has come, by their names in the checkpoint."""
-    return {name: Begun(**begun) for name, begun in (folder.read_json(_STATE) or {}).items()}
+    return {name: BEGUN.of_dict(begun) for name, begun in (folder.read_json(_STATE) or {}).items()}
 
 
 def write_begun(folder: Folder, state: dict[str, Begun]) -> None:
-    folder.write_json(_STATE, {name: asdict(begun) for name, begun in state.items()})
+    folder.write_json(_STATE, {name: BEGUN.to_dict(begun) for name, begun in state.items()})
 
 
 def manifest_of(target: ArchiveTarget) -> Manifest:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from panewise.state.records import FORMAT, Record, check_format
 from panewise.state.snapshot_format import dumped, loaded
+
+HEAD_FORMAT = 1
 
 
 class Store(Protocol):
@@ -78,14 +81,17 @@ class Head:
         return sum(page.size for page in self.pages)
 
     def packed(self) -> bytes:
-        return dumped(vars(self) | {"pages": [page.to_list() for page in self.pages], "written": 0})
+        fields = HEAD.to_dict(self) | {"pages": [page.to_list() for page in self.pages]}
+        return dumped({FORMAT: HEAD_FORMAT} | fields)
 
     @staticmethod
     def unpacked(data: bytes) -> Head:
         fields = loaded(data)
-        fields["pages"] = [Page.of_list(page) for page in fields["pages"]]
-        fields["recent"] = [(batch, token) for batch, token in fields["recent"]]
-        return Head(**fields)
+        check_format(fields, HEAD_FORMAT, "the head of a bucket")
+        head = HEAD.of_dict(fields)
+        head.pages = [Page.of_list(page) for page in fields["pages"]]
+        head.recent = [(batch, token) for batch, token in fields["recent"]]
+        return head
 
     def add_page(
         self, store: Store, data: bytes, level: int, batches: tuple[int, int], parts: list[PagePart] | None = None
@@ -106,3 +112,6 @@ class Head:
         for page in pages:
             store.drop_page(page.number)
             self.pages.remove(page)
+
+
+HEAD = Record(Head, "version recent pages next_page snapshot_page body", unwritten="written")

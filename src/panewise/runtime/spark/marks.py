@@ -7,12 +7,14 @@ new queries begin to hold. Small: streams and changes, not queries or groups.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from panewise.runtime.spark.folder import Folder
+from panewise.state.records import FORMAT, Record, check_format
 
 INT64_MIN = -(2**63)
+MARKS_FORMAT = 1
 KEPT = 50  # marks of this many micro-batches stay, for the curious; a restart needs the last two
 
 
@@ -70,17 +72,22 @@ class Marks:
         return self.since[version].get(stream, (None, 0))
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        streams = {name: STREAM_MARKS.to_dict(stream) for name, stream in self.streams.items()}
+        return {FORMAT: MARKS_FORMAT} | MARKS.to_dict(self) | {"streams": streams}
 
     @staticmethod
     def of_dict(data: dict[str, Any]) -> Marks:
-        return Marks(
-            data["batch"],
-            {name: StreamMarks(**stream) for name, stream in data["streams"].items()},
-            {int(version): {k: tuple(at) for k, at in points.items()} for version, points in data["since"].items()},
-            data["failed"],
-            data["letter"],
-        )
+        check_format(data, MARKS_FORMAT, "the record of a micro-batch's marks")
+        marks = MARKS.of_dict(data)
+        marks.streams = {name: STREAM_MARKS.of_dict(stream) for name, stream in data["streams"].items()}
+        marks.since = {
+            int(version): {key: tuple(at) for key, at in points.items()} for version, points in data["since"].items()
+        }
+        return marks
+
+
+STREAM_MARKS = Record(StreamMarks, "greatest floor rows late_rows bad_rows oldest late_behind")
+MARKS = Record(Marks, "batch streams since failed letter")
 
 
 def read_marks(folder: Folder, batch: int) -> Marks:

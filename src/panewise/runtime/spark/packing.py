@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from panewise.state.records import Record
+
 PACKED_TYPE = "key long, ordinal long, payload binary"
 PACKED = pa.schema([("key", pa.int64()), ("ordinal", pa.int64()), ("payload", pa.binary())])
 OUTPUT_TYPE = "kind string, name string, ordinal long, rows long, payload binary"
@@ -56,17 +58,15 @@ class Packet:
     def packed(self) -> bytes:
         whole = [] if self.batch is None else [(WHOLE, ipc_bytes(self.batch))]
         streams = [*whole, *((tree, ipc_bytes(part)) for tree, part in self.parts.items())]
-        header = {name: value for name, value in vars(self).items() if name not in ("batch", "parts")}
-        text = json.dumps(header | {"streams": [(tree, len(data)) for tree, data in streams]}).encode()
+        text = json.dumps(PACKET.to_dict(self) | {"streams": [(tree, len(data)) for tree, data in streams]}).encode()
         return b"".join([len(text).to_bytes(4, "little"), text, *(data for _, data in streams)])
 
     @staticmethod
     def unpacked(data: bytes) -> Packet:
         at = 4 + int.from_bytes(data[:4], "little")
         header = json.loads(data[4:at])
-        streams = header.pop("streams")
-        packet = Packet(**header)
-        for tree, size in streams:
+        packet = PACKET.of_dict(header)
+        for tree, size in header["streams"]:
             batch = next(iter(batches_of(pa.py_buffer(data).slice(at, size))))
             if tree == WHOLE:
                 packet.batch = batch
@@ -74,6 +74,15 @@ class Packet:
                 packet.parts[tree] = batch
             at += size
         return packet
+
+
+# Packets are also kept: in the journals of buckets.
+PACKET = Record(
+    Packet,
+    "fragment bucket stream greatest oldest floor rows late_rows late_behind bad_rows notes failed letter gone ask "
+    "aside staged",
+    unwritten="batch parts",
+)
 
 
 def ipc_bytes(data: pa.RecordBatch | pa.Table) -> bytes:

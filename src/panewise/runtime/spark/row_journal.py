@@ -33,7 +33,7 @@ from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.bucket_head import Head, Page, PagePart, Store
 from panewise.runtime.spark.marks import Marks
 from panewise.runtime.spark.packing import Packet
-from panewise.runtime.spark.tables import TableChange
+from panewise.runtime.spark.tables import CHANGE
 from panewise.state.snapshot_format import dumped, loaded
 
 JOURNAL_LEAST = 256 * 1024
@@ -90,7 +90,7 @@ class RowJournal:
         entry = {
             "version": bucket.version,
             "packets": _packets_batch(packets),
-            "tables": {key: change.to_dict() for key, change in bucket.table_changes.items()},
+            "tables": {key: CHANGE.to_dict(change) for key, change in bucket.table_changes.items()},
             "failed": bucket.limited,
         }
         data = dumped([entry])
@@ -113,7 +113,7 @@ def _in_order(pages: Iterable[Page]) -> list[Page]:
 
 
 def _take(bucket: Bucket, entry: dict[str, Any]) -> None:
-    bucket.change_tables({key: TableChange(**change) for key, change in entry["tables"].items()})
+    bucket.change_tables({key: CHANGE.of_dict(change) for key, change in entry["tables"].items()})
     for name, reason in entry.get("failed", {}).items():
         bucket.fail(name, reason)
     bucket.take([Packet.unpacked(packet) for packet in entry["packets"].column(0).to_pylist()])

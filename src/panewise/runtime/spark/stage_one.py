@@ -10,7 +10,7 @@ good rows are staged in files, whose names go to the driver.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -258,7 +258,7 @@ class StreamTask:
         if self._shared is not None:
             self._shared.settle()
         if self._staging is not None:
-            counts.staged = [list(astuple(file)) for file in self._staging.files()] or None
+            counts.staged = [file.to_list() for file in self._staging.files()] or None
         yield program_key(program, METER), counts
         for kind, rows in ((LATE, self._late_table()), (BAD, self._bad_table())):
             if rows is not None:

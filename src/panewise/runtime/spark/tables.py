@@ -33,6 +33,7 @@ from panewise.operators.deltas import Ints
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.sources import source_name
 from panewise.runtime.table import Table
+from panewise.state.records import Record
 from panewise.state.snapshot_format import dumped, loaded
 
 WHOLE_LEAST = 64 * 1024  # bytes of changes that may pile up before all rows are written again
@@ -49,8 +50,8 @@ class TableChange:
     rows: pa.RecordBatch
     numbers: Ints
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
+
+CHANGE = Record(TableChange, "version ended rows numbers")
 
 
 class TableLog:
@@ -160,6 +161,9 @@ class Pin:
     problem: str = ""  # why what the connector has now is not seen
 
 
+PIN = Record(Pin, "version rows seen problem")
+
+
 def pins_file(batch: int) -> str:
     return f"pins/{batch:012d}.json"
 
@@ -167,7 +171,7 @@ def pins_file(batch: int) -> str:
 def read_pins(folder: Folder, batch: int) -> dict[str, Pin] | None:
     """By table; None where the micro-batch has not been handed over yet."""
     data = folder.read_json(pins_file(batch))
-    return None if data is None else {key: Pin(**pin) for key, pin in data.items()}
+    return None if data is None else {key: PIN.of_dict(pin) for key, pin in data.items()}
 
 
 def last_pins(folder: Folder, until: int) -> dict[str, Pin]:
@@ -177,7 +181,7 @@ def last_pins(folder: Folder, until: int) -> dict[str, Pin]:
 
 
 def write_pins(folder: Folder, batch: int, pins: dict[str, Pin]) -> None:
-    folder.write_json(pins_file(batch), {key: vars(pin) for key, pin in pins.items()})
+    folder.write_json(pins_file(batch), {key: PIN.to_dict(pin) for key, pin in pins.items()})
     folder.remove(pins_file(batch - PINS_KEPT))
 
 
