@@ -1,6 +1,6 @@
 """The cases on Spark, with the answers that the engine gives: all share one pipeline, in lockstep.
 
-Long runs have every case; every run has those that change, restart, fail or ask the pipeline, and half of the others.
+Long runs have every case; every run has those that change, restart, fail or ask the pipeline, and a third of the others.
 Cases that only show how statements are refused need no running job: each has a pipeline of its own that never starts.
 A case that is chosen alone (`-k`) runs alone. What Spark cannot is marked in the case, by `skip spark: reason`.
 """
@@ -34,7 +34,7 @@ def only_flows(case: Case) -> bool:
 
 SHARED = [case for case in CASES if not never_runs(case)]
 NOW_OR_SOAK = [
-    pytest.param(case, marks=[pytest.mark.soak] if number % 2 and only_flows(case) else [])
+    pytest.param(case, marks=[pytest.mark.soak] if number % 3 and only_flows(case) else [])
     for number, case in enumerate(SHARED)
 ]
 ALONE = [case for case in CASES if never_runs(case)]

@@ -108,6 +108,7 @@ def test_queries_of_the_peers_agree(peer: str, grouped: bool) -> None:
     assert figure["results"] > 0
 
 
+@pytest.mark.soak  # to know what this machine takes for each technique, all of them are compiled
 def test_queries_are_planned_each_once() -> None:
     figures = planning.measure_text(queries=20)
     for running in (False, True):
@@ -116,7 +117,6 @@ def test_queries_are_planned_each_once() -> None:
     assert figures[planning.WOVEN]["trees"] >= 1
 
 
-# To know what this machine takes for each technique, all of them are compiled.
 BY_MACHINE = [name for name, (by_machine, _) in planning.WEAVES.items() if by_machine]
 
 

@@ -36,7 +36,7 @@ def play(seed: int, place: Path) -> tuple[int, int]:
     return sum(both.buckets_of(name) == BUCKETS for name in queries), sum(map(both.compare, queries))
 
 
-@pytest.mark.parametrize("seed", range(700, 707))
+@pytest.mark.parametrize("seed", range(700, 704))
 def test_as_the_engine_says(seed: int, tmp_path: Path) -> None:
     play(seed, tmp_path)
 

@@ -19,7 +19,7 @@ from tests.runtime.spark.local_run import LocalRun
 ARROW = pa.schema([("ts", pa.timestamp("us", tz="UTC")), ("k", pa.int64()), ("v", pa.int64()), ("w", pa.string())])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_as_the_engine_says(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)
 
