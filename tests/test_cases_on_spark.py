@@ -1,6 +1,6 @@
 """The cases on Spark, with the answers that the engine gives: all share one pipeline, in lockstep.
 
-Long runs have every case; every run has those that change, restart, fail or ask the pipeline, and a third of the others.
+Long runs have every case; every run has those that change, restart, fail or ask the pipeline, and a third of the rest.
 Cases that only show how statements are refused need no running job: each has a pipeline of its own that never starts.
 A case that is chosen alone (`-k`) runs alone. What Spark cannot is marked in the case, by `skip spark: reason`.
 """
