@@ -40,6 +40,8 @@ hypothesis.settings.register_profile(
 # The Java processes of tests live for seconds and die before what the second compiler makes has paid for itself: with
 # the first one alone and a collector of one thread they take about half of the processor. Long runs have both.
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# How long two processes of Spark wait for each other's first word, on a machine that is busy otherwise.
+PATIENT_SPARK = f"-Dspark.python.authenticate.socketTimeout={int(PATIENCE_S)}s"
 # Half of what is left goes into loading classes, where `make classes` has not made this file.
 SHARED_CLASSES = Path(sys.prefix) / "spark-classes.jsa"
 
@@ -61,9 +63,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     soak = config.getoption("--soak")
     hypothesis.settings.load_profile("soak" if soak else "ci")
+    java = [PATIENT_SPARK]
     if not soak:
-        shared = f"-XX:SharedArchiveFile={SHARED_CLASSES} -Xlog:cds*=off" if SHARED_CLASSES.exists() else ""
-        os.environ.setdefault("JDK_JAVA_OPTIONS", f"{SHORT_LIVED_JAVA} {shared}")
+        java.append(SHORT_LIVED_JAVA)
+        java += [f"-XX:SharedArchiveFile={SHARED_CLASSES} -Xlog:cds*=off"] if SHARED_CLASSES.exists() else []
+    os.environ.setdefault("JDK_JAVA_OPTIONS", " ".join(java))
     # Tests start many processes, each of which would otherwise translate all of the package's modules anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

@@ -15,10 +15,12 @@ ROOT = Path(__file__).parents[3]
 
 
 def slow_at_first(path: Path) -> str:
-    """A Python that takes longer than the server waits for the process of foreachBatch, the first time."""
+    """A Python that takes longer than Spark waits for it, the first time for foreachBatch and the first for states."""
     path.write_text(
         f"""#!/bin/sh
-case "$*" in *foreach_batch_worker*) [ -e "$0.slow" ] || {{ touch "$0.slow"; sleep 12; }} ;; esac
+for process in foreach_batch_worker transform_with_state_driver_worker; do
+    case "$*" in *$process*) [ -e "$0.$process" ] || {{ touch "$0.$process"; sleep 12; }} ;; esac
+done
 exec {sys.executable} "$@"
 """
     )
@@ -46,7 +48,9 @@ def test_through_spark_connect(tmp_path: Path) -> None:
         command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=PATIENCE_S
     )
     assert outcome.returncode == 0, outcome.stderr[-3000:]
-    assert (tmp_path / "python.slow").exists()
+    assert {file.suffix for file in tmp_path.glob("python.*")} == {
+        ".foreach_batch_worker", ".transform_with_state_driver_worker",
+    }  # fmt: skip
     seen = json.loads(outcome.stdout.strip().splitlines()[-1])
     expected = {name: engine.results(name).num_rows for name in ("c", "late")} | dict.fromkeys(
         ("q", "sink", "own"), reported

@@ -35,7 +35,7 @@ from panewise.runtime.spark.reading import Reader
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import read_entries
-from panewise.runtime.spark.session import STATE_SETTINGS, is_connect, settings, started
+from panewise.runtime.spark.session import START_TRIES, STATE_SETTINGS, came_too_late, is_connect, settings, started
 from panewise.runtime.spark.shipping import ship
 from panewise.runtime.spark.sinks import SinkTarget, sink_kinds, sink_target
 from panewise.runtime.spark.sources import INBOX, connector_of
@@ -76,6 +76,7 @@ class Handle(Reader):
         self.delivered = Notice()
         self._run = uuid.uuid4().hex
         self._helpers: list[Feeder | IdleWatch] = []
+        self._too_late: list[int] = []  # micro-batches before which a Python process of Spark came too late
 
     # -- starting and changing -----------------------------------------------------------------------------------
 
@@ -275,11 +276,26 @@ class Handle(Reader):
             helper.stop()
         self._helpers = []
 
+    def _go_on(self) -> bool:
+        """Whether the Spark query had ended because a Python process came too late, and was started again."""
+        if not self._lock.acquire(blocking=False):
+            return False  # somebody ends or changes it
+        try:
+            error = None if self._query is None or self._query.isActive else self._error()
+            batch = self._next_batch()
+            if error is None or not came_too_late(error) or self._too_late.count(batch) >= START_TRIES:
+                return False
+            self._too_late.append(batch)
+            self._launch()
+            return True
+        finally:
+            self._lock.release()
+
     # -- ending --------------------------------------------------------------------------------------------------
 
     @property
     def active(self) -> bool:
-        return self._query is not None and bool(self._query.isActive)
+        return self._query is not None and (bool(self._query.isActive) or self._go_on())
 
     @property
     def busy(self) -> bool:
@@ -300,7 +316,7 @@ class Handle(Reader):
             time.sleep(step if query.isActive else 0)
             ended = not query.isActive
             with self._lock:
-                if ended and self._query is query:
+                if ended and self._query is query and not self._go_on():
                     if (error := self._error()) is not None:
                         raise error
                     self._settle_archives()
@@ -404,16 +420,24 @@ class Handle(Reader):
 
     def process_all(self) -> None:
         """Waits until all that was there when this was called has been processed."""
-        query = self._query
-        if query is not None:
-            query.processAllAvailable()
+        from pyspark.errors import StreamingQueryException
+
+        while (query := self._query) is not None:
+            try:
+                query.processAllAvailable()
+                return
+            except StreamingQueryException:
+                with self._lock:
+                    if self._query is query and not self._go_on():
+                        raise
 
     # -- asking it -----------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
         """Whether it runs, what Spark is doing, and why it has ended."""
+        active = self.active
         query, error = self._query, self._error()
-        state = "RUNNING" if self.active else ("FAILED" if error is not None else "STOPPED")
+        state = "RUNNING" if active else ("FAILED" if error is not None else "STOPPED")
         message = "" if query is None else str(query.status["message"])
         return {"state": state, "message": message if error is None else str(error), "batch": self.marks().batch}
 

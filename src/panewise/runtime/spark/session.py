@@ -33,6 +33,7 @@ STATE_SETTINGS = {
 }
 PARTITIONS_MAX = 64
 START_TRIES = 5
+SOCKET_TIMEOUT = "2m"  # until two processes of Spark have shaken hands; Spark's own 15 s are few where others are busy
 
 
 def prepare_python() -> None:
@@ -46,7 +47,8 @@ def own_session() -> SparkSession:
     prepare_python()
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.appName("panewise").getOrCreate()
+    builder = SparkSession.builder.appName("panewise")
+    return builder.config("spark.python.authenticate.socketTimeout", SOCKET_TIMEOUT).getOrCreate()
 
 
 @contextmanager
@@ -75,9 +77,15 @@ def started(stream: DataStreamWriter) -> StreamingQuery:
         try:
             return stream.start()
         except PySparkException as problem:
-            if "to connect back" not in str(problem):
+            if not came_too_late(problem):
                 raise
     return stream.start()
+
+
+def came_too_late(problem: Exception) -> bool:
+    """Whether Spark gave up on a Python process that it had started: on a busy machine ten seconds may be too few, and
+    they are fixed. Nothing of a micro-batch has run then."""
+    return "to connect back" in str(problem)
 
 
 @contextmanager
