@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from panewise.operators import periodic, shared_fold, tree_forgetting
-from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.tree_weave import members_by_tree
@@ -355,7 +354,7 @@ def woven_at_random(
         """Now and then a member that has been there for long goes to another tree, whatever its edges are."""
         look(self, consumer)
         tree = consumer.tree
-        if self.mode == "weave" and isinstance(tree.store, DenseSlices) and tree.store.trees and chance.random() < 0.2:
+        if self.mode == "weave" and tree.store.trees and chance.random() < 0.2:
             free = [member for member in members_by_tree(tree).get(0, []) if member.can_move]
             if free:
                 join_and_count(tree, chance.choice(free), chance.choice(list(tree.store.trees)))

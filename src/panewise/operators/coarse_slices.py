@@ -15,18 +15,19 @@ report is lost, doubled or changed by it. Source: Shein and Chrysanthis 2020, se
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from panewise.operators.aggregation import ROW_COUNT, StateKey, ranks_of
+from panewise.operators.slice_store import Answers, Technique
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
 from panewise.synopses.contract import Synopsis
 
 if TYPE_CHECKING:
-    from panewise.operators.dense_slices import DenseSlices, Technique
+    from panewise.operators.dense_slices import DenseSlices
 
 Ints = NDArray[np.int64]
 
@@ -103,10 +104,16 @@ class CoarseSlices:
                 synopsis.evict(self.first)
 
     def answers(
-        self, keys: list[StateKey], starts: Ints, ends: Ints, groups: int, windows: Ints | None
-    ) -> dict[StateKey, tuple[NDArray[Any], NDArray[Any]]]:
-        """The states of windows of its slice numbers, as those of the store."""
-        result: dict[StateKey, tuple[NDArray[Any], NDArray[Any]]] = {}
+        self,
+        keys: list[StateKey],
+        starts: Ints,
+        ends: Ints,
+        groups: int,
+        windows: Ints | None = None,
+        asked_for: dict[StateKey, NDArray[np.bool_]] | None = None,
+    ) -> Answers:
+        """The states of windows of its slice numbers, as those of the store; all have a fixed size."""
+        result: Answers = {}
         for key in dict.fromkeys([ROW_COUNT, *keys]):
             kept = ROW_COUNT if key in self._store.same_as_rows else key
             if kept not in result:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,19 +13,16 @@ from panewise.aggregates.columns import wrapped
 from panewise.aggregates.overflows import Overflows
 from panewise.errors import QueryFailed
 from panewise.operators.aggregation import ROW_COUNT, Aggregation, StateKey
-from panewise.operators.coarse_slices import CoarseSlices
-from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.due_reports import EmptyReports, due_reports
 from panewise.operators.members import Member
 from panewise.operators.reports import Reports, Together
+from panewise.operators.slice_store import Answers, Slices, WovenSlices
 from panewise.operators.window_order import distinct_windows, slice_places
 
 if TYPE_CHECKING:
     from panewise.operators.periodic import PeriodicTree
 
 Ints = NDArray[np.int64]
-
-Answers: TypeAlias = dict[StateKey, tuple[NDArray[Any], NDArray[Any]]]
 
 TIME = pa.timestamp("us", tz="UTC")
 FEW = 256  # reports of one member of a grouped tree that are all asked for, also those without rows
@@ -83,16 +80,15 @@ def due_of(tree: PeriodicTree, member: Member) -> Ints:
     return due
 
 
-def dense_reports(tree: PeriodicTree, fresh: Member | None = None) -> Reports:
+def dense_reports(store: WovenSlices, tree: PeriodicTree, fresh: Member | None = None) -> Reports:
     """All that has come due, answered together; `fresh`: all others have said theirs already."""
-    assert isinstance(tree.store, DenseSlices)
     schedule, reports = tree.schedule, Reports(tree.names)
     closer = [] if fresh is None else [fresh]
     if fresh is None:
         tree.begin_reports()
         asked, closer = _easily_due(tree)
         if asked is not None:
-            _write(tree, asked, reports)
+            _write(store, tree, asked, reports)
     requests: list[tuple[Member, Ints]] = []
     for member in closer:
         if member.name in tree.failures:
@@ -104,7 +100,7 @@ def dense_reports(tree: PeriodicTree, fresh: Member | None = None) -> Reports:
                 reports.apart[member.name] = list(gaps)
         if len(due) and not member.suspended:
             requests.append((member, due))
-    _write_in_parts(tree, requests, reports)
+    _write_in_parts(store, tree, requests, reports)
     schedule.come_to(tree.watermark)
     for member in closer:
         schedule.set_easy(member.row, member.is_easy(bool(tree.keys)))
@@ -159,14 +155,16 @@ def pass_over(tree: PeriodicTree) -> None:
     tree.schedule.come_to(tree.watermark)
 
 
-def _write_in_parts(tree: PeriodicTree, requests: list[tuple[Member, Ints]], reports: Reports) -> None:
+def _write_in_parts(
+    store: WovenSlices, tree: PeriodicTree, requests: list[tuple[Member, Ints]], reports: Reports
+) -> None:
     """Answers the requests in parts of bounded size."""
     limit = max(1, ANSWERS_AT_ONCE // max(1, len(tree.table)))
     longest = max((len(due) for _, due in requests), default=0)
     step = max(1, limit // max(1, len(requests)))
     for begin in range(0, longest, step):
         part = [(member, due[begin : begin + step]) for member, due in requests if begin < len(due)]
-        _write(tree, Asked.of(part), reports)
+        _write(store, tree, Asked.of(part), reports)
 
 
 def _with_gaps(tree: PeriodicTree, member: Member, due: Ints) -> tuple[Ints, list[EmptyReports]]:
@@ -211,27 +209,25 @@ def _soon_due(tree: PeriodicTree, member: Member) -> Ints:
     return first + cadence.slide * np.arange(count, dtype=np.int64)
 
 
-def answered(tree: PeriodicTree, member: Member, report: int) -> pa.RecordBatch | None:
+def answered(store: WovenSlices, tree: PeriodicTree, member: Member, report: int) -> pa.RecordBatch | None:
     """One report of a window, whether it is a member's next one, one of the past, or nobody's."""
     reports = Reports({0: member.name})
     asked = Asked.of([(member, np.array([report], np.int64))])
     asked.number[:] = asked.tree[:] = 0  # no window goes on from here
-    _write(tree, asked, reports)
+    _write(store, tree, asked, reports)
     found = reports.get(member.name)
     assert found is None or isinstance(found[0], pa.RecordBatch)
     return found[0] if found else None
 
 
-def _write(tree: PeriodicTree, asked: Asked, reports: Reports) -> None:
+def _write(store: WovenSlices, tree: PeriodicTree, asked: Asked, reports: Reports) -> None:
     """The reports asked for, tree by tree of the weave."""
-    store = tree.store
-    assert isinstance(store, DenseSlices)
     for number in np.unique(asked.tree).tolist():
         slices = store.slices_of(number, tree.watermark)
         _write_tree(tree, slices, asked.only(asked.tree == number), reports)
 
 
-def _write_tree(tree: PeriodicTree, slices: DenseSlices | CoarseSlices, asked: Asked, reports: Reports) -> None:
+def _write_tree(tree: PeriodicTree, slices: Slices, asked: Asked, reports: Reports) -> None:
     """Equal windows are answered once, members that select alike written together."""
     owners = asked.owners
     last = asked.due - asked.offset[owners]
@@ -245,11 +241,8 @@ def _write_tree(tree: PeriodicTree, slices: DenseSlices | CoarseSlices, asked: A
     begins = np.where(starts[firsts] < 0, -1, slices.first + starts[firsts])
     wanted = begins, slices.first + ends[firsts], len(tree.table)
     numbers = asked.number[owners[firsts]]
-    if isinstance(slices, DenseSlices):
-        questions = _asked_for(asked.members, keys, owners, places, len(firsts))
-        answers = slices.answers(keys, *wanted, numbers, questions)
-    else:
-        answers = slices.answers(keys, *wanted, numbers)
+    questions = _asked_for(asked.members, keys, owners, places, len(firsts))
+    answers = slices.answers(keys, *wanted, numbers, questions)
     kinds = asked.shape * 2 + endless
     found = np.unique(kinds)
     for kind in found:

@@ -7,93 +7,86 @@ interval synopsis otherwise. One vectorised call answers all due windows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.holistic import HeldKind, StatisticKind
-from panewise.aggregates.matrix import NO_INTS, StateMatrix
+from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.states import COUNT
-from panewise.aggregates.user import UserStateKind, matrix_of
-from panewise.errors import raise_interrupt_behind
+from panewise.aggregates.user import matrix_of
 from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
 from panewise.operators.coarse_slices import CoarseSlices
-from panewise.operators.held_values import DrainedLists, HeldValues
-from panewise.operators.rows import Rows
-from panewise.slicing.open_slices import OpenSlices
+from panewise.operators.dense_reports import answered, dense_reports, pass_over
+from panewise.operators.members import Member
+from panewise.operators.reports import Reports
+from panewise.operators.slice_store import (
+    Answers,
+    Drained,
+    Slices,
+    SliceStore,
+    Technique,
+    make_room,
+    state_matrix,
+)
+from panewise.operators.sparse_slices import SparseSlice, SparseSlices
+from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
 from panewise.synopses.contract import Synopsis, partials
-from panewise.synopses.interval import IntervalSynopsis
-from panewise.synopses.running import RunningSynopsis
 from panewise.synopses.techniques import technique_named
+
+if TYPE_CHECKING:
+    from panewise.operators.periodic import PeriodicTree
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-# By what states are kept: one technique for all, one for each, or None for the default.
-Technique = str | Mapping[StateKey, str] | None
-
-Failures = list[tuple[StateKey, Exception]]
-# Partials as they leave a store: start, end and group of each, the fields of every state, and lists of values of those
-# without a fixed size.
-Drained = tuple[Ints, Ints, Ints, dict[StateKey, tuple[Ints, Floats]], dict[StateKey, DrainedLists]]
-
-
-def fold_states(
-    matrices: dict[StateKey, StateMatrix], slots: Ints, arguments: Arguments, rows: Rows, pools: Pools
-) -> Failures:
-    """Rows enter their slots; returns the states of users whose functions raised, with what they raised."""
-    failed: Failures = []
-    for key, matrix in matrices.items():
-        try:
-            arrivals = rows.arrivals if key.ordered else NO_INTS
-            matrix.fold(slots, arguments.of(key), rows.times, arrivals, ranks_of(key, pools))
-        except Exception as problem:
-            raise_interrupt_behind(problem)
-            if not isinstance(key.kind, UserStateKind):
-                raise
-            failed.append((key, problem))
-    return failed
-
-
-def synopsis_of(key: StateKey, width: int, technique: Technique) -> Synopsis:
+def technique_of(key: StateKey, technique: Technique) -> str:
     """The technique that a state is kept by: the one asked for, or, where that does not admit the state, the default.
 
     One technique for all states was asked for by a query; then only the count of rows can come to the default so.
     """
-    if isinstance(technique, Mapping):
-        technique = technique.get(key)
-    if technique is not None and (chosen := technique_named(technique)).refusal(key.kind) is None:
-        return chosen.made(key.kind, width)
-    if key.kind.algebra.invertible and not key.kind.float_fields:
-        return RunningSynopsis(key.kind, width)
-    return IntervalSynopsis(key.kind, width)
+    asked = technique.get(key) if isinstance(technique, Mapping) else technique
+    if asked is not None and technique_named(asked).refusal(key.kind) is None:
+        return asked
+    return "r_int" if key.kind.algebra.invertible and not key.kind.float_fields else "b_int"
 
 
-class DenseSlices:
-    """`width` groups in every slice, open or closed. One that does not answer has no synopses: none is ever closed."""
+def synopsis_of(key: StateKey, width: int, technique: Technique) -> Synopsis:
+    return technique_named(technique_of(key, technique)).made(key.kind, width)
+
+
+class DenseSlices(SliceStore):
+    """`width` groups in every slice, open or closed. One that does not answer has no synopses."""
+
+    name = "dense"
+    answers_past = True
 
     def __init__(self, width: int, pools: Pools, answers: bool = True, technique: Technique = None) -> None:
+        super().__init__(pools, answers, width)
         self.width = width
-        self.pools = pools
-        self.answering = answers
         self.technique = technique
-        self.open = OpenSlices(width)
-        self.matrices: dict[StateKey, StateMatrix] = {}
         self.synopses: dict[StateKey, Synopsis] = {}
-        self.held = HeldValues(pools, answers)  # states without a fixed size
         # Counts of arguments that were never NULL: they are the count of rows and need no state of their own.
         self.same_as_rows: list[StateKey] = []
         # What windows without a beginning need of evicted slices; None while there are no such windows.
         self.base: dict[StateKey, StateMatrix] | None = None
-        self.trees: dict[int, CoarseSlices] = {}  # longer slices for some members, by number from 1 on
         # The closed slices held: number `first + i` spans starts[i] to ends[i].
         self.first = 0
-        self.starts: Ints = np.empty(0, np.int64)
-        self.ends: Ints = np.empty(0, np.int64)
+        self._starts: Ints = np.empty(0, np.int64)
+        self._ends: Ints = np.empty(0, np.int64)
+
+    @property
+    def starts(self) -> Ints:
+        return self._starts
+
+    @property
+    def ends(self) -> Ints:
+        return self._ends
 
     @property
     def after(self) -> int:
@@ -108,6 +101,11 @@ class DenseSlices:
     def synopsis_for(self, key: StateKey, technique: Technique) -> Synopsis:
         return synopsis_of(key, self.width, technique)
 
+    def weave(self, trees: Sequence[Technique], own: Technique) -> None:
+        assert self.can_weave
+        self.trees = {number: CoarseSlices(self, technique) for number, technique in enumerate(trees, 1)}
+        self.keep_by(own)
+
     def keep_by(self, technique: Technique) -> None:
         """States are kept by another technique from now on: what is held goes over."""
         self.technique = technique
@@ -121,12 +119,11 @@ class DenseSlices:
             new.insert(ints, floats, ranks)
             self.synopses[key] = new
 
-    def make_trees_anew(self) -> None:
-        """What trees hold is no longer what the slices here say."""
-        for tree in self.trees.values():
-            tree.make_anew()
+    @property
+    def can_weave(self) -> bool:
+        return self.answering
 
-    def slices_of(self, tree: int, watermark: int) -> DenseSlices | CoarseSlices:
+    def slices_of(self, tree: int, watermark: int) -> Slices:
         """The slices of a tree, 0 for those of the store itself, up to the watermark."""
         if tree == 0:
             return self
@@ -134,7 +131,6 @@ class DenseSlices:
         return self.trees[tree]
 
     def follow(self, windows: WindowSet) -> None:
-        """Keeps what windows without a beginning need, as long as there are some."""
         if not windows.endless:
             self.base = None
         elif self.base is None and self.answering:
@@ -142,7 +138,6 @@ class DenseSlices:
             self.base = {key: matrix_of(key.kind, self.width) for key in self.matrices}
 
     def add_state(self, key: StateKey) -> None:
-        """A state that slices hold from now on; those that exist have its identity."""
         self.make_trees_anew()
         if key.kind == COUNT and key.arguments:
             self.same_as_rows.append(key)
@@ -179,61 +174,37 @@ class DenseSlices:
             del self.base[key]
 
     def assign_known(self, points: Ints, words: Ints, base: int, direct: Ints) -> Ints:
-        """The slots of the first rows, as many as have a known group and a slice at hand; they are counted already."""
         matrix = self.matrices[ROW_COUNT]
-        if matrix.slots < self.open.slots:
-            self._resize(matrix, self.open.slots)
+        make_room(matrix, self.open.slots)
         return self.open.assign_known(points, words, base, direct, matrix.ints[0])
 
-    def assign_alone(self, points: Ints, ascending: bool) -> Ints:
-        """The slots of rows where there is one group; they are counted already."""
+    def assign_alone(self, points: Ints, ascending: bool) -> Ints | None:
+        if not self.matrices:
+            return None
         matrix, done = self.matrices[ROW_COUNT], -1
         while done < len(points):
-            if matrix.slots < self.open.slots:
-                self._resize(matrix, self.open.slots)
+            make_room(matrix, self.open.slots)
             slots, done = self.open.assign_alone(points, max(done, 0), ascending, matrix.ints[0])
         return slots
 
     def int_arrays(self, key: StateKey) -> list[Ints]:
-        """The int64 fields of all arrays of a state which cannot be taken away; places not in use hold anything."""
         base = [] if self.base is None else [self.base[key].ints]
         return [self.matrices[key].ints, *self.synopses[key].int_arrays(), *base]
 
     def live_ints(self, key: StateKey) -> list[Ints]:
-        """The same for what is in use alone, in part as copies."""
         held, _ = partials(self.synopses[key], ranks_of(key, self.pools))
         base = [] if self.base is None else [self.base[key].ints]
         return [self.matrices[key].ints, held.reshape(len(held), -1), *base]
 
-    def assign(self, points: Ints, groups: Ints) -> Ints:
-        """The slot of every row, until the next call."""
-        return self.open.assign(points, groups)
-
     def note_nulls(self, arguments: Arguments) -> None:
-        """Before rows are counted: arguments with NULLs among them need counts of their own from now on."""
         for key in [key for key in self.same_as_rows if len(arguments.of(key)[0].valid)]:
             self.count_apart(key)
 
-    def fold(self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool) -> Failures:
-        """Rows enter their slots; they are in the count of rows already where `counted`."""
-        self.fit()
-        folded = {key: matrix for key, matrix in self.matrices.items() if not (counted and key == ROW_COUNT)}
-        if self.held.rooms:
-            self.held.fold(*self.open.places(slots), arguments)
-        return fold_states(folded, slots, arguments, rows, self.pools)
-
-    def fit(self) -> None:
-        """Every state follows the open slices, which may have come to have more slots."""
-        for matrix in self.matrices.values():
-            if matrix.slots < self.open.slots:
-                self._resize(matrix, self.open.slots)
-
-    def absorb(self, key: StateKey, slots: Ints, ints: Ints, floats: Floats) -> None:
-        """Newer partials of a state enter their slots, for which there is room already."""
-        self.matrices[key].combine_at(slots, ints, floats, ranks_of(key, self.pools))
+    def note_states(self, names: set[str]) -> None:
+        for key in [key for key in self.same_as_rows if f"{key.name}_0" in names]:
+            self.count_apart(key)
 
     def drain(self) -> Drained:
-        """The partials of all open slices, which are forgotten."""
         begins, rooms = self.open.starts.copy(), self.open.rooms.copy()
         slots, starts, ends, groups = self.open.drain_dense(self.matrices[ROW_COUNT].ints[0])
         states = {}
@@ -259,12 +230,68 @@ class DenseSlices:
             self.base[key] = matrix_of(key.kind, self.width)
             self.base[key].ints[:] = self.base[ROW_COUNT].ints
 
-    @staticmethod
-    def _resize(matrix: StateMatrix, slots: int) -> None:
-        larger = matrix_of(matrix.kind, slots)
-        larger.ints[:, : matrix.ints.shape[1]] = matrix.ints
-        larger.floats[:, : matrix.floats.shape[1]] = matrix.floats
-        matrix.ints, matrix.floats = larger.ints, larger.floats
+    def with_room(self, groups: int, dense_most: int, windows: Iterable[Cadence]) -> SliceStore:
+        """Sparse slices where there are more groups than dense ones are for; that is for good."""
+        if groups > dense_most:
+            return self.as_sparse(2 * groups, windows)
+        if groups > self.width:
+            roomy = max(groups, self.width + self.width // 2)
+            self.widen(min(dense_most, -(-roomy // 16) * 16))
+        return self
+
+    def as_written(self, name: str, windows: Iterable[Cadence]) -> SliceStore:
+        return self if name == self.name else self.as_sparse(1, windows)
+
+    def as_sparse(self, groups: int, windows: Iterable[Cadence]) -> SparseSlices:
+        """The same slices as pairs."""
+        for key in list(self.same_as_rows):
+            self.count_apart(key)
+        store = SparseSlices(groups, self.pools, self.answering)
+        store.first, store.held = self.first, self.held
+        for key in self.matrices:
+            store.matrices[key] = matrix_of(key.kind, store.open.slots)
+        store.slices = self._as_pairs()
+        store.open.set_edges(self.open.edges())
+        self._hand_open(store)
+        store.make_cursors(windows)
+        if self.base is not None:
+            present = np.flatnonzero(self.base[ROW_COUNT].ints[0])
+            base = {
+                key: (np.take(held.ints, present, axis=1), np.take(held.floats, present, axis=1))
+                for key, held in self.base.items()
+            }
+            store.begin_endless(present, base)
+        return store
+
+    def _as_pairs(self) -> list[SparseSlice]:
+        """The closed slices."""
+        numbers = np.arange(self.first, self.after, dtype=np.int64)
+        partials = self.answers(list(self.matrices), numbers, numbers + 1, self.width) if len(numbers) else {}
+        slices = []
+        for i in range(len(numbers)):
+            present = np.flatnonzero(partials[ROW_COUNT][0][0, i])
+            states = {
+                key: (np.ascontiguousarray(ints[:, i, present]), np.ascontiguousarray(floats[:, i, present]))
+                for key, (ints, floats) in partials.items()
+            }
+            slices.append(SparseSlice(int(self.starts[i]), int(self.ends[i]), present, states))
+        return slices
+
+    def _hand_open(self, store: SparseSlices) -> None:
+        """The open slices go over to a store with the same edges."""
+        if not self.open.count:
+            return
+        counts = self.matrices[ROW_COUNT].ints[0].reshape(-1, self.width)
+        store.open.open_spans(self.open.starts, self.open.ends)
+        store.held.move_rooms(self.open.rooms, store.open.rooms)
+        for start, room in zip(self.open.starts.tolist(), self.open.rooms.tolist(), strict=True):
+            present = np.flatnonzero(counts[room])
+            slots = store.open.assign(np.full(len(present), start, np.int64), present)
+            store.fit()
+            for key, matrix in store.matrices.items():
+                held = self.matrices[key]
+                matrix.ints[:, slots] = held.ints[:, room * self.width + present]
+                matrix.floats[:, slots] = held.floats[:, room * self.width + present]
 
     def widen(self, width: int) -> None:
         """Room for more groups in every slice."""
@@ -279,12 +306,11 @@ class DenseSlices:
                 target[:, :rooms, :old] = held.reshape(fields, rooms, old)
             matrix.ints, matrix.floats = wider.ints, wider.floats
         for matrix in (self.base or {}).values():
-            self._resize(matrix, width)
+            make_room(matrix, width)
         for synopsis in self.synopses.values():
             synopsis.widen(width)
 
     def close(self, watermark: int) -> None:
-        """Slices that end at the watermark or before leave the rooms for the synopses."""
         count = self.open.closable(watermark)
         if count:
             self._close(count)
@@ -297,19 +323,18 @@ class DenseSlices:
             self.synopses[key].insert_from(matrix.ints, matrix.floats, rooms, ranks_of(key, self.pools))
             matrix.reset_rooms(rooms, self.width)
         self.held.close(rooms, self.open.starts[:count].copy())
-        self.starts = np.concatenate([self.starts, self.open.starts[:count]])
-        self.ends = np.concatenate([self.ends, self.open.ends[:count]])
+        self._starts = np.concatenate([self._starts, self.open.starts[:count]])
+        self._ends = np.concatenate([self._ends, self.open.ends[:count]])
         self.open.close(count)
 
     def evict(self, before: int) -> None:
-        """Forgets the slices numbered below `before`."""
         gone = before - self.first
         if gone > 0:
             for key, matrix in (self.base or {}).items():
                 leaving = np.array([self.first]), np.array([before])
                 ints, floats = self.synopses[key].answer(*leaving, ranks_of(key, self.pools))
                 self._absorb(key, matrix, ints[:, 0], floats[:, 0])
-            self.starts, self.ends = self.starts[gone:], self.ends[gone:]
+            self._starts, self._ends = self._starts[gone:], self._ends[gone:]
             self.first = before
             for synopsis in self.synopses.values():
                 synopsis.evict(before)
@@ -322,8 +347,10 @@ class DenseSlices:
         newer.ints, newer.floats = np.ascontiguousarray(ints), np.ascontiguousarray(floats)
         matrix.combine(0, newer, 0, newer.slots, ranks_of(key, self.pools))
 
-    def drop_window(self, window: int) -> None:
-        """A member's window will not be asked for again here."""
+    def leave(self, tree: int, cadence: Cadence, window: int) -> None:
+        if tree:
+            self.trees[tree].remove(cadence, window)
+            return
         for synopsis in self.synopses.values():
             synopsis.drop_window(window)
 
@@ -335,14 +362,14 @@ class DenseSlices:
         groups: int,
         windows: Ints | None = None,
         asked_for: dict[StateKey, NDArray[np.bool_]] | None = None,
-    ) -> dict[StateKey, tuple[NDArray[Any], NDArray[Any]]]:
+    ) -> Answers:
         """The states of windows of slice numbers, shape (fields, answers, groups); start -1 is the beginning of all.
 
         `windows` numbers the members' windows, for techniques that go on from where a window was last; `asked_for`
         says for which answers a question to a state without a fixed size is asked, where not for all of them.
         """
         held = np.maximum(starts, self.first)
-        result: dict[StateKey, tuple[NDArray[Any], NDArray[Any]]] = {}
+        result: Answers = {}
         for key in dict.fromkeys([ROW_COUNT, *keys]):
             if key in self.same_as_rows:
                 result[key] = result[ROW_COUNT]
@@ -366,6 +393,44 @@ class DenseSlices:
             self._absorb(key, whole, ints[:, window], floats[:, window])
             ints[:, window], floats[:, window] = whole.ints, whole.floats
 
+    # -- what only other stores have to do -----------------------------------------------------------------------
+
+    def touched(self, cadence: Cadence) -> list[Ints]:
+        """Every group is judged in every report."""
+        return []
+
+    def has_place(self, cadence: Cadence) -> bool:
+        return True
+
+    def passed(self, cadence: Cadence, report: int) -> bool:
+        """Any window of the slices held is answered at any time."""
+        return False
+
+    def turn_back(self, cadence: Cadence, report: int) -> None: ...
+
+    def live_groups(self) -> Ints | None:
+        """They are few."""
+        return None
+
+    def regroup(self, kept: Ints, renamed: Ints) -> int:
+        raise AssertionError("no group leaves dense slices")
+
+    def technique_of(self, tree: int, key: StateKey) -> str:
+        return technique_of(key, self.trees[tree].technique if tree else self.technique)
+
+    # -- reports -------------------------------------------------------------------------------------------------
+
+    def due(self, tree: PeriodicTree, fresh: Member | None) -> Reports:
+        return dense_reports(self, tree, fresh)
+
+    def pass_over(self, tree: PeriodicTree) -> None:
+        pass_over(tree)
+
+    def answered(self, tree: PeriodicTree, member: Member, report: int) -> pa.RecordBatch | None:
+        return answered(self, tree, member, report)
+
+    # -- snapshots -----------------------------------------------------------------------------------------------
+
     def snapshot(self) -> dict[str, Any]:
         return {
             "width": self.width,
@@ -386,7 +451,6 @@ class DenseSlices:
         return [self.base[key].ints.reshape(-1), self.base[key].floats.reshape(-1)]
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """The states must have been added already; they take the order of the snapshot."""
         self.make_trees_anew()
         for key in [key for key in self.same_as_rows if repr(key) in snapshot["states"]]:
             self.count_apart(key)
@@ -396,7 +460,7 @@ class DenseSlices:
             self.base = {key: self.base[key] for key in self.matrices}
         self.width = snapshot["width"]
         self.open.restore(snapshot["open"])
-        self.first, self.starts, self.ends = snapshot["first"], snapshot["starts"], snapshot["ends"]
+        self.first, self._starts, self._ends = snapshot["first"], snapshot["starts"], snapshot["ends"]
         self.held.restore(snapshot["held"])
         for i, (key, matrix) in enumerate(self.matrices.items()):
             matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields, self.open.slots)
@@ -406,8 +470,3 @@ class DenseSlices:
             for key, (ints, floats) in zip(self.base, snapshot["base"], strict=True):
                 self.base[key].ints = state_matrix(ints, key.kind.int_fields, self.width)
                 self.base[key].floats = state_matrix(floats, key.kind.float_fields, self.width)
-
-
-def state_matrix(flat: NDArray[Any], fields: int, slots: int) -> NDArray[Any]:
-    """A flat copy of a state matrix in its shape again."""
-    return flat.reshape(fields, slots).copy()

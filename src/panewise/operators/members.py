@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from panewise.operators.aggregation import Aggregation
 from panewise.operators.schedule import Schedule
-from panewise.operators.sparse_slices import SparseSlices
 from panewise.slicing.pairs import Cadence
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ def is_whole(tree: PeriodicTree, cadence: Cadence, report: int, since: int | Non
         return start >= tree.needed_from and tree.store.open.is_edge(start) and tree.store.open.is_edge(end)
     if tree.evicted_to is not None and start < tree.evicted_to:
         return False
-    if isinstance(tree.store, SparseSlices) and tree.store.passed(cadence, report):
+    if tree.store.passed(cadence, report):
         return False
     if any(
         _straddled(slices.starts, slices.ends, edge)

@@ -29,7 +29,6 @@ from panewise.aggregates.states import COUNT, Feed, Operation
 from panewise.aggregates.string_pool import StringPool
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import ROW_COUNT, StateKey
-from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.listed_values import list_columns, list_names, listed_pairs
 from panewise.operators.tree_forgetting import forget_folded
 
@@ -151,9 +150,7 @@ def merge_partials(tree: PeriodicTree, partials: pa.RecordBatch, arrival_base: i
         tree.greatest = max(tree.greatest, int(ends.max()) - 1)
     slots = store.assign(starts, groups)
     names = set(partials.schema.names)
-    if isinstance(store, DenseSlices):
-        for key in [key for key in store.same_as_rows if f"{key.name}_0" in names]:
-            store.count_apart(key)
+    store.note_states(names)
     store.fit()
     for key in store.matrices:
         source = key

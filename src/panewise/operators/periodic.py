@@ -32,8 +32,16 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
 from panewise.loops import is_worth_calling
-from panewise.operators.aggregation import Aggregation, ArgumentPlan, Arguments, Pools, StateKey, empty_fields
-from panewise.operators.dense_reports import dense_reports, passing_of, stamped
+from panewise.operators.aggregation import (
+    ROW_COUNT,
+    Aggregation,
+    ArgumentPlan,
+    Arguments,
+    Pools,
+    StateKey,
+    empty_fields,
+)
+from panewise.operators.dense_reports import passing_of, stamped
 from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member, first_answerable, note_rows
 from panewise.operators.partials import merge_partials, taken_partials
@@ -41,10 +49,9 @@ from panewise.operators.reports import Reports
 from panewise.operators.rows import Rows
 from panewise.operators.schedule import Schedule
 from panewise.operators.shapes import Shapes
-from panewise.operators.sparse_reports import sparse_reports
-from panewise.operators.sparse_slices import SparseSlices
+from panewise.operators.slice_store import SliceStore
 from panewise.operators.tree_forgetting import evict_slices, forget_groups, forget_strings
-from panewise.operators.tree_outline import adopt_outline, outline_of, rebuild_tree, skip_reports
+from panewise.operators.tree_outline import adopt_outline, outline_of, rebuild_tree
 from panewise.operators.tree_snapshot import restore_tree, snapshot_of
 from panewise.operators.tree_weave import leave_tree
 from panewise.plan.evaluate import compiled
@@ -57,6 +64,7 @@ Ints = NDArray[np.int64]
 DENSE_GROUPS = 4096
 SHORT_WAY_FROM = 1024  # rows; a smaller batch is not worth compiling a loop of its own
 SHORT_WAY_IN_ALL = 1 << 20  # rows in smaller batches are worth it
+COUNTED = (ROW_COUNT,)  # by the short ways, which count rows while they find their slots
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
@@ -87,7 +95,7 @@ class PeriodicTree:
         self.state_held_from: dict[StateKey, int | None] = {}
         self.pools: Pools = {}
         self.table = GroupTable(tuple(key.type for key in keys))
-        self.store: DenseSlices | SparseSlices = DenseSlices(16 if keys else 1, self.pools, not folds_only, technique)
+        self.store: SliceStore = DenseSlices(16 if keys else 1, self.pools, not folds_only, technique)
         self._free_windows: list[int] = []  # numbers of windows that have left, for those to come
         self.watermark = INT64_MIN
         self.greatest = INT64_MIN  # the greatest point seen
@@ -153,11 +161,10 @@ class PeriodicTree:
         if not self.keys:
             self._waiting[name] = member
         self._follow_windows(cut)
-        if isinstance(self.store, SparseSlices):
-            member.touched = self.store.touched(cadence)
+        member.touched = self.store.touched(cadence)
         if self.watermark != INT64_MIN:
             member.reported = first_answerable(self, member) - cadence.slide
-            if self.by_cuts and isinstance(self.store, SparseSlices):
+            if self.by_cuts:
                 self.store.turn_back(cadence, member.reported + cadence.slide)
         elif cadence.range is not None and self.cut != INT64_MIN and self.by_cuts:
             # Slices before the cut may straddle its windows, and nothing says yet which are due.
@@ -340,7 +347,7 @@ class PeriodicTree:
         if watermark > self.watermark:
             self.store.close(watermark)
             self.watermark = watermark
-            skip_reports(self)
+            self.store.pass_over(self)
             self._forget()
 
     def _fold(self, rows: Rows, points: Ints, kept: NDArray[np.bool_] | Ints | None) -> None:
@@ -355,9 +362,9 @@ class PeriodicTree:
             self.argument_plan = ArgumentPlan(tuple(self.state_held_from), self.pools)
         arguments = self.argument_plan.read(rows.batch)
         self.store.note_nulls(arguments)
-        if not self.keys and isinstance(self.store, DenseSlices) and self.state_held_from:
-            slots = self.store.assign_alone(points, rows.ascends and points is rows.times)
-            self._fold_slots(slots, arguments, rows, counted=True)
+        alone = None if self.keys else self.store.assign_alone(points, rows.ascends and points is rows.times)
+        if alone is not None:
+            self._fold_slots(alone, arguments, rows, COUNTED)
             return
         done = 0
         groups = np.empty(0, np.int64)
@@ -374,16 +381,16 @@ class PeriodicTree:
     def _fold_known(self, words: Ints, nulls: Ints, points: Ints, arguments: Arguments, rows: Rows) -> int:
         """The short way: rows up to the first one with a new key find their group by one load. How many there were."""
         direct = self.table.direct(words, nulls)
-        if direct is None or not isinstance(self.store, DenseSlices):
+        if direct is None:
             return 0
         if not is_worth_calling(assign_known, len(rows), SHORT_WAY_FROM - 1, SHORT_WAY_IN_ALL):
             return 0
         slots = self.store.assign_known(points, words[0], *direct)
         if len(slots):
-            self._fold_slots(slots, arguments, rows, counted=True)
+            self._fold_slots(slots, arguments, rows, COUNTED)
         return len(slots)
 
-    def _fold_slots(self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool = False) -> None:
+    def _fold_slots(self, slots: Ints, arguments: Arguments, rows: Rows, counted: tuple[StateKey, ...] = ()) -> None:
         for key, problem in self.store.fold(slots, arguments, rows, counted):
             for name, member in self.members.items():
                 if key in member.aggregation.states:
@@ -391,24 +398,16 @@ class PeriodicTree:
 
     def make_room(self) -> None:
         """Slices follow the table of groups, which may have come to hold more."""
-        needed = len(self.table)
-        if isinstance(self.store, DenseSlices):
-            if needed > DENSE_GROUPS:
-                self.store = SparseSlices.of_dense(self.store, 2 * needed, self.windows)
-                self.schedule.column("tree")[:] = 0
-                for member in self.members.values():
-                    member.touched = self.store.touched(member.cadence)
-            elif needed > self.store.width:
-                roomy = max(needed, self.store.width + self.store.width // 2)
-                self.store.widen(min(DENSE_GROUPS, -(-roomy // 16) * 16))
-        elif needed > self.store.groups:
-            self.store.widen(2 * needed)
+        before = self.store
+        self.store = before.with_room(len(self.table), DENSE_GROUPS, self.windows)
+        if self.store is not before:
+            self.schedule.column("tree")[:] = 0
+            for member in self.members.values():
+                member.touched = self.store.touched(member.cadence)
 
     def due(self, fresh: str | None = None) -> Reports:
         """The reports that the watermark has reached and that are not out yet; `fresh`: of the last member to come."""
-        if isinstance(self.store, DenseSlices):
-            return dense_reports(self, None if fresh is None else self.members[fresh])
-        return sparse_reports(self)
+        return self.store.due(self, None if fresh is None else self.members[fresh])
 
     def empty_batch(self, member: Member, ends: Ints) -> pa.RecordBatch | None:
         """What an ungrouped query says of empty windows, at these reports."""

@@ -7,9 +7,9 @@ up to date, touching only groups of slices that enter or leave. Memory follows w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,25 +17,21 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
 from panewise.aggregates.holistic import HeldKind, StatisticKind
-from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.user import matrix_of
-from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
-from panewise.operators.dense_slices import (
-    DenseSlices,
-    Drained,
-    Failures,
-    fold_states,
-    state_matrix,
-)
-from panewise.operators.held_values import HeldValues
-from panewise.operators.rows import Rows
-from panewise.slicing.open_slices import OpenSlices
+from panewise.operators.aggregation import Arguments, Pools, StateKey, ranks_of
+from panewise.operators.members import Member
+from panewise.operators.reports import Reports
+from panewise.operators.slice_store import SPARSE, Drained, SliceStore, Span, Technique, state_matrix
+from panewise.operators.sparse_reports import pass_by, sparse_reports
 from panewise.slicing.pairs import Cadence
+from panewise.slicing.window_set import WindowSet
 from panewise.synopses.sparse_two_stacks import SparseTwoStacks
+
+if TYPE_CHECKING:
+    from panewise.operators.periodic import PeriodicTree
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Span = tuple[int | None, int]  # range, offset
 
 
 @dataclass
@@ -62,16 +58,15 @@ class Cursor:
         self.evicted = self.inserted = position
 
 
-class SparseSlices:
+class SparseSlices(SliceStore):
     """Closed slices as lists of pairs, with cursors over them. One that does not answer has no cursors."""
 
+    name = SPARSE
+    answers_past = False
+
     def __init__(self, groups: int, pools: Pools, answers: bool = True) -> None:
+        super().__init__(pools, answers, None)
         self.groups = groups
-        self.pools = pools
-        self.answering = answers
-        self.open = OpenSlices(None)
-        self.matrices: dict[StateKey, StateMatrix] = {}
-        self.held = HeldValues(pools, answers)  # states without a fixed size
         self.first = 0
         self.slices: list[SparseSlice] = []
         self.cursors: dict[Span, Cursor] = {}
@@ -95,64 +90,27 @@ class SparseSlices:
         matrices = sum(m.bytes_held for m in self.matrices.values())
         return self.open.bytes_held + matrices + slices + stacks + self.held.bytes_held
 
-    @staticmethod
-    def of_dense(dense: DenseSlices, groups: int, cadences: Iterable[Cadence]) -> SparseSlices:
-        """The same slices as pairs, taken over when a dense tree has come to hold too many groups."""
-        store = SparseSlices(groups, dense.pools, dense.answering)
-        store.first = dense.first
-        for key in list(dense.same_as_rows):
-            dense.count_apart(key)
-        for key in dense.matrices:
-            store.matrices[key] = matrix_of(key.kind, store.open.slots)
-        numbers = np.arange(dense.first, dense.after, dtype=np.int64)
-        partials = dense.answers(list(dense.matrices), numbers, numbers + 1, dense.width) if len(numbers) else {}
-        for i in range(len(numbers)):
-            present = np.flatnonzero(partials[ROW_COUNT][0][0, i])
-            states = {
-                key: (np.ascontiguousarray(ints[:, i, present]), np.ascontiguousarray(floats[:, i, present]))
-                for key, (ints, floats) in partials.items()
-            }
-            store.slices.append(SparseSlice(int(dense.starts[i]), int(dense.ends[i]), present, states))
-        store.open.set_edges(dense.open.edges())
-        store.held = dense.held
-        store._take_open(dense)
-        for span in {(cadence.range, cadence.offset) for cadence in cadences} if store.answering else ():
-            store.cursors[span] = store._cursor(span)
-        if dense.base is not None:
-            store._take_base(dense)
-        return store
+    def make_cursors(self, windows: Iterable[Cadence]) -> None:
+        """For slices that were kept otherwise so far: cursors for these windows, before the first slice held."""
+        for span in {(window.range, window.offset) for window in windows} if self.answering else ():
+            self.cursors[span] = self._cursor(span)
 
-    def _take_base(self, dense: DenseSlices) -> None:
+    def begin_endless(self, groups: Ints, states: dict[StateKey, tuple[Ints, Floats]]) -> None:
         """What windows without a beginning hold of slices that have gone."""
-        assert dense.base is not None
-        present = np.flatnonzero(dense.base[ROW_COUNT].ints[0])
         for cursor in self.cursors.values():
             if cursor.endless:
                 for key, stack in cursor.stacks.items():
-                    base = dense.base[key]
-                    ints, floats = np.take(base.ints, present, axis=1), np.take(base.floats, present, axis=1)
-                    stack.insert(present, ints, floats, ranks_of(key, self.pools))
+                    stack.insert(groups, *states[key], ranks_of(key, self.pools))
 
-    def _take_open(self, dense: DenseSlices) -> None:
-        if not dense.open.count:
-            return
-        counts = dense.matrices[ROW_COUNT].ints[0].reshape(-1, dense.width)
-        self.open.open_spans(dense.open.starts, dense.open.ends)
-        self.held.move_rooms(dense.open.rooms, self.open.rooms)
-        for start, room in zip(dense.open.starts.tolist(), dense.open.rooms.tolist(), strict=True):
-            present = np.flatnonzero(counts[room])
-            slots = self.open.assign(np.full(len(present), start, np.int64), present)
-            for key, matrix in self.matrices.items():
-                self._make_room(matrix)
-                held = dense.matrices[key]
-                matrix.ints[:, slots] = held.ints[:, room * dense.width + present]
-                matrix.floats[:, slots] = held.floats[:, room * dense.width + present]
+    @property
+    def can_weave(self) -> bool:
+        return False
 
-    def make_trees_anew(self) -> None:
-        """There are none over sparse slices."""
+    def weave(self, trees: Sequence[Technique], own: Technique) -> None:
+        raise AssertionError("there are no trees over sparse slices")
 
-    def follow(self, windows: Iterable[Cadence]) -> None:
-        """Keeps cursors for these windows and no others: one that nobody moves would hold slices for ever."""
+    def follow(self, windows: WindowSet) -> None:
+        """One that nobody moves would hold slices for ever."""
         if not self.answering:
             return
         wanted = {(window.range, window.offset) for window in windows}
@@ -165,14 +123,16 @@ class SparseSlices:
     def _cursor(self, span: Span) -> Cursor:
         return Cursor(list(self.matrices), self.groups, self.first, span[0] is None)
 
+    def has_place(self, cadence: Cadence) -> bool:
+        return (cadence.range, cadence.offset) in self.cursors
+
     def touched(self, cadence: Cadence) -> list[Ints]:
-        """The groups that a new reader of the cadence's cursor finds in it, or will when it moves on."""
+        """Those that it finds in the cadence's cursor, or will when that moves on."""
         if cadence.range is None:
             return [np.arange(self.groups, dtype=np.int64)]
         return [held.groups for held in self.slices]
 
     def passed(self, cadence: Cadence, report: int) -> bool:
-        """Whether the cadence's cursor has gone past a report: it does not turn back."""
         cursor = self.cursors[cadence.range, cadence.offset]
         start, end = cadence.start(report), report - cadence.offset
         came, left = self.slices[: cursor.inserted - self.first], self.slices[: cursor.evicted - self.first]
@@ -180,13 +140,11 @@ class SparseSlices:
         return too_new or (start is not None and bool(left) and left[-1].start >= start)
 
     def turn_back(self, cadence: Cadence, report: int) -> None:
-        """A cursor that has gone past a report begins anew with the slices held, if they are all that it needs."""
         if self.passed(cadence, report):
             span = cadence.range, cadence.offset
             self.cursors[span] = self._cursor(span)
 
     def add_state(self, key: StateKey) -> None:
-        """A state that slices hold from now on; those that exist have its identity."""
         if isinstance(key.kind, HeldKind):
             self.held.add(key, self.first, self.starts)
             return
@@ -211,41 +169,26 @@ class SparseSlices:
             del cursor.stacks[key]
 
     def int_arrays(self, key: StateKey) -> list[Ints]:
-        """The int64 fields of all arrays of a state which cannot be taken away."""
         slices = [held.partials[key][0] for held in self.slices]
         stacks = [array for cursor in self.cursors.values() for array in cursor.stacks[key].int_arrays()]
         return [self.matrices[key].ints, *slices, *stacks]
 
     def live_ints(self, key: StateKey) -> list[Ints]:
-        """The same for what is in use alone: here, everything."""
+        """Everything is in use."""
         return self.int_arrays(key)
 
-    def assign(self, points: Ints, groups: Ints) -> Ints:
-        """The slot of every row, until the next call."""
-        return self.open.assign(points, groups)
+    def assign_alone(self, points: Ints, ascending: bool) -> Ints | None:
+        return None
+
+    def assign_known(self, points: Ints, words: Ints, base: int, direct: Ints) -> Ints:
+        return points[:0]
 
     def note_nulls(self, arguments: Arguments) -> None:
         """Every count has a state of its own here."""
 
-    def fold(self, slots: Ints, arguments: Arguments, rows: Rows, counted: bool) -> Failures:
-        """Rows enter their slots."""
-        assert not counted
-        self.fit()
-        if self.held.rooms:
-            self.held.fold(*self.open.places(slots), arguments)
-        return fold_states(self.matrices, slots, arguments, rows, self.pools)
-
-    def fit(self) -> None:
-        """Every state follows the open slices, which may have come to have more slots."""
-        for matrix in self.matrices.values():
-            self._make_room(matrix)
-
-    def absorb(self, key: StateKey, slots: Ints, ints: Ints, floats: Floats) -> None:
-        """Newer partials of a state enter their slots, for which there is room already."""
-        self.matrices[key].combine_at(slots, ints, floats, ranks_of(key, self.pools))
+    def note_states(self, names: set[str]) -> None: ...
 
     def drain(self) -> Drained:
-        """The partials of all open slices, which are forgotten."""
         begins, rooms = self.open.starts.copy(), self.open.rooms.copy()
         slots, starts, ends, groups = self.open.drain_sparse()
         states = {}
@@ -254,24 +197,28 @@ class SparseSlices:
             matrix.reset(slots if 2 * len(slots) < matrix.slots else slice(None))
         return starts, ends, groups, states, self.held.drain(begins, rooms, starts, groups)
 
-    def _make_room(self, matrix: StateMatrix) -> None:
-        if matrix.slots < self.open.slots:
-            DenseSlices._resize(matrix, self.open.slots)
+    def with_room(self, groups: int, dense_most: int, windows: Iterable[Cadence]) -> SliceStore:
+        if groups > self.groups:
+            self._widen(2 * groups)
+        return self
 
-    def widen(self, groups: int) -> None:
+    def as_written(self, name: str, windows: Iterable[Cadence]) -> SliceStore:
+        assert name == self.name, "sparse slices do not become others"
+        return self
+
+    def _widen(self, groups: int) -> None:
         self.groups = groups
         for cursor in self.cursors.values():
             for stack in cursor.stacks.values():
                 stack.widen(groups)
 
     def live_groups(self) -> Ints | None:
-        """The groups that some slice holds, ascending; None where a window without a beginning needs all of them."""
+        """A window without a beginning needs all of them."""
         if any(cursor.endless for cursor in self.cursors.values()):
             return None
         return np.unique(np.concatenate([self.open.groups_held(), *(held.groups for held in self.slices)]))
 
-    def regroup(self, kept: Ints, renamed: Ints) -> None:
-        """Keeps only these groups, which are all that slices hold; `renamed` is the new number of each old one."""
+    def regroup(self, kept: Ints, renamed: Ints) -> int:
         self.groups = 2 * len(kept) + 64
         self.open.rename_groups(renamed)
         self.held.regroup(renamed)
@@ -280,6 +227,7 @@ class SparseSlices:
         for cursor in self.cursors.values():
             for stack in cursor.stacks.values():
                 stack.regroup(kept, renamed, self.groups)
+        return self.groups
 
     def close(self, watermark: int) -> None:
         count = self.open.closable(watermark)
@@ -330,13 +278,30 @@ class SparseSlices:
         return result
 
     def evict(self, before: int) -> None:
-        """Forgets slices below `before` that no cursor holds any more."""
+        """Of them those that no cursor holds any more."""
         needed = min((cursor.evicted for cursor in self.cursors.values()), default=before)
         gone = min(before, needed) - self.first
         if gone > 0:
             del self.slices[:gone]
             self.first += gone
             self.held.evict(self.first)
+
+    def leave(self, tree: int, cadence: Cadence, window: int) -> None:
+        """Its cursor goes when nobody else follows it."""
+
+    def technique_of(self, tree: int, key: StateKey) -> str:
+        return "sparse_two_stacks"
+
+    # -- reports -------------------------------------------------------------------------------------------------
+
+    def due(self, tree: PeriodicTree, fresh: Member | None) -> Reports:
+        return sparse_reports(self, tree)
+
+    def pass_over(self, tree: PeriodicTree) -> None:
+        pass_by(self, tree, {})
+
+    def answered(self, tree: PeriodicTree, member: Member, report: int) -> pa.RecordBatch | None:
+        raise AssertionError("cursors do not go back")
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -394,7 +359,6 @@ class SparseSlices:
         return pa.record_batch(columns)
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """The states must have been added already; they take the order of the snapshot."""
         by_name = {repr(key): key for key in self.matrices}
         self.matrices = {by_name[name]: self.matrices[by_name[name]] for name in snapshot["states"]}
         self.groups, self.first = snapshot["groups"], snapshot["first"]

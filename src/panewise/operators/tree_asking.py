@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.operators.aggregation import Aggregation
-from panewise.operators.dense_reports import answered, stamped
-from panewise.operators.dense_slices import DenseSlices
+from panewise.operators.dense_reports import stamped
 from panewise.operators.members import Member, is_whole
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import format_instant
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 def past_report(tree: PeriodicTree, member: Member, report: int, query: str) -> pa.RecordBatch | None:
     """A report of the past, where the slices held still answer it; `query` is the one that asks, for messages."""
-    if not isinstance(tree.store, DenseSlices) or member.cadence.range is None:
+    if not tree.store.answers_past or member.cadence.range is None:
         raise NotHeldError(f"only the last report of '{query}' is held")
     if not is_whole(tree, member.cadence, report, member.held_from):
         raise NotHeldError(
@@ -43,7 +42,7 @@ def _is_before_the_first(member: Member, report: int) -> bool:
 def last_report_of(tree: PeriodicTree, aggregation: Aggregation, cadence: Cadence) -> pa.RecordBatch | None:
     """The last report of a window that is no member's, where the slices held answer it exactly; else None."""
     report = cadence.next_report(tree.watermark) - cadence.slide
-    if not isinstance(tree.store, DenseSlices) or cadence.range is None:
+    if not tree.store.answers_past or cadence.range is None:
         return None
     since = [point for key in aggregation.states if (point := tree.state_held_from[key]) is not None]
     if not is_whole(tree, cadence, report, max(since, default=tree.held_from)):
@@ -57,7 +56,7 @@ def last_report_of(tree: PeriodicTree, aggregation: Aggregation, cadence: Cadenc
 
 
 def _answered(tree: PeriodicTree, member: Member, report: int) -> pa.RecordBatch | None:
-    found = answered(tree, member, report)
+    found = tree.store.answered(tree, member, report)
     if member.name in tree.failures:
         raise QueryFailed(tree.failures.pop(member.name))
     return found

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.states import Feed
 from panewise.language.expressions import Expression
-from panewise.operators.sparse_slices import SparseSlices
 
 if TYPE_CHECKING:
     from panewise.operators.periodic import PeriodicTree
@@ -69,7 +68,7 @@ def forget_folded(tree: PeriodicTree, groups: Ints, codes: dict[Expression, Ints
 def forget_groups(tree: PeriodicTree) -> None:
     """Lets groups go that no slice holds any more, each time the table has doubled."""
     store = tree.store
-    if not isinstance(store, SparseSlices) or len(tree.table) < 2 * tree.groups_kept + FORGET_FROM:
+    if len(tree.table) < 2 * tree.groups_kept + FORGET_FROM:
         return
     live = store.live_groups()
     tree.groups_kept = len(tree.table)
@@ -77,9 +76,9 @@ def forget_groups(tree: PeriodicTree) -> None:
         return
     tree.groups_kept = len(live)
     renamed = tree.table.keep(live)
-    store.regroup(live, renamed)
+    room = store.regroup(live, renamed)
     for member in tree.members.values():
-        passing = np.zeros(store.groups, np.bool_)
+        passing = np.zeros(room, np.bool_)
         known = live[live < len(member.passing)]
         passing[: len(known)] = member.passing[known]
         member.passing = passing

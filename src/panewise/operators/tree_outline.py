@@ -20,11 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.aggregates.columns import integers, wrapped
-from panewise.operators.dense_reports import pass_over
-from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.partials import START, merge_partials
-from panewise.operators.sparse_reports import pass_by
-from panewise.operators.sparse_slices import SparseSlices
 from panewise.operators.tree_snapshot import MARKS, MEMBER_MARKS
 
 if TYPE_CHECKING:
@@ -55,10 +51,9 @@ def rebuild_tree(tree: PeriodicTree, outline: dict[str, Any], pages: list[tuple[
         # Slices that no later page adds to need not wait among the open ones, which take more room.
         tree.store.close(min([outline["watermark"], *firsts[i + 1 :]]))
     adopt_outline(tree, outline)
-    if isinstance(tree.store, SparseSlices):
-        # Its cursors begin with the slices held, so at its next report a member judges every group in them.
-        for member in tree.members.values():
-            member.touched = tree.store.touched(member.cadence)
+    # Cursors begin with the slices held, so at its next report a member judges every group in them.
+    for member in tree.members.values():
+        member.touched = tree.store.touched(member.cadence)
 
 
 def adopt_outline(tree: PeriodicTree, outline: dict[str, Any]) -> None:
@@ -80,11 +75,3 @@ def _needed(page: pa.RecordBatch, needed_from: int) -> pa.RecordBatch:
     if not len(starts) or int(starts.min()) >= needed_from:
         return page
     return page.take(wrapped(np.flatnonzero(starts >= needed_from)))
-
-
-def skip_reports(tree: PeriodicTree) -> None:
-    """What `due` does, without the reports."""
-    if isinstance(tree.store, DenseSlices):
-        pass_over(tree)
-    else:
-        pass_by(tree, {})

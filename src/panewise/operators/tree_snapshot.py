@@ -14,8 +14,7 @@ import pyarrow as pa
 from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool
 from panewise.language.expressions import Expression
-from panewise.operators.dense_slices import DenseSlices
-from panewise.operators.sparse_slices import SparseSlices
+from panewise.operators.slice_store import SPARSE
 
 if TYPE_CHECKING:
     from panewise.operators.periodic import PeriodicTree
@@ -26,7 +25,7 @@ MEMBER_MARKS = ("reported", "held_from", "first_report", "begun", "endless", "su
 
 def snapshot_of(tree: PeriodicTree) -> dict[str, Any]:
     return {
-        "sparse": isinstance(tree.store, SparseSlices),
+        "sparse": tree.store.name == SPARSE,
         "store": tree.store.snapshot(),
         "table": tree.table.snapshot(),
         "pools": [pa.record_batch({"s": pool.all_strings()}) for pool in _pools(tree)],
@@ -64,8 +63,8 @@ def restore_tree(tree: PeriodicTree, snapshot: dict[str, Any]) -> None:
     for pool, strings in zip(_pools(tree), snapshot["pools"], strict=True):
         pool.load(strings.column(0))
     tree.table.restore(snapshot["table"])
-    if snapshot["sparse"] and isinstance(tree.store, DenseSlices):
-        tree.store = SparseSlices.of_dense(tree.store, 1, tree.windows)
+    if snapshot["sparse"]:
+        tree.store = tree.store.as_written(SPARSE, tree.windows)
     tree.store.restore(snapshot["store"])
     tree.groups_kept = snapshot["groups_kept"]
     for name in MARKS:

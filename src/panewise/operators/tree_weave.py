@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from panewise.operators.coarse_slices import CoarseSlices
-from panewise.operators.dense_slices import DenseSlices, Technique
 from panewise.operators.members import Member
+from panewise.operators.slice_store import Technique
 
 if TYPE_CHECKING:
     from panewise.operators.periodic import PeriodicTree
@@ -22,38 +21,32 @@ def weave_tree(tree: PeriodicTree, trees: Sequence[tuple[Technique, Collection[s
     Members whose states or windows need the store's slices stay there whatever is asked for.
     """
     store = tree.store
-    if not isinstance(store, DenseSlices) or tree.folds_only:
+    if not store.can_weave:
         return
     for member in tree.schedule.members:
         leave_tree(tree, member)
         member.tree = 0
-    store.trees = {}
-    store.keep_by(own)
-    for technique, names in trees:
-        members = [tree.members[name] for name in names if tree.members[name].can_move]
-        if not members:
-            continue
-        number = len(store.trees) + 1
-        store.trees[number] = CoarseSlices(store, technique)
+    divided = [
+        (technique, members)
+        for technique, names in trees
+        if (members := [tree.members[name] for name in names if tree.members[name].can_move])
+    ]
+    store.weave([technique for technique, _ in divided], own)
+    for number, (_, members) in enumerate(divided, 1):
         for member in members:
             join_tree(tree, member, number)
 
 
 def join_tree(tree: PeriodicTree, member: Member, number: int) -> None:
     """A member of the store's own tree goes to another one."""
-    assert isinstance(tree.store, DenseSlices) and member.tree == 0 and member.can_move
+    assert member.tree == 0 and member.can_move
     member.tree = number
     tree.store.trees[number].add(member.cadence)
 
 
 def leave_tree(tree: PeriodicTree, member: Member) -> None:
     """A member's window will not be asked for again where it was."""
-    if not isinstance(tree.store, DenseSlices):
-        return
-    if member.tree:
-        tree.store.trees[member.tree].remove(member.cadence, member.window)
-    else:
-        tree.store.drop_window(member.window)
+    tree.store.leave(member.tree, member.cadence, member.window)
 
 
 def members_by_tree(tree: PeriodicTree) -> dict[int, list[Member]]:

@@ -24,7 +24,6 @@ from panewise.operators.members import is_whole
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.relation_to_stream import RelationToStream
 from panewise.operators.series_start import surely_shown
-from panewise.operators.sparse_slices import SparseSlices
 from panewise.optimize.rewrites.rewriting import rewrite, rewrite_unless_shared
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, table_inputs, windowed_inputs
@@ -477,7 +476,7 @@ def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: W
     if not set(aggregation.states) <= set(tree.state_held_from):
         return False
     cadence = cadence_of(window)
-    if isinstance(tree.store, SparseSlices) and (cadence.range, cadence.offset) not in tree.store.cursors:
+    if not tree.store.has_place(cadence):
         return False  # nobody has kept its place among the slices
     points = [tree.held_from, *(tree.state_held_from[key] for key in aggregation.states)]
     since = max((point for point in points if point is not None), default=None)

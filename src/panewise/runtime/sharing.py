@@ -8,7 +8,6 @@ from panewise.aggregates.holistic import HeldKind
 from panewise.language.sql_text import to_sql
 from panewise.operators.aggregation import StateKey
 from panewise.operators.closed_values import STRUCTURES
-from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.tree_weave import members_by_tree
@@ -25,7 +24,6 @@ from panewise.runtime.weaver import (
     load_of,
     model_of,
     planned,
-    technique_of,
     tree_cost,
 )
 
@@ -90,7 +88,7 @@ def _alone(cost: float, consumer: TreeConsumer) -> float:
 def _edges(tree: PeriodicTree, number: int) -> float:
     """Per unit of the axis."""
     windows = tree.windows
-    if number and isinstance(tree.store, DenseSlices):
+    if number:
         windows = tree.store.trees[number].windows
     return edge_rate(classes_in(windows)).per_unit
 
@@ -99,7 +97,7 @@ def _tree_report(consumer: TreeConsumer, number: int, unit: float, keys: list[St
     tree = consumer.tree
     members = members_by_tree(tree)[number]
     model = model_of(consumer, [member for member in tree.schedule.members if member.can_move])[1]
-    slices = tree.store.trees[number].starts if number and isinstance(tree.store, DenseSlices) else tree.store.starts
+    slices = tree.store.trees[number].starts if number else tree.store.starts
     queries = tuple(
         (shown_name(name), str(consumer.queries[name].block.window))
         for member in members
@@ -126,7 +124,7 @@ def state_name(key: StateKey) -> str:
 def _technique(tree: PeriodicTree, number: int, key: StateKey) -> str:
     if isinstance(key.kind, HeldKind):
         return STRUCTURES[key.kind.structure]
-    return technique_of(tree, number, key) if isinstance(tree.store, DenseSlices) else "sparse_two_stacks"
+    return tree.store.technique_of(number, key)
 
 
 def _rules(tree: PeriodicTree, members: list[Member]) -> tuple[str, ...]:

@@ -12,13 +12,12 @@ edges: into a tree that has them all, or with the store's own slices, which have
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from panewise.operators.aggregation import StateKey
-from panewise.operators.dense_slices import DenseSlices
 from panewise.operators.members import Member
 from panewise.operators.periodic import PeriodicTree
 from panewise.operators.tree_weave import join_tree, members_by_tree, weave_tree
@@ -49,7 +48,7 @@ FEW = 8  # windows, of which it is not worth looking for more than one tree
 # Techniques that are not measured, because the weaver never chooses them, and one that costs about as much.
 PRICED_AS = {
     "recompute": "panes", "materialize_none": "panes", "materialize_all": "two_stacks", "stairs": "two_stacks",
-    "psoup": "flat_fat",
+    "psoup": "flat_fat", "sparse_two_stacks": "two_stacks",
 }  # fmt: skip
 CANDIDATES = ("r_int", "b_int", "slick_deque", "two_stacks", "flat_fit", "panes")
 
@@ -88,7 +87,7 @@ class Weaver:
     def look(self, consumer: TreeConsumer) -> None:
         """Between two flushes: weaves where it is due and worth it."""
         tree = consumer.tree
-        if self.mode != "weave" or tree.folds_only or tree.technique or not isinstance(tree.store, DenseSlices):
+        if self.mode != "weave" or tree.technique or not tree.store.can_weave:
             return
         load = load_of(consumer)
         near = self._woven_for is not None and self._woven_for.near(load)
@@ -115,7 +114,6 @@ def _apply(tree: PeriodicTree, plan: Plan) -> None:
 
 def _place(members: list[Member], tree: PeriodicTree) -> None:
     """Each into a tree that has all its edges already; where none has, it stays with the store's own slices."""
-    assert isinstance(tree.store, DenseSlices)
     edges = {number: classes_in(coarse.windows) for number, coarse in tree.store.trees.items()}
     for member in members:
         fitting = [number for number, classes in edges.items() if fits(classes, member.cadence)]
@@ -190,23 +188,10 @@ def tree_cost(tree: PeriodicTree, number: int, keys: list[StateKey], model: Best
     """What one tree of the weave costs per unit of the axis, with what it takes in."""
     store = tree.store
     sums = sums_of(member for member in members_by_tree(tree)[number] if member.can_move)
-    own = isinstance(store, DenseSlices) and number
-    windows = store.trees[number].windows if isinstance(store, DenseSlices) and own else tree.windows
+    windows = store.trees[number].windows if number else tree.windows
     rate = edge_rate(classes_in(windows)).per_unit
     cost = model.model.delivery(sums)
     for key, (state, _) in zip(keys, model.admitted, strict=True):
-        name = technique_of(tree, number, key)
+        name = tree.store.technique_of(number, key)
         cost += model.model.kept_by(PRICED_AS.get(name, name), state, rate, sums)
-    return cost + (model.intake(edge_rate(classes_in(tree.windows)).per_unit) if own else 0.0)
-
-
-def technique_of(tree: PeriodicTree, number: int, key: StateKey) -> str:
-    """By what a tree of the weave keeps a state."""
-    store = tree.store
-    asked = None
-    if isinstance(store, DenseSlices):
-        asked = store.trees[number].technique if number else store.technique
-    name = asked.get(key) if isinstance(asked, Mapping) else asked
-    if name is not None and TECHNIQUES[name].refusal(key.kind) is None:
-        return name
-    return "r_int" if TECHNIQUES["r_int"].refusal(key.kind) is None else "b_int"
+    return cost + (model.intake(edge_rate(classes_in(tree.windows)).per_unit) if number else 0.0)
