@@ -38,11 +38,12 @@ test: $(VENV)/.installed-dev java chromium classes ## all tests and the examples
 
 classes: $(VENV)/spark-classes.jsa ## what the Java processes of tests share
 
-check: $(VENV)/.installed-dev ## ruff, mypy --strict and the layers of the packages
+check: $(VENV)/.installed-dev ## ruff, mypy --strict, the layers of the packages and their import cycles
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
+	$(BIN)/python tools/house.py
 
 bench: $(VENV)/.installed-bench java ## the benchmarks; ONLY=name runs one
 	$(BIN)/python -m bench $(ONLY)

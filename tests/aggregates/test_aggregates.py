@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panewise import aggregates
+from panewise.aggregates import registry
 from panewise.aggregates.lowering import sum_float
 from panewise.aggregates.matrix import NO_BYTES, NO_INTS, Encoded, StateMatrix
 from panewise.aggregates.states import SUM_FLOAT
@@ -212,14 +212,14 @@ def test_infinities_of_both_signs_have_no_sum() -> None:
     ],
 )
 def test_what_they_do_not_take(function: str, types: tuple[DataType, ...], message: str) -> None:
-    found = aggregates.find(function)
+    found = registry.find(function)
     assert found is not None
     with pytest.raises(BindError, match=message):
         found.bound(types)
 
 
 def test_names() -> None:
-    assert aggregates.find("stddev") is aggregates.find("STDDEV_SAMP")
-    assert aggregates.find("min_by") is aggregates.find("ARG_MIN")
-    assert aggregates.find("mediane") is None
-    assert aggregates.names() == sorted(aggregates.names())
+    assert registry.find("stddev") is registry.find("STDDEV_SAMP")
+    assert registry.find("min_by") is registry.find("ARG_MIN")
+    assert registry.find("mediane") is None
+    assert registry.names() == sorted(registry.names())

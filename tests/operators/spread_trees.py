@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise import aggregates
+from panewise.aggregates import registry
 from panewise.aggregates.functions import AggregateFunction
 from panewise.aggregates.user import user_aggregate
 from panewise.catalog import Catalog, StreamDefinition
@@ -70,7 +70,7 @@ def user_aggregates() -> dict[str, AggregateFunction]:
 
 
 def find(name: str) -> AggregateFunction | None:
-    return aggregates.find(name) or user_aggregates().get(name.upper())
+    return registry.find(name) or user_aggregates().get(name.upper())
 
 
 @cache
@@ -86,7 +86,7 @@ def catalog() -> Catalog:
 def block(text: str) -> Block:
     """What a SELECT over the stream of random scripts means, whatever its window."""
     [parsed] = parse(f"CREATE QUERY q AS {text}")
-    statement: Any = bind_one(parsed, catalog(), find, lambda: [*aggregates.names(), *user_aggregates()])
+    statement: Any = bind_one(parsed, catalog(), find, lambda: [*registry.names(), *user_aggregates()])
     return block_of(build(statement.query, find))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise.aggregates import find
+from panewise.aggregates.registry import find
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
 from panewise.language.statements import SelectItem

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from panewise.optimize.sharing import weaving
 from panewise.optimize.sharing.costs import OperationModel
 from panewise.optimize.sharing.edges import Slicing, classes_of
+from panewise.optimize.sharing.loom import Loom
 from panewise.optimize.sharing.many_trees import joined_by_near_pairs
 from panewise.optimize.sharing.optimum import compare, optimum, random_cadences
 from panewise.optimize.sharing.strands import CadenceColumns, strands_of
-from panewise.optimize.sharing.weaving import Loom, Weave, joined_by_best_pairs, weave
+from panewise.optimize.sharing.weaving import Weave, joined_by_best_pairs, weave
 from panewise.slicing.pairs import Cadence
 
 MODEL = OperationModel()

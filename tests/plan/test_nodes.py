@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panewise import aggregates
+from panewise.aggregates import registry
 from panewise.catalog import Catalog, StreamDefinition, TableDefinition
 from panewise.errors import PlanError
 from panewise.language.binder import bind_one, parse
@@ -31,7 +31,7 @@ def plan(text: str) -> Emit:
     [parsed] = parse(f"CREATE QUERY q AS {text}")
     statement = bind_one(parsed, catalog())
     assert isinstance(statement, CreateQuery)
-    return build(statement.query, aggregates.find)
+    return build(statement.query, registry.find)
 
 
 def relation_pattern(text: str) -> Pattern:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import panewise as pw
-from panewise import aggregates
+from panewise.aggregates import registry
 from panewise.language.binder import bind_one, parse
 from panewise.language.sql_text import to_sql
 from panewise.language.statements import CreateQuery
@@ -29,7 +29,7 @@ def divided(text: str) -> Partitioning:
     [parsed] = parse(f"CREATE QUERY q AS {text}")
     statement = bind_one(parsed, engine.catalog)
     assert isinstance(statement, CreateQuery)
-    return partitioning(build(statement.query, aggregates.find))
+    return partitioning(build(statement.query, registry.find))
 
 
 def keys(text: str) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from panewise import aggregates
+from panewise.aggregates import registry
 from panewise.aggregates.functions import ALIASES as AGGREGATE_ALIASES
 from panewise.aggregates.functions import NOT_CONSTANT
 from panewise.errors import PanewiseError
@@ -87,8 +87,8 @@ def scalar_signatures() -> dict[str, list[Signature]]:
 def aggregate_signatures() -> dict[str, list[Signature]]:
     """The same for aggregates."""
     found: dict[str, list[Signature]] = defaultdict(list)
-    for name in sorted({*aggregates.names(), *AGGREGATE_ALIASES}):
-        function = aggregates.find(name)
+    for name in sorted({*registry.names(), *AGGREGATE_ALIASES}):
+        function = registry.find(name)
         assert function is not None
         accepted: dict[str, list[Signature]] = defaultdict(list)
         for count in (1, 2):

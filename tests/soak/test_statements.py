@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 from sqlglot import exp
 
-from panewise import aggregates
+from panewise.aggregates import registry
 from panewise.language import nodes
 from panewise.language.bind_expressions import SCALAR_NAMES, ExpressionBinder
 from panewise.language.binder import parse
@@ -62,7 +62,7 @@ def test_every_node_and_argument_of_the_language_is_made(generated: list[ParsedS
 
 
 def test_every_function_can_be_called_and_almost_all_are(generated: list[ParsedStatement]) -> None:
-    known = {*SCALAR_NAMES, *aggregates.names()}
+    known = {*SCALAR_NAMES, *registry.names()}
     signatures = [s for table in (scalar_signatures(), aggregate_signatures()) for of in table.values() for s in of]
     assert known <= {signature.name.upper() for signature in signatures}
     called = {call.this for s in generated for call in s.node.find_all(exp.Anonymous)}

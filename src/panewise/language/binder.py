@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from panewise import aggregates
+from panewise.aggregates import registry
 from panewise.catalog import Catalog, QueryDefinition, StreamDefinition
 from panewise.errors import BindError, ParseError, did_you_mean
 from panewise.language import nodes
@@ -49,8 +49,8 @@ __all__ = ["ParsedStatement", "bind_one", "parse"]
 def bind_one(
     parsed: ParsedStatement,
     catalog: Catalog,
-    find_aggregate: Callable[[str], KnownAggregate | None] = aggregates.find,
-    aggregate_names: Callable[[], Iterable[str]] = aggregates.names,
+    find_aggregate: Callable[[str], KnownAggregate | None] = registry.find,
+    aggregate_names: Callable[[], Iterable[str]] = registry.names,
 ) -> Statement:
     """The typed statement; `find_aggregate` and `aggregate_names` let an engine add aggregates of its own.
 

@@ -20,7 +20,6 @@ from panewise.language.bind_archives import DEFAULT_EVERY
 from panewise.plan.longest_life import longest_life
 from panewise.runtime.archive_keeper import Keeper
 from panewise.runtime.archive_own_lifetimes import OwnLifetimesKeeper
-from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.entering_rows import EnteringRows, answer_schema
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.temporal import duration_us
@@ -95,7 +94,6 @@ class Archives:
         self._engine.catalog.change(definition.name, schema=definition.schema)
         if query.entering is None:
             consumer = self._engine.hosting.consumers[query.name]
-            assert not isinstance(consumer, TreeConsumer), "only periodic queries are in trees"
             channel = EnteringRows(query.name, query.plan, consumer.relation, consumer.come_to)
         else:
             channel = query.entering

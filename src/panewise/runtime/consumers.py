@@ -30,7 +30,9 @@ from panewise.runtime.failures import failed, guarded
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.leading_trees import Leads
 from panewise.runtime.ledger import Entry, Ledger, Place, last_report_of, row_count
+from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.weaver import Weaver
+from panewise.runtime.window_ends import end_of
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import format_instant
 
@@ -50,8 +52,10 @@ class Finish(Protocol):
     def restore(self, snapshot: dict[str, Any]) -> None: ...
 
 
-class TreeConsumer:
+class TreeConsumer(QueryConsumer):
     """A tree and its queries. The axis is event time, or row numbers where `counts_rows`."""
+
+    is_shared = True
 
     def __init__(self, channel: Channel, tree: PeriodicTree, counts_rows: bool, sharing: str = "weave") -> None:
         self.channel = channel
@@ -77,7 +81,6 @@ class TreeConsumer:
         self._rows = 0
         self.answer_seconds = 0.0  # what it takes to answer what was postponed, as it has been of late
         self.answered_late: tuple[int, int, float] | None = None  # reports after, reports up to, and by the clock when
-        self.torn = False  # whether all its queries have failed, and it holds nothing
 
     @property
     def rows_per_unit(self) -> float | None:
@@ -158,8 +161,12 @@ class TreeConsumer:
         return ledger is not None and member in self._began and ledger.reaches(self._began[member])
 
     @property
+    def fed(self) -> list[HostedQuery]:
+        return list(self.queries.values())
+
+    @property
     def read_queries(self) -> list[HostedQuery]:
-        """The queries that other queries read; they stand apart."""
+        """They stand apart."""
         return [query for query in self._apart.values() if query.consumers]
 
     def queries_of(self, member: str) -> set[str]:
@@ -189,6 +196,23 @@ class TreeConsumer:
                 self._ledgers[gone.shape].forget(gone.window)
             self._leads.drop(member)
             self.tree.remove(member, cut)
+
+    def leave(self, name: str) -> None:
+        if name in self.queries:
+            self.remove(name, self.channel.cut)
+
+    def fail_query(self, name: str, reason: str) -> None:
+        if name in self.queries:
+            self.remove(name)
+            if not self.queries and self.channel.cut is None:
+                self.fail(reason)  # it takes no rows
+
+    def let_go(self, name: str) -> None:
+        if name in self.queries:
+            self.remove(name)
+
+    def ends(self, channel: Channel, newest: int) -> list[int]:
+        return [] if self.counts_rows else [end_of(window, newest) for window in self.tree.windows]
 
     def _hand_over(self, member: str, heir: str) -> None:
         """The query that a member is named after leaves, and others stay."""
@@ -245,6 +269,10 @@ class TreeConsumer:
             self.catch_up()
         else:
             self._advance(watermark)
+
+    @property
+    def is_postponed(self) -> bool:
+        return self in self.channel.postponed
 
     def catch_up(self) -> None:
         """What was postponed is answered in one pass, each report as it would have been."""
@@ -321,9 +349,17 @@ class TreeConsumer:
         numbers = integers(raw.column(1))
         return final.slice(int(np.searchsorted(numbers, due))) if int(numbers[-1]) == due else None
 
-    def due_time(self, name: str) -> int | None:
-        """The instant of the last report of a window of rows that was due; None: there was none, or it is forgotten."""
-        cadence = self._member(name).cadence
+    def answered_at(self, report: int) -> float | None:
+        if self.answered_late is None:
+            return None
+        after, upto, at = self.answered_late
+        return at if after < report <= upto else None
+
+    def last_due(self, query: HostedQuery) -> int | None:
+        """Of a window of rows the instant of its last row; None also where that is forgotten."""
+        if not self.counts_rows:
+            return super().last_due(query)
+        cadence = self._member(query.name).cadence
         row = self._taken - self._taken % cadence.slide - cadence.offset - 1
         return int(self._time_of(np.array([row]))[0]) if self._times_from <= row else None
 
@@ -418,11 +454,9 @@ class TreeConsumer:
 
     @property
     def come_to(self) -> int:
-        """The watermark of what lookups answer."""
         return self.tree.watermark if self in self.channel.postponed else self.channel.watermark
 
     def holds_until(self, name: str) -> int | None:
-        """The watermark at which a lookup without an instant is answered otherwise; None where that is not known."""
         watermark, cadence = self.channel.watermark, self._member(name).cadence
         if self.counts_rows or watermark == INT64_MIN:
             return None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from panewise import aggregates
+from panewise.aggregates import registry
 from panewise.aggregates.functions import AggregateFunction
 from panewise.catalog import Catalog, Definition, TableDefinition
 from panewise.connectors.tables import read_table
@@ -38,7 +38,6 @@ from panewise.plan.scale_sampled import scale_sampled
 from panewise.runtime.answers import Answer, Answers, with_watermark
 from panewise.runtime.archives import Archives
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.engine_report import query_stats, tree_stats
 from panewise.runtime.engine_snapshot import restore_into, sharing_of, snapshot_of
 from panewise.runtime.explaining import explain_all, explain_query
@@ -48,9 +47,8 @@ from panewise.runtime.input_queue import TURN_ROWS
 from panewise.runtime.journal import Stamp, Taken, is_repeated
 from panewise.runtime.late_remarks import Lateness, nothing_kept, tell_all, warn
 from panewise.runtime.one_group import of_key
-from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.past_answers import past_answer
-from panewise.runtime.plan_consumer import PlanConsumer
+from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.report_schedule import DEFAULT, ReportSchedule, postponed_reports
 from panewise.runtime.run.driver import Driver, Manner, RunSummary
 from panewise.runtime.sharing import sharing_report
@@ -490,7 +488,7 @@ class Engine:
     def _answer(self, query: str, at: int | None = None) -> Answer:
         hosted = self._asked(query)
         consumer = self.hosting.consumers[hosted.name]
-        if isinstance(consumer, TreeConsumer) and consumer in consumer.channel.postponed:
+        if consumer.is_postponed:
             with self._lock.change:
                 consumer.catch_up()
             self._deliver()
@@ -506,9 +504,7 @@ class Engine:
         table = with_watermark(table, None if come_to == INT64_MIN else come_to)
         return Answer(hosted.name, hosted.block, table, _holding(consumer, hosted.name))
 
-    def _looked_up(
-        self, hosted: HostedQuery, consumer: TreeConsumer | OperatorConsumer | PlanConsumer, at: int | None
-    ) -> pa.Table:
+    def _looked_up(self, hosted: HostedQuery, consumer: QueryConsumer, at: int | None) -> pa.Table:
         """What the query holds or, of an instant of the past, what archives know."""
         try:
             return consumer.lookup(hosted.name, at)
@@ -579,7 +575,7 @@ class Engine:
         with self._lock:
             if not isinstance(name, str):
                 raise CatalogError(f"the name of an aggregate is a text, not a {type(name).__name__}")
-            if aggregates.find(name) is not None or name.upper() in self.user_aggregates:
+            if registry.find(name) is not None or name.upper() in self.user_aggregates:
                 raise CatalogError(f"there is already an aggregate '{name.upper()}'")
             self.user_aggregates[name.upper()] = user_aggregate(
                 name.upper(), lift=lift, combine=combine, lower=lower, identity=identity, inverse=inverse,
@@ -588,11 +584,11 @@ class Engine:
 
     def find_aggregate(self, name: str) -> AggregateFunction | None:
         """An aggregate of panewise or of the user, by name in any case."""
-        return aggregates.find(name) or self.user_aggregates.get(name.upper())
+        return registry.find(name) or self.user_aggregates.get(name.upper())
 
     def aggregate_names(self) -> list[str]:
         """The names of all of them, for "did you mean"."""
-        return [*aggregates.names(), *self.user_aggregates]
+        return [*registry.names(), *self.user_aggregates]
 
     # -- snapshots and durability --------------------------------------------------------------------------------
 
@@ -788,9 +784,9 @@ def _lookup_instant(at: Any) -> int:
     return instant
 
 
-def _holding(consumer: TreeConsumer | OperatorConsumer | PlanConsumer, name: str) -> Callable[[], bool] | None:
+def _holding(consumer: QueryConsumer, name: str) -> Callable[[], bool] | None:
     """Whether what a query answers now is what it answers after all that was pushed."""
-    if not isinstance(consumer, TreeConsumer) or not isinstance(consumer.channel, Stream):
-        return None
     stream, until = consumer.channel, consumer.holds_until(name)
-    return None if until is None or stream.queue is not None else lambda: stream.watermark_pushed < until
+    if until is None or not isinstance(stream, Stream):
+        return None
+    return None if stream.queue is not None else lambda: stream.watermark_pushed < until

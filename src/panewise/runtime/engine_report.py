@@ -16,7 +16,6 @@ from panewise.catalog import (
 )
 from panewise.credentials import masked_option
 from panewise.runtime.archives import Archives
-from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.last_report import last_report
 from panewise.runtime.lateness import lateness_of
@@ -99,4 +98,4 @@ def tree_stats(hosting: Hosting, postponed: dict[int, int]) -> list[dict[str, An
 
 def _own_bytes(hosting: Hosting, name: str) -> int:
     consumer = hosting.consumers[name]
-    return 0 if isinstance(consumer, TreeConsumer) else consumer.bytes_held
+    return 0 if consumer.is_shared else consumer.bytes_held

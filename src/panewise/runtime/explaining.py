@@ -29,6 +29,7 @@ from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import Clock, PlanConsumer, Port
+from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
 from panewise.runtime.sharing import family_report, state_name
 from panewise.runtime.stream import Stream
@@ -36,7 +37,7 @@ from panewise.runtime.stream import Stream
 SLICES = "slices by when the results leave, of all queries with these groups"
 
 
-def explain_query(plan: Emit, consumer: TreeConsumer | OperatorConsumer | PlanConsumer | None) -> Explanation:
+def explain_query(plan: Emit, consumer: QueryConsumer | None) -> Explanation:
     """The plan of one query; of a running one also what it shares."""
     if consumer is None and has_several_inputs(plan):
         rewritten = rewrite(plan) if core_of(plan) is None else rewrite_unless_shared(plan)

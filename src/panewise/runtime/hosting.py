@@ -48,13 +48,14 @@ from panewise.runtime.late_queries import (
 )
 from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.runtime.plan_consumer import PlanConsumer
+from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.row_counts import rows_gone
 from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
 from panewise.runtime.shortest_slides import ShortestSlides
 from panewise.runtime.table import Table
 from panewise.runtime.technique_option import chosen_technique
 from panewise.runtime.unread_total import UnreadTotal
-from panewise.runtime.window_ends import cadence_of, end_of, last_window, plan_ends, reads
+from panewise.runtime.window_ends import cadence_of, last_window
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
 REMARKS_MAX = 1000  # that wait for somebody to hear them; the oldest go first
@@ -83,7 +84,7 @@ class Hosting:
         self.sharing = sharing  # one of weaver.MODES
         self.queries: dict[str, HostedQuery] = {}
         self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for who calls the engine
-        self.consumers: dict[str, TreeConsumer | OperatorConsumer | PlanConsumer] = {}  # by query
+        self.consumers: dict[str, QueryConsumer] = {}  # by query
         self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
         self._cores: dict[object, SharedPlan] = {}  # by inputs and meaning
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
@@ -104,6 +105,10 @@ class Hosting:
         """Why a query has failed, or what is to be said of its answers; nothing of one that has gone."""
         query = self.queries.get(name)
         return "" if query is None else query.reason or overflow_remark(self.overflows(name))
+
+    def family_of(self, name: str) -> TreeConsumer:
+        """The one that a periodic aggregate is in."""
+        return next(tree for tree in self._trees.values() if name in tree.queries)
 
     @property
     def trees(self) -> list[TreeConsumer]:
@@ -245,17 +250,12 @@ class Hosting:
         consumer = self.consumers.pop(name, None)
         self.queries.pop(name, None)
         self._too_late.pop(name, None)
-        trees = [tree for tree in self._trees.values() if name in tree.queries]
-        for tree in trees:
-            tree.remove(name, tree.channel.cut)
-        cores = [shared for shared in self._cores.values() if name in shared.members]
-        for shared in cores:
+        for tree in list(self._trees.values()):
+            tree.leave(name)
+        for shared in [shared for shared in self._cores.values() if name in shared.members]:
             shared.remove(shared.members[name])
-        if isinstance(consumer, PlanConsumer):
-            if not isinstance(consumer, SharingConsumer):
-                consumer.detach()
-        elif isinstance(consumer, OperatorConsumer):
-            consumer.channel.detach(consumer)
+        if consumer is not None:
+            consumer.leave(name)
         self._leave_unused()
         for inner in self._hidden.pop(name, []):
             self.drop(inner)
@@ -362,13 +362,7 @@ class Hosting:
         consumer = self.consumers.pop(name)
         del self.queries[name]
         self.with_history.discard(name)
-        if isinstance(consumer, TreeConsumer):
-            if name in consumer.queries:
-                consumer.remove(name, consumer.channel.cut)
-        elif isinstance(consumer, PlanConsumer):
-            consumer.detach()
-        else:
-            consumer.channel.detach(consumer)
+        consumer.leave(name)
         self._leave_unused()
         for inner in self._hidden.pop(name, []):
             self.drop(inner)
@@ -383,14 +377,8 @@ class Hosting:
     def last_end(self, channel: Channel, newest: int) -> int:
         """When the last window that holds a row of this time, or a result of such a window, has closed."""
         last = max(newest + 1, channel.watermark)
-        for consumer in {id(found): found for found in self.consumers.values() if reads(found, channel)}.values():
-            if isinstance(consumer, PlanConsumer):
-                ends = plan_ends(consumer, channel, newest)
-            elif isinstance(consumer, OperatorConsumer):
-                ends = [last_window(consumer.query.block.window, newest)]
-            else:
-                ends = [] if consumer.counts_rows else [end_of(window, newest) for window in consumer.tree.windows]
-            last = max([last, *ends])
+        for consumer in {id(found): found for found in self.consumers.values() if channel in found.waits_for}.values():
+            last = max([last, *consumer.ends(channel, newest)])
             for query in consumer.read_queries:
                 last = max(last, self.last_end(query, last_window(query.block.window, newest)))
         return last
@@ -408,20 +396,19 @@ class Hosting:
         """The oldest row that periodic queries have seen which wait for this stream too: they report from there on."""
         begun = []
         for consumer in self.consumers.values():
-            if isinstance(consumer, PlanConsumer) and consumer.query.block.slide_us is not None:
+            periodic = [query for query in consumer.fed if query.block.slide_us is not None]
+            if consumer.reads_several and periodic:
                 roots = [root for channel in consumer.waits_for for root in self.roots(channel)]
                 if any(root is stream for root in roots):
                     oldest = [root.oldest for root in roots if root is not stream and root.oldest is not None]
-                    begun += [max(consumer.query.watermark, min(oldest))] if oldest else []
+                    begun += [max(query.watermark, min(oldest)) for query in periodic] if oldest else []
         return min(begun, default=None)
 
     def roots(self, channel: Channel) -> list[Channel]:
         """The streams that a channel's rows come from in the end."""
         if not isinstance(channel, HostedQuery):
             return [channel]
-        consumer = self.consumers[channel.name]
-        read = consumer.waits_for if isinstance(consumer, PlanConsumer) else [consumer.channel]
-        return [root for source in read for root in self.roots(source)]
+        return [root for source in self.consumers[channel.name].waits_for for root in self.roots(source)]
 
     def snapshot(self) -> dict[str, Any]:
         """The state of queries and consumers. A consumer that feeds several queries is written once, by number."""
@@ -459,13 +446,7 @@ class Hosting:
 
     def _leave(self, name: str, reason: str) -> None:
         """A query that has failed leaves those that are hosted with it before they get their state."""
-        consumer = self.consumers[name]
-        if not isinstance(consumer, TreeConsumer):
-            consumer.fail(reason)
-        elif name in consumer.queries:
-            consumer.remove(name)
-            if not consumer.queries and consumer.channel.cut is None:
-                consumer.fail(reason)  # it takes no rows
+        self.consumers[name].fail_query(name, reason)
 
 
 def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: Window) -> bool:

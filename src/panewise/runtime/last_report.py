@@ -7,21 +7,9 @@ and knows this instant knows that the answer at it is empty (`stats()`, the dash
 from __future__ import annotations
 
 from panewise.language.statements import Emit as Emission
-from panewise.plan.blocks import Block
-from panewise.plan.inputs import has_several_inputs, report_window
 from panewise.plan.nodes import Emit
-from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
-from panewise.temporal import TimeWindow
-
-
-def due_report(plan: Emit, block: Block, come_to: int) -> int | None:
-    """The last instant up to `come_to` at which a query reports; None where its windows have no SLIDE in time."""
-    window = report_window(plan) if has_several_inputs(plan) else block.window
-    if not isinstance(window, TimeWindow) or window.slide_us is None:
-        return None
-    return come_to - (come_to - window.align_us) % window.slide_us
 
 
 def says_all(plan: Emit) -> bool:
@@ -37,11 +25,7 @@ def last_report(query: HostedQuery, hosting: Hosting) -> int | None:
     """
     if query.status != "RUNNING" or not says_all(query.plan) or query.is_to_begin:
         return None
-    consumer = hosting.consumers[query.name]
-    if isinstance(consumer, TreeConsumer) and consumer.counts_rows:
-        report = consumer.due_time(query.name)
-    else:
-        report = due_report(query.plan, query.block, consumer.come_to)
+    report = hosting.consumers[query.name].last_due(query)
     if report is None or report <= query.silent_until:
         return None
     return report if query.whole_from is None or report >= query.whole_from else None

@@ -5,11 +5,10 @@ Seconds of the wall clock, from what its streams have noted (`push_times`); comp
 
 from __future__ import annotations
 
-from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
-from panewise.runtime.last_report import due_report
 from panewise.runtime.stream import Stream
+from panewise.runtime.window_ends import due_report
 
 
 def lateness_of(query: HostedQuery, hosting: Hosting) -> float | None:
@@ -21,9 +20,6 @@ def lateness_of(query: HostedQuery, hosting: Hosting) -> float | None:
     last = due_report(query.plan, query.block, consumer.come_to)
     if last is None or not query.rows_out:
         return None
-    answered = None  # by the clock; None: when its rows were processed
-    if isinstance(consumer, TreeConsumer) and consumer.answered_late is not None:
-        after, upto, at = consumer.answered_late
-        answered = at if after < last <= upto else None
+    answered = consumer.answered_at(last)
     known = [root.push_times.lateness(last, answered) for root in hosting.roots(query) if isinstance(root, Stream)]
     return min((seconds for seconds in known if seconds is not None), default=None)

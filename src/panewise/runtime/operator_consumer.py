@@ -19,18 +19,15 @@ from panewise.runtime.archive_history import History
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.finish import RestoredOperator
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.query_consumer import QueryConsumer
+from panewise.runtime.window_ends import last_window
 from panewise.temporal import RowsWindow, format_instant
 
 
-class OperatorConsumer:
+class OperatorConsumer(QueryConsumer):
     """An operator of one query, fed in event-time order."""
 
     ordered = True
-    torn = False  # whether it has failed, and holds nothing
-
-    @property
-    def read_queries(self) -> list[HostedQuery]:
-        return [self.query] if self.query.consumers else []
 
     def __init__(
         self, channel: Channel, query: HostedQuery, make: Callable[[], Any], history: History | None = None
@@ -42,6 +39,19 @@ class OperatorConsumer:
         self._make = make
         self.operator = make()
         self._last_report: pa.Table | None = None
+
+    @property
+    def fed(self) -> list[HostedQuery]:
+        return [self.query]
+
+    def leave(self, name: str) -> None:
+        self.channel.detach(self)
+
+    def let_go(self, name: str) -> None:
+        """It takes nothing in any more for a query that has failed."""
+
+    def ends(self, channel: Channel, newest: int) -> list[int]:
+        return [last_window(self.query.block.window, newest)]
 
     def next_due(self) -> int:
         return INT64_MIN
@@ -81,13 +91,11 @@ class OperatorConsumer:
 
     @property
     def relation(self) -> RelationRows:
-        """The answer of a continuous query without aggregates."""
         assert isinstance(self.operator, ContinuousRows)
         return self.operator.relation
 
     @property
     def come_to(self) -> int:
-        """The watermark of what lookups answer."""
         return self.channel.watermark
 
     def lookup(self, name: str, at: int | None) -> pa.Table:

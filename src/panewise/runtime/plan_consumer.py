@@ -21,12 +21,16 @@ from panewise.operators.deltas import NONE, Ints
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows, concatenated
+from panewise.operators.table_source import TableSource
 from panewise.optimize.rewrites.rewriting import Applied
+from panewise.plan.inputs import windowed_inputs
 from panewise.runtime.archive_history import PlanHistory
 from panewise.runtime.bounded_steps import BoundedSteps
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.table import Table
+from panewise.runtime.window_ends import last_window
 from panewise.temporal import SECOND
 
 
@@ -126,12 +130,13 @@ class Clock:
         self.owner.fail(reason)
 
 
-class PlanConsumer:
+class PlanConsumer(QueryConsumer):
     """A plan, its ports and its query. `rewrites` is how the plan came to be what it is, for people."""
+
+    reads_several = True
 
     rewrites: tuple[Applied, ...] = ()
     clocks: Sequence[Clock] = ()
-    torn = False  # whether it has failed, and holds nothing
 
     def __init__(
         self,
@@ -143,6 +148,7 @@ class PlanConsumer:
         """`history`: what it begins with; no tables then."""
         self.query = query
         self.ports = [Port(self, channel) for channel in channels]
+        self.channel = channels[0]
         self._make = partial(
             DeltaPlan,
             query.plan,
@@ -159,18 +165,40 @@ class PlanConsumer:
         self._steps = BoundedSteps()
 
     @property
-    def channel(self) -> Channel:
-        """The first input: what the query counts as reading where one only can be named."""
-        return self.ports[0].channel
-
-    @property
     def operators(self) -> list[Any]:
         """Those with state, from the inputs up."""
         return self.plan.operators
 
     @property
-    def read_queries(self) -> list[HostedQuery]:
-        return [self.query] if self.query.consumers else []
+    def fed(self) -> list[HostedQuery]:
+        return [self.query]
+
+    @property
+    def inputs(self) -> list[Channel]:
+        return [port.channel for port in self.ports]
+
+    @property
+    def tables(self) -> Sequence[TableSource]:
+        return self.plan.tables
+
+    @property
+    def begins(self) -> int | None:
+        return self.plan.begins
+
+    def leave(self, name: str) -> None:
+        self.detach()
+
+    def let_go(self, name: str) -> None:
+        """It takes nothing in any more for a query that has failed."""
+
+    def ends(self, channel: Channel, newest: int) -> list[int]:
+        """When the windows of all inputs have let their last rows go: a plan goes as far as the slowest of them."""
+        windows = [node.window for node in windowed_inputs(self.query.plan)]
+        ends = []
+        for window, read in zip(windows, self.inputs, strict=True):
+            last = newest if read is channel else read.newest
+            ends += [] if last is None else [last_window(window, last)]
+        return ends
 
     @property
     def _waiting(self) -> list[Port | Clock]:
@@ -178,7 +206,6 @@ class PlanConsumer:
 
     @property
     def waits_for(self) -> list[Channel]:
-        """All channels that hold the plan up."""
         return [waiting.channel for waiting in self._waiting]
 
     def attach(self) -> None:
@@ -238,7 +265,7 @@ class PlanConsumer:
 
     @property
     def come_to(self) -> int:
-        """The watermark of what lookups answer: that of the slowest input."""
+        """That of the slowest input."""
         return self._watermark
 
     def lookup(self, name: str, at: int | None) -> pa.Table:

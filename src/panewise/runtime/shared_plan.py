@@ -200,6 +200,7 @@ class SharingConsumer(PlanConsumer):
         self.report = None if query.plan.restore else report_window(query.plan)
         self.shared = shared
         self.ports = self.shared.ports
+        self.channel = channels[0]
         # Whether a row that a report has shown came before it did.
         self.begun = any(
             instant is not None and surely_shown(range_, self.report)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from panewise.operators.aggregation import StateKey
 from panewise.operators.members import Member
@@ -36,9 +36,6 @@ from panewise.optimize.sharing.weaving import Weave, weave
 from panewise.slicing.window_set import WindowSet
 from panewise.synopses.techniques import TECHNIQUES
 
-if TYPE_CHECKING:
-    from panewise.runtime.consumers import TreeConsumer
-
 MODES = ("weave", "full", "none")
 SECOND = 1_000_000
 ASSUMED_ROWS_PER_SECOND = 1000.0
@@ -51,6 +48,16 @@ PRICED_AS = {
     "psoup": "flat_fat", "sparse_two_stacks": "two_stacks",
 }  # fmt: skip
 CANDIDATES = ("r_int", "b_int", "slick_deque", "two_stacks", "flat_fit", "panes")
+
+
+class Fed(Protocol):
+    """A tree, and what is known of the rows that come to it."""
+
+    tree: PeriodicTree
+    counts_rows: bool
+
+    @property
+    def rows_per_unit(self) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ class Weaver:
         self._changes = 0  # of the tree's members, as far as they have been looked at
         self._known: set[str] = set()  # members that have their place
 
-    def look(self, consumer: TreeConsumer) -> None:
+    def look(self, consumer: Fed) -> None:
         """Between two flushes: weaves where it is due and worth it."""
         tree = consumer.tree
         if self.mode != "weave" or tree.technique or not tree.store.can_weave:
@@ -126,7 +133,7 @@ def classes_in(windows: WindowSet) -> tuple[tuple[int, int], ...]:
     return tuple(zip(slides.tolist(), phases.tolist(), strict=True))
 
 
-def load_of(consumer: TreeConsumer) -> Load:
+def load_of(consumer: Fed) -> Load:
     rate, tree = consumer.rows_per_unit, consumer.tree
     assumed = 1.0 if consumer.counts_rows else ASSUMED_ROWS_PER_SECOND / SECOND
     return Load(assumed if rate is None else rate, max(1, len(tree.table)), len(tree.windows))
@@ -138,7 +145,7 @@ def machine() -> CalibratedModel:
     return load() or shipped()
 
 
-def planned(consumer: TreeConsumer, optimizer: str = "tri_weave", price_alone: bool = False) -> Plan | None:
+def planned(consumer: Fed, optimizer: str = "tri_weave", price_alone: bool = False) -> Plan | None:
     """The best division of those members that may be anywhere; None where there are none."""
     members = [member for member in consumer.tree.schedule.members if member.can_move]
     if not members:
@@ -153,7 +160,7 @@ def planned(consumer: TreeConsumer, optimizer: str = "tri_weave", price_alone: b
     return Plan(members, woven, techniques)
 
 
-def model_of(consumer: TreeConsumer, members: list[Member]) -> tuple[list[StateKey], BestModel]:
+def model_of(consumer: Fed, members: list[Member]) -> tuple[list[StateKey], BestModel]:
     """The states of some members, and what they cost on this machine with the groups that there are."""
     keys = list(dict.fromkeys(key for member in members for key in member.aggregation.states))
     offsets = any(member.cadence.offset for member in members)
@@ -173,7 +180,7 @@ def sums_of(members: Iterable[Member]) -> WindowSums:
     return window_sums(ranges, [cadence.slide for cadence in cadences], [1] * len(cadences))
 
 
-def present_cost(consumer: TreeConsumer) -> float:
+def present_cost(consumer: Fed) -> float:
     """What the tree costs per unit of the axis as it is woven now."""
     tree = consumer.tree
     members = [member for member in tree.schedule.members if member.can_move]

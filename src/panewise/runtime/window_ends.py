@@ -1,20 +1,12 @@
-"""When the windows that hold a row have closed: until then a stream that ends must go on."""
+"""When windows report, and when those that hold a row have closed: until then a stream that ends must go on."""
 
 from __future__ import annotations
 
-from panewise.plan.inputs import windowed_inputs
-from panewise.runtime.channel import Channel
-from panewise.runtime.consumers import TreeConsumer
-from panewise.runtime.operator_consumer import OperatorConsumer
-from panewise.runtime.plan_consumer import PlanConsumer
+from panewise.plan.blocks import Block
+from panewise.plan.inputs import has_several_inputs, report_window
+from panewise.plan.nodes import Emit
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import TimeWindow, Window
-
-
-def reads(consumer: TreeConsumer | OperatorConsumer | PlanConsumer, channel: Channel) -> bool:
-    if isinstance(consumer, PlanConsumer):
-        return any(read is channel for read in consumer.waits_for)
-    return consumer.channel is channel
 
 
 def cadence_of(window: Window) -> Cadence:
@@ -42,11 +34,9 @@ def last_window(window: Window | None, newest: int) -> int:
     return newest + 1
 
 
-def plan_ends(consumer: PlanConsumer, channel: Channel, newest: int) -> list[int]:
-    """When the windows of all inputs have let their last rows go: a plan goes as far as the slowest of them."""
-    windows = [node.window for node in windowed_inputs(consumer.query.plan)]
-    ends = []
-    for window, port in zip(windows, consumer.ports, strict=True):
-        last = newest if port.channel is channel else port.channel.newest
-        ends += [] if last is None else [last_window(window, last)]
-    return ends
+def due_report(plan: Emit, block: Block, come_to: int) -> int | None:
+    """The last instant up to `come_to` at which a query reports; None where its windows have no SLIDE in time."""
+    window = report_window(plan) if has_several_inputs(plan) else block.window
+    if not isinstance(window, TimeWindow) or window.slide_us is None:
+        return None
+    return come_to - (come_to - window.align_us) % window.slide_us

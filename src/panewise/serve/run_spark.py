@@ -18,6 +18,7 @@ from rich.text import Text
 
 from panewise.errors import PanewiseError
 from panewise.runtime.run.terminal_tables import output_console, result_table, short_number
+from panewise.serve.spark_problems import reason_of
 from panewise.serve.statement_texts import read_statements, split_statements
 
 if TYPE_CHECKING:
@@ -141,25 +142,6 @@ def _follow(handle: Handle, console: Console, run: SparkRun) -> int:
     finally:
         handle.stop()
     return 0
-
-
-def reason_of(problem: Exception) -> str:
-    """The innermost line of what Spark says, which is ours where a row or a connector was at fault."""
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("panewise.errors.")]
-    if own:
-        first = lines.index(own[-1])
-        return "\n".join([own[-1].partition(": ")[2], *_until_trace(lines[first + 1 :])])
-    return lines[0] if lines else type(problem).__name__
-
-
-def _until_trace(lines: list[str]) -> list[str]:
-    kept = []
-    for line in lines:
-        if not line.startswith(("the row:", "hint:")):
-            break
-        kept.append(line)
-    return kept
 
 
 class PrintTable:

@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 
 from panewise.loops import compiled_loop
 from panewise.optimize.sharing.edges import reduced
+from panewise.optimize.sharing.loom import LEAST_SAVING, Loom, Tree
 from panewise.optimize.sharing.strands import EdgeClass
-from panewise.optimize.sharing.weaving import LEAST_SAVING, Loom, Tree
 
 Ints = NDArray[np.int64]
 Bits = NDArray[np.uint64]

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from panewise.optimize.sharing.costs import CostModel, OperationModel
 from panewise.optimize.sharing.edges import Slicing
+from panewise.optimize.sharing.loom import Loom, Tree
 from panewise.optimize.sharing.strands import CadenceColumns, strands_of
-from panewise.optimize.sharing.weaving import Loom, Tree, Weave, WovenTree, tree_of_all, weave
+from panewise.optimize.sharing.weaving import Weave, WovenTree, tree_of_all, weave
 from panewise.slicing.pairs import Cadence
 
 QUERIES_MAX = 9

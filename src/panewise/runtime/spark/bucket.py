@@ -184,9 +184,9 @@ class Bucket:
         for query in coming:
             self._host(query)
             self._tree_of[query.name] = query.tree
-            consumer = self.hosting.consumers[query.name]
+            consumer = self.hosting.family_of(query.name)
             held = self._consumers.get(query.tree)
-            assert isinstance(consumer, TreeConsumer) and (held is None or held.torn or held is consumer)
+            assert held is None or held.torn or held is consumer
             self._consumers[query.tree] = consumer
         windows: dict[int, list[Window]] = {number: [] for number in touched}
         for query in wanted.values():
@@ -218,8 +218,8 @@ class Bucket:
             return
         query.status, query.reason = "FAILED", reason
         consumer = self.hosting.consumers.get(name)
-        if isinstance(consumer, TreeConsumer) and name in consumer.queries:
-            consumer.remove(name)
+        if consumer is not None:
+            consumer.let_go(name)
 
     # -- what comes in -------------------------------------------------------------------------------------------
 

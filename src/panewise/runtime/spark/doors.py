@@ -10,17 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from panewise.catalog import StreamDefinition
 from panewise.connectors.registry import SOURCES
 
-if TYPE_CHECKING:
-    from panewise.runtime.spark.stage_one import Wanted
-
 Piece: TypeAlias = pa.RecordBatch | list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a door should deliver: the stream as it is read here, with the columns that its queries need."""
+
+    whole: StreamDefinition
+    needed: StreamDefinition
 
 
 class Door(Protocol):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from panewise.catalog import StreamDefinition
 from panewise.connectors.registry import SOURCES
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.inbox import Inbox, read_letter
-from panewise.runtime.spark.marks import last_marks
+from panewise.runtime.spark.marks import Marks, last_marks
 from panewise.temporal import duration_us
-
-if TYPE_CHECKING:
-    from panewise.runtime.spark.handle import Handle
 
 AHEAD_ROWS = 2_000_000  # a generator waits for the pipeline when it is this far ahead
 
@@ -64,10 +61,24 @@ class Feeder:
         self._halted.set()
 
 
+class Watched(Protocol):
+    """A run, as who watches for idle streams sees it."""
+
+    @property
+    def active(self) -> bool: ...
+
+    @property
+    def busy(self) -> bool: ...
+
+    def marks(self) -> Marks: ...
+
+    def advance(self, stream: str, until: Any) -> None: ...
+
+
 class IdleWatch:
     """Advances a stream to its last row when no row has come for a while: what waits for stragglers is closed."""
 
-    def __init__(self, key: str, stream: StreamDefinition, idle: str, handle: Handle) -> None:
+    def __init__(self, key: str, stream: StreamDefinition, idle: str, handle: Watched) -> None:
         self._key = key
         self._stream = stream
         self._seconds = duration_us(idle) / 1e6

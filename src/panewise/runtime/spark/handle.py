@@ -26,7 +26,7 @@ from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, Notice, VersionSinks
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
 from panewise.runtime.spark.folder import FOLDERS, Folder
-from panewise.runtime.spark.identity import identity_of
+from panewise.runtime.spark.identity import Defined, identity_of
 from panewise.runtime.spark.inbox import Inbox
 from panewise.runtime.spark.packing import ANSWER
 from panewise.runtime.spark.plan import output_frame
@@ -48,7 +48,6 @@ from panewise.temporal import INSTANT_MAX, instant_us
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from panewise.runtime.spark.pipeline import SparkPipeline
 
 TELL_SECONDS = 0.1
 
@@ -56,7 +55,7 @@ TELL_SECONDS = 0.1
 class Handle(Reader):
     """One run of a pipeline, over any number of restarts of its Spark query."""
 
-    def __init__(self, pipeline: SparkPipeline, folder: Folder, trigger: str | None, available_now: bool) -> None:
+    def __init__(self, pipeline: Defined, folder: Folder, trigger: str | None, available_now: bool) -> None:
         self._identity = identity_of(pipeline, folder)
         folder.make(*FOLDERS)
         pipeline.partitions = self._identity["partitions"]

@@ -6,19 +6,33 @@ It stands in `pipeline.json`. A checkpoint of another format is refused before a
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from panewise.connectors.sinks import PrintTable
 from panewise.errors import CatalogError
+from panewise.runtime.engine import Engine
 from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.session import default_partitions
 
 if TYPE_CHECKING:
-    from panewise.runtime.spark.pipeline import SparkPipeline
+    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 4  # The format of a checkpoint: numbers of fragments and trees, packets, pages.
 
 
-def identity_of(pipeline: SparkPipeline, folder: Folder) -> dict[str, Any]:
+class Defined(Protocol):
+    """What a run needs to know of its pipeline."""
+
+    spark: SparkSession
+    name: str
+    partitions: int | None
+    retention_us: int
+    print_table: PrintTable | None
+    books: Engine
+    frames: dict[str, DataFrame]
+
+
+def identity_of(pipeline: Defined, folder: Folder) -> dict[str, Any]:
     """What was fixed with the first start from this checkpoint, which this may be."""
     identity: dict[str, Any] | None = folder.read_json("pipeline.json")
     if identity is None:

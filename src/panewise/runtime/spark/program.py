@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from panewise import aggregates
+from panewise.aggregates import registry
 from panewise.aggregates.functions import AggregateFunction
 from panewise.catalog import (
     ArchiveDefinition,
@@ -325,10 +325,10 @@ class Program:
                 archives[statement.name.lower()] = replace(known, definition=replace(known.definition, options=options))
 
     def find_aggregate(self, name: str) -> AggregateFunction | None:
-        return aggregates.find(name) or self.aggregates.get(name.upper())
+        return registry.find(name) or self.aggregates.get(name.upper())
 
     def _aggregate_names(self) -> list[str]:
-        return [*aggregates.names(), *self.aggregates]
+        return [*registry.names(), *self.aggregates]
 
     # -- fragments and trees -------------------------------------------------------------------------------------
 

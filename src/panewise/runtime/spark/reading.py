@@ -15,7 +15,7 @@ from panewise.catalog import Catalog, QueryDefinition, StreamDefinition
 from panewise.connectors.tables import table_connector
 from panewise.errors import LateRowsWarning, NotHeldError
 from panewise.runtime.hosted_query import overflow_remark, overflow_warning
-from panewise.runtime.last_report import due_report, says_all
+from panewise.runtime.last_report import says_all
 from panewise.runtime.late_remarks import Lateness, LateRemarks, lateness, nothing_kept, remark_of, warn
 from panewise.runtime.spark.batch_writer import last_stats
 from panewise.runtime.spark.folder import Folder
@@ -24,6 +24,7 @@ from panewise.runtime.spark.packing import BAD, LATE, RESULT
 from panewise.runtime.spark.program import PlannedQuery, Program, Version
 from panewise.runtime.spark.result_log import forgotten, read_entries
 from panewise.runtime.spark.tables import Pin, last_pins
+from panewise.runtime.window_ends import due_report
 from panewise.temporal import TimeWindow, format_instant
 
 

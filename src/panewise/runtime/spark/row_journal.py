@@ -28,7 +28,6 @@ import pyarrow.compute as pc
 
 from panewise.plan.row_reach import reach_of
 from panewise.runtime.channel import INT64_MIN
-from panewise.runtime.plan_consumer import PlanConsumer
 from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.bucket_head import Head, Page, PagePart, Store
 from panewise.runtime.spark.marks import Marks
@@ -202,7 +201,7 @@ def _come_to(bucket: Bucket) -> int:
 def _all_begun(bucket: Bucket) -> bool:
     """Whether the windows of all queries are whole."""
     consumers, come_to = bucket.hosting.consumers.values(), _come_to(bucket)
-    return all(isinstance(consumer, PlanConsumer) and consumer.plan.begins <= come_to for consumer in consumers)
+    return all(consumer.begins is not None and consumer.begins <= come_to for consumer in consumers)
 
 
 def _drop_passed(bucket: Bucket, head: Head, store: Store) -> None:

@@ -32,7 +32,7 @@ STATE_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 PARTITIONS_MAX = 64
-START_TRIES = 5
+START_TRIES = 12
 SOCKET_TIMEOUT = "2m"  # until two processes of Spark have shaken hands; Spark's own 15 s are few where others are busy
 
 

@@ -10,7 +10,7 @@ good rows are staged in files, whose names go to the driver.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from panewise.plan.evaluate import compiled
 from panewise.runtime.intake import Intake, shown_row
 from panewise.runtime.spark.archive_staging import TaskStaging
 from panewise.runtime.spark.bucket import Bucket
-from panewise.runtime.spark.doors import Door
+from panewise.runtime.spark.doors import Door, Wanted
 from panewise.runtime.spark.inbox import Letter, read_letter
 from panewise.runtime.spark.keys import bucket_keys
 from panewise.runtime.spark.packing import BAD, LATE, PACKED, Packet
@@ -151,14 +151,6 @@ def packed_rows(packets: Any, ordinal: int) -> Iterator[pa.RecordBatch]:
 
 def program_key(program: Program, number: int) -> int:
     return bucket_keys(number, 1, program.partitions)[0]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a door should deliver: the stream as it is read here, with the columns that its queries need."""
-
-    whole: StreamDefinition
-    needed: StreamDefinition
 
 
 class StreamTask:

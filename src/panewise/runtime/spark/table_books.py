@@ -22,7 +22,6 @@ from panewise.errors import CatalogError
 from panewise.operators.deltas import Ints
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
-from panewise.runtime.plan_consumer import PlanConsumer
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.tables import NEWEST, TableLog, last_pins
@@ -102,12 +101,12 @@ class TableBooks:
         """The tables learn how far the queries that read them have come: keys that were taken away are free again."""
         hosting = self._books.hosting
         for name, consumer in hosting.consumers.items():
-            if not isinstance(consumer, PlanConsumer) or not consumer.plan.tables:
+            if not consumer.tables:
                 continue
-            reached = min(root.watermark for port in consumer.ports for root in hosting.roots(port.channel))
-            if reached > self._reached.get(name, consumer.query.watermark):
+            reached = min(root.watermark for channel in consumer.inputs for root in hosting.roots(channel))
+            if reached > self._reached.get(name, hosting.queries[name].watermark):
                 self._reached[name] = reached
-                for source in consumer.plan.tables:
+                for source in consumer.tables:
                     source.take(reached, reached)
 
     def refresh(self, names: Iterable[str]) -> None:

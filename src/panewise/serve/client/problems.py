@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from panewise import errors
+import panewise.errors
 from panewise.errors import NotHeldError, PanewiseError, QueryError, ServerError, Span
 
 TOKEN_HINT = "give a token of the server with the right scope: connect(url, token)"
@@ -24,7 +24,7 @@ def problem_of(status: int, body: bytes, statement: str | None, asked: str) -> P
     except (ValueError, KeyError, TypeError):
         return _strange(status, body, asked)
     hint = told.get("hint")
-    named = getattr(errors, kind, None)
+    named = getattr(panewise.errors, kind, None)
     if not (isinstance(named, type) and issubclass(named, PanewiseError)) or issubclass(named, ServerError):
         if status == 410:
             return NotHeldError(message, hint=hint)

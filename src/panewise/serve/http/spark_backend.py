@@ -37,7 +37,7 @@ from panewise.serve.http.errors import Problem
 from panewise.serve.http.result_log import ResultLog
 from panewise.serve.http.settings import Settings
 from panewise.serve.http.spark_answers import SparkAnswers
-from panewise.serve.run_spark import reason_of
+from panewise.serve.spark_problems import reason_of
 
 POLL_SECONDS = 0.5
 
