@@ -79,7 +79,7 @@ def lateness(stream: StreamDefinition, late: int, rows: int, behind: int) -> Lat
     clause = f"WATERMARK FOR {column} AS {column} - INTERVAL {needed}"
     remark = (
         f"{came}: they were up to {needed} behind the newest row, and {waits}. Push rows in order of {column}, or "
-        f"create the stream with {clause}, which would have kept them. {ways}"
+        f"create the stream with {clause}, which would have kept them; answers then come that much later. {ways}"
     )
     return Lateness(late, remark)
 

@@ -22,7 +22,7 @@ from panewise.catalog import StreamDefinition
 from panewise.errors import PanewiseError
 from panewise.runtime.engine import Engine
 from panewise.runtime.run.driver import RunSummary
-from panewise.runtime.run.flows import SOURCE_PROBLEMS, Flow
+from panewise.runtime.run.flows import Flow
 from panewise.runtime.run.pump import DRAIN_SECONDS, Pump
 from panewise.runtime.run.terminal_tables import output_console, printer
 from panewise.serve.durable_start import engine_folder
@@ -142,34 +142,35 @@ class Reading:
             self._drain()
             self.pump.outlet.close()
             self.pump.notes.close()
-        except SOURCE_PROBLEMS as error:  # the engine has to be closed all the same
+        except (PanewiseError, OSError) as error:  # the engine has to be closed all the same
             self.problem = str(error)
             logs.LOGGER.error("the last results are not in the sinks: %s", error)
 
     def fail(self, stream: StreamDefinition, problem: Exception) -> None:
         """One source is read no further, until its stream is altered."""
         self._unread[stream.name] = stream
-        self.problem = self.backend.unread[stream.name] = str(problem)
-        logs.LOGGER.error("the source of stream '%s' is read no further: %s", stream.name, problem)
+        self.problem = self.backend.unread[stream.name] = told(problem)
+        logs.LOGGER.error("the source of stream '%s' is read no further: %s", stream.name, told(problem))
 
     def _run(self) -> None:
         try:
             self._read(self.flows, self.pump.rows)
-            if self.flows and not self.pump.stop.is_set():
+            if self.flows and not self._unread and not self.pump.stop.is_set():
                 rows = self.pump.rows_total
                 logs.event("the sources have ended, and the server goes on until it is interrupted", rows=rows)
             while not self.pump.stop.wait(DRAIN_SECONDS):
                 altered = self._altered()
                 self._read(altered, [flow.stream.name for flow in altered])
-        except SOURCE_PROBLEMS as error:
-            self.problem = self.backend.unread[""] = str(error)
-            logs.LOGGER.error("the run goes no further: %s", error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it shows where people look
+            self.problem = self.backend.unread[""] = told(error)
+            logs.LOGGER.error("the run goes no further: %s", told(error))
             self.outlet.release()
 
     def _read(self, flows: list[Flow], streams: Iterable[str]) -> None:
         """Reads the sources to their ends, and closes the windows of the streams where that is wanted."""
         self.pump.run(flows)
-        ended = [name for name in streams if name not in self._unread]
+        here = self.backend.engine.catalog.find
+        ended = [name for name in streams if name not in self._unread and here(name) is not None]
         if self.flush and ended and not self.pump.stop.is_set():  # callers may still push to other streams
             self.backend.engine.flush(ended)
         self._drain()
@@ -183,8 +184,8 @@ class Reading:
         for name in altered:
             del self._unread[name], self.backend.unread[name]
         try:
-            return [flow for flow in self.pump.open() if flow.stream.name in altered]
-        except SOURCE_PROBLEMS as problem:
+            return self.pump.open(altered)
+        except Exception as problem:  # noqa: BLE001 - it is told, and the others are read on
             for stream in altered.values():
                 if isinstance(stream, StreamDefinition):  # it was not dropped
                     self.fail(stream, problem)
@@ -193,6 +194,11 @@ class Reading:
     def _drain(self) -> None:
         self.backend.take_results()
         self.pump.outlet.drain()
+
+
+def told(problem: Exception) -> str:
+    """What is wrong; with the name of the error where the text is not ours."""
+    return str(problem) if isinstance(problem, PanewiseError | OSError) else f"{type(problem).__name__}: {problem}"
 
 
 # -- Spark -------------------------------------------------------------------------------------------------------------

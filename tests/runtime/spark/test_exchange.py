@@ -16,6 +16,8 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
+from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.reading import last_stats
 from tests.runtime.random_relations import CREATE, SECOND, STREAMS, QueryWriter, random_rows
 from tests.runtime.spark.both_hosts import BUCKETS, Both, Row
 from tests.runtime.spark.local_run import LocalRun
@@ -207,3 +209,21 @@ def test_explained() -> None:
     assert "fragment 1 over a, b answers p" in explained
     assert "    rows are exchanged whole, in order, by a.`k` = b.`v` into 4 buckets" in explained
     assert "in order, into one bucket: GROUP BY does not contain the key" in explained
+
+
+def test_overflows_are_counted_once_however_often_a_bucket_is_made_anew(tmp_path: Path) -> None:
+    both = Both(tmp_path, forgetful=True)
+    both.execute(
+        "CREATE STREAM s (ts TIMESTAMP, k BIGINT, v BIGINT, w STRING)",
+        "CREATE QUERY rows AS SELECT SUM(v) AS total FROM s [ROWS 2 SLIDE 2]",
+        "CREATE QUERY now AS SELECT SUM(v) AS total FROM s [RANGE 1 SECOND]",
+    )
+    for second in range(5):
+        value = 2**63 - 1 if second == 0 else 1
+        both.push("s", [{"ts": second * 2_000_000 + i, "k": 1, "v": value, "w": ""} for i in range(2)])
+    counted = last_stats(Folder(str(tmp_path)))["overflows"]
+    said = both.engine.stats()["queries"]
+    assert {name.partition("@")[0]: count for name, count in counted.items()} == {
+        name: said[name]["overflows"] for name in ("rows", "now")
+    }
+    assert said["rows"]["overflows"] == 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import httpx
+
 from tests.serve.http.serving import BUSY, READ, WRITE, all_results, process, refusal
 from tests.waiting import PATIENCE_S, until
 
@@ -75,6 +77,40 @@ def test_a_bad_row_of_a_source_ends_that_source_alone_until_its_stream_is_altere
         until(lambda: client.get("/readyz").status_code == 200)
         until(lambda: rows()["t"] == 2)  # the bad one counts as one that came
         assert server.end() == 1
+
+
+def test_sources_do_not_stand_in_for_each_other(tmp_path: Path):
+    """What no reader knows ends one source alone; a file of another that is gone, a mended file and a kill do not."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    (folder / "1.csv").write_text("ts,k,v\n1970-01-01 00:00:00,a,1\n")
+    (folder / "2.csv").write_text("ts,k,v\n1970-01-01 00:00:01,a,many\n")
+    (tmp_path / "u.csv").write_text("ts,k,v\n1970-01-01 00:00:00,a,1\n")
+    (tmp_path / "w.json").write_text('{"ts": "1970-01-01 00:00:00", "k": "\\ud800", "v": 1}\n')
+    columns = "(ts TIMESTAMP, k STRING, v BIGINT) WITH (connector ="
+    (tmp_path / "shop.cql").write_text(f"""
+        CREATE STREAM t {columns} 'csv', path = '{folder}');
+        CREATE STREAM u {columns} 'csv', path = '{tmp_path}/u.csv');
+        CREATE STREAM w {columns} 'json', path = '{tmp_path}/w.json');
+        CREATE QUERY busy AS {BUSY};
+    """)
+    start = (str(tmp_path / "shop.cql"), "--path", str(tmp_path / "data"))
+
+    def rows(client: httpx.Client) -> dict[str, int]:
+        return {name: stream["rows"] for name, stream in client.get("/v1/stats").json()["streams"].items()}
+
+    with process(*start) as server:
+        until(lambda: rows(server.client) == {"t": 1, "u": 1, "w": 0})
+        until(lambda: server.client.get("/readyz").status_code == 503)
+        server.process.kill()
+    (folder / "2.csv").write_text("ts,k,v\n1970-01-01 00:00:01,a,2\n")  # nothing was taken from it
+    with process(*start) as server:
+        until(lambda: rows(server.client) == {"t": 2, "u": 1, "w": 0})
+        (tmp_path / "u.csv").unlink()
+        (tmp_path / "w.json").write_text('{"ts": "1970-01-01 00:00:00", "k": "a", "v": 1}\n')
+        server.client.post("/v1/statements", json={"text": "ALTER STREAM w SET (late = 'drop')"}).raise_for_status()
+        until(lambda: rows(server.client) == {"t": 2, "u": 1, "w": 1})
+        assert server.client.get("/readyz").status_code == 200
 
 
 def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path):

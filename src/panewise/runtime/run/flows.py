@@ -7,7 +7,7 @@ move together and little has to be buffered.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,10 @@ from panewise.catalog import Catalog, StreamDefinition
 from panewise.connectors.json_rows import Rows
 from panewise.connectors.registry import open_source
 from panewise.connectors.sources import Source
-from panewise.errors import PanewiseError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SOURCE_PROBLEMS = (PanewiseError, OSError)  # what reading a source, or pushing its rows, may raise
 _EVENT_TIME_UNKNOWN = -(1 << 63)
 
 
@@ -35,6 +33,7 @@ class Flow:
     files_before: int = 0  # which are not opened again
     file: int = 0  # how many of its files have been begun
     has_failed: bool = False  # it is read no further
+    opens: Callable[[int], None] = lambda position: None  # called before its n-th file is read, and behind its last
 
     @property
     def place(self) -> str:
@@ -47,18 +46,23 @@ class Flow:
         files = self.source.files
         parts = [[file] for file in files[self.files_before :]] if files else [None]
         for position, part in enumerate(parts, self.files_before + 1):
+            self.opens(position)
             for batch in self.source.batches(part):
                 self.file = position
                 self.rows += len(batch)
                 self.batches += 1
                 yield batch
+        self.opens(self.files_before + len(parts) + 1)
 
 
-def flows_of(catalog: Catalog) -> list[Flow]:
-    """A flow for each stream with a connector, its options and files checked. Tables are read when they are created."""
+def flows_of(catalog: Catalog, only: Collection[str] | None = None) -> list[Flow]:
+    """A flow for each stream with a connector, its options and files checked. Tables are read when they are created.
+
+    `only`: for the streams of these names.
+    """
     flows = []
     for definition in catalog:
-        if isinstance(definition, StreamDefinition):
+        if isinstance(definition, StreamDefinition) and (only is None or definition.name in only):
             source = open_source(definition)
             if source is not None:
                 flows.append(Flow(definition, source))
@@ -79,7 +83,7 @@ def interleaved(
         flow = flows[position]
         try:
             batch = next(readers[position], None)
-        except SOURCE_PROBLEMS as problem:
+        except Exception as problem:  # noqa: BLE001 - a file may hold anything; `fail` raises or tells it
             fail(flow, problem)
             continue
         if batch is None:

@@ -6,14 +6,14 @@ Invariant: an interrupt ends it between two batches. A batch is taken and its nu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING
 
 from panewise.catalog import StreamDefinition
 from panewise.errors import DataError
-from panewise.runtime.run.flows import SOURCE_PROBLEMS, Flow, interleaved
+from panewise.runtime.run.flows import Flow, interleaved
 from panewise.runtime.run.held_interrupts import interrupts_held
 from panewise.runtime.run.outlets import Outlet
 from panewise.runtime.run.source_notes import SourceNotes, producer_of
@@ -50,9 +50,9 @@ class Pump:
     def rows_total(self) -> int:
         return sum(self.rows.values())
 
-    def open(self) -> list[Flow]:
-        """The sources that may have something new."""
-        flows = self.notes.flows()
+    def open(self, only: Collection[str] | None = None) -> list[Flow]:
+        """The sources that may have something new; `only`: of the streams of these names."""
+        flows = self.notes.flows(only)
         for flow in flows:
             self.rows.setdefault(flow.stream.name, 0)
         return [flow for flow in flows if self.notes.goes_on(flow)]
@@ -69,7 +69,7 @@ class Pump:
                 try:
                     if flow.batches > taken[flow.stream.name]:
                         self._push(flow, batch)
-                except SOURCE_PROBLEMS as problem:
+                except Exception as problem:  # noqa: BLE001 - `_fail` raises or tells it
                     self._fail(flow, problem)
                 else:
                     self.notes.took(flow)

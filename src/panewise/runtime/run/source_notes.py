@@ -9,6 +9,8 @@ right only if the files that were read are still there, unchanged and first in n
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -48,23 +50,33 @@ class SourceNotes:
         self._files: dict[str, list[list[object]]] = {}  # by lower-case stream: names and sizes
         if self._file is not None and self._file.exists():
             self._files = json.loads(self._file.read_text(encoding="utf-8"))
+        self._now: dict[str, list[list[object]]] = {}  # the same as it was when they were opened last
+        self._to_pass: dict[str, tuple[int, int]] = {}  # batches that were taken and not passed over yet, files noted
         self._begun: dict[str, int] = {}  # how many of the files something was taken from
         self._ended: dict[str, tuple[int, int]] = {}  # sources read to their end: how many files and batches
         self._unnumbered: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
 
-    def flows(self) -> list[Flow]:
-        """A flow for each source; ConnectorError where a file that was read has changed."""
-        flows = flows_of(self._engine.catalog)
+    def flows(self, only: Collection[str] | None = None) -> list[Flow]:
+        """A flow for each source; ConnectorError where a file that was read in this process has changed.
+
+        One that was read in an earlier process is looked at when it is passed over.
+        """
+        flows = flows_of(self._engine.catalog, only)
         found = dict(self._files)
         for flow in flows:
-            key, known = flow.stream.name.lower(), []
-            found[key] = _names_and_sizes(flow)
-            if self.taken(flow):
+            key, taken = flow.stream.name.lower(), self.taken(flow)
+            now = self._now[key] = _names_and_sizes(flow)
+            if taken:
                 known = self._files.get(key, [])
-                _check_unchanged(flow.stream.name, known, found[key])
+                _check_unchanged(flow.stream.name, known[: self._begun.get(key, 0)], now)
+                flow.opens = partial(_check_passed_over, flow, taken, known, now)
+                found[key] = [*known, *now[len(known) :]]  # what was read stays noted until it was looked at
+                self._to_pass[key] = taken, len(known)
             else:  # what is noted is of another stream that had this name
                 self._ended.pop(key, None)
-            self._begun[key] = len(known)
+                self._begun.pop(key, None)
+                found[key] = now
+            self._begun.setdefault(key, 0)
         if found != self._files or (self._file is not None and not self._file.exists()):
             self._files = found
             self._save()
@@ -93,7 +105,14 @@ class SourceNotes:
     def took(self, flow: Flow) -> None:
         """The last batch that was read has been pushed, now or by an earlier run."""
         key = flow.stream.name.lower()
-        self._begun[key] = max(self._begun[key], flow.file)
+        if flow.batches >= self._to_pass.get(key, (0, 0))[0]:
+            self._to_pass.pop(key, None)
+        begun = self._begun[key]
+        if flow.file > begun:
+            self._begun[key] = flow.file
+            if self._files[key][begun : flow.file] != self._now[key][begun : flow.file]:  # mended before it was read
+                self._files[key][begun : flow.file] = self._now[key][begun : flow.file]
+                self._save()
         if not self.is_numbered(flow.stream.name):
             stream = self._engine.stream(flow.stream.name)
             self._unnumbered[stream] = max(self._unnumbered.get(stream, 0), flow.batches)
@@ -101,12 +120,15 @@ class SourceNotes:
     def ended(self, flow: Flow) -> None:
         """All batches of the files that are noted have been taken."""
         key = flow.stream.name.lower()
+        self._files[key] = self._now[key]
         self._begun[key] = len(self._files[key])
         self._ended[key] = len(self._files[key]), flow.batches
 
     def close(self) -> None:
         """The run has ended. Files from which nothing was taken may change, as one does that had a mistake in it."""
-        self._files = {key: files[: self._begun.get(key, 0)] for key, files in self._files.items()}
+        for key, files in self._files.items():
+            noted = self._to_pass.get(key, (0, 0))[1]
+            self._files[key] = files[: max(self._begun.get(key, 0), noted)]
         self._save()
 
     def _save(self) -> None:
@@ -122,6 +144,14 @@ def _names_and_sizes(flow: Flow) -> list[list[object]]:
         return [[str(part.absolute()), part.stat().st_size] for part in flow.source.files]
     except OSError as error:
         raise ConnectorError(f"a file of stream '{flow.stream.name}' cannot be read: {error}") from error
+
+
+def _check_passed_over(
+    flow: Flow, taken: int, known: list[list[object]], files: list[list[object]], position: int
+) -> None:
+    """A file is opened of which something was taken, or there is none where one was."""
+    if flow.batches < taken:
+        _check_unchanged(flow.stream.name, known[:position], files)
 
 
 def _check_unchanged(stream: str, known: list[list[object]], files: list[list[object]]) -> None:
