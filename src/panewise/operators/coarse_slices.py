@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.operators.aggregation import ROW_COUNT, StateKey, ranks_of
-from panewise.operators.slice_store import Answers, Technique
+from panewise.operators.slice_store import Answers, Sought, Technique
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
 from panewise.synopses.contract import Synopsis
@@ -103,22 +103,16 @@ class CoarseSlices:
             for synopsis in self.synopses.values():
                 synopsis.evict(self.first)
 
-    def answers(
-        self,
-        keys: list[StateKey],
-        starts: Ints,
-        ends: Ints,
-        groups: int,
-        windows: Ints | None = None,
-        asked_for: dict[StateKey, NDArray[np.bool_]] | None = None,
-    ) -> Answers:
-        """The states of windows of its slice numbers, as those of the store; all have a fixed size."""
+    def answers(self, keys: list[StateKey], sought: Sought) -> Answers:
+        """As those of the store; all states have a fixed size."""
         result: Answers = {}
         for key in dict.fromkeys([ROW_COUNT, *keys]):
             kept = ROW_COUNT if key in self._store.same_as_rows else key
             if kept not in result:
                 ranks = ranks_of(kept, self._store.pools)
-                result[kept] = self.synopses[kept].answer(starts, ends, ranks, groups, windows)
+                result[kept] = self.synopses[kept].answer(
+                    sought.starts, sought.ends, ranks, sought.groups, sought.numbers
+                )
             result[key] = result[kept]
         return result
 

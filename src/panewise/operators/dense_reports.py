@@ -16,7 +16,7 @@ from panewise.operators.aggregation import ROW_COUNT, Aggregation, StateKey
 from panewise.operators.due_reports import EmptyReports, due_reports
 from panewise.operators.members import Member
 from panewise.operators.reports import Reports, Together
-from panewise.operators.slice_store import Answers, Slices, WovenSlices
+from panewise.operators.slice_store import Answers, Slices, Sought, WovenSlices
 from panewise.operators.window_order import distinct_windows, slice_places
 
 if TYPE_CHECKING:
@@ -239,10 +239,10 @@ def _write_tree(tree: PeriodicTree, slices: Slices, asked: Asked, reports: Repor
     firsts, places = distinct_windows(starts, ends, len(slices.starts))
     keys = list(dict.fromkeys(key for shape in np.unique(asked.shape).tolist() for key in tree.shapes.asked_by(shape)))
     begins = np.where(starts[firsts] < 0, -1, slices.first + starts[firsts])
-    wanted = begins, slices.first + ends[firsts], len(tree.table)
     numbers = asked.number[owners[firsts]]
     questions = _asked_for(asked.members, keys, owners, places, len(firsts))
-    answers = slices.answers(keys, *wanted, numbers, questions)
+    sought = Sought(begins, slices.first + ends[firsts], len(tree.table), numbers, questions)
+    answers = slices.answers(keys, sought)
     kinds = asked.shape * 2 + endless
     found = np.unique(kinds)
     for kind in found:

@@ -28,6 +28,7 @@ from panewise.operators.slice_store import (
     Drained,
     Slices,
     SliceStore,
+    Sought,
     Technique,
     make_room,
     state_matrix,
@@ -266,7 +267,7 @@ class DenseSlices(SliceStore):
     def _as_pairs(self) -> list[SparseSlice]:
         """The closed slices."""
         numbers = np.arange(self.first, self.after, dtype=np.int64)
-        partials = self.answers(list(self.matrices), numbers, numbers + 1, self.width) if len(numbers) else {}
+        partials = self.answers(list(self.matrices), Sought(numbers, numbers + 1, self.width)) if len(numbers) else {}
         slices = []
         for i in range(len(numbers)):
             present = np.flatnonzero(partials[ROW_COUNT][0][0, i])
@@ -354,20 +355,8 @@ class DenseSlices(SliceStore):
         for synopsis in self.synopses.values():
             synopsis.drop_window(window)
 
-    def answers(
-        self,
-        keys: list[StateKey],
-        starts: Ints,
-        ends: Ints,
-        groups: int,
-        windows: Ints | None = None,
-        asked_for: dict[StateKey, NDArray[np.bool_]] | None = None,
-    ) -> Answers:
-        """The states of windows of slice numbers, shape (fields, answers, groups); start -1 is the beginning of all.
-
-        `windows` numbers the members' windows, for techniques that go on from where a window was last; `asked_for`
-        says for which answers a question to a state without a fixed size is asked, where not for all of them.
-        """
+    def answers(self, keys: list[StateKey], sought: Sought) -> Answers:
+        starts, ends, groups, numbers, asked_for = sought
         held = np.maximum(starts, self.first)
         result: Answers = {}
         for key in dict.fromkeys([ROW_COUNT, *keys]):
@@ -378,7 +367,7 @@ class DenseSlices(SliceStore):
                 chosen = None if asked_for is None else asked_for[key]
                 result[key] = self.held.answer(key, held, ends, np.arange(groups, dtype=np.int64), chosen)
                 continue
-            result[key] = self.synopses[key].answer(held, ends, ranks_of(key, self.pools), groups, windows)
+            result[key] = self.synopses[key].answer(held, ends, ranks_of(key, self.pools), groups, numbers)
             if self.base is not None:
                 self._add_base(key, starts, *result[key])
         return result

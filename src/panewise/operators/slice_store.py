@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -231,6 +231,20 @@ class SliceStore(ABC):
         """The states must have been added already; they take the order of the snapshot."""
 
 
+class Sought(NamedTuple):
+    """Windows of slice numbers whose states are asked for; start -1 is the beginning of all.
+
+    `numbers` are those of the members' windows, for techniques that go on from where a window was last. `asked_for`
+    says for which windows a question to a state without a fixed size is asked, where not for all of them.
+    """
+
+    starts: Ints
+    ends: Ints
+    groups: int
+    numbers: Ints | None = None
+    asked_for: dict[StateKey, NDArray[np.bool_]] | None = None
+
+
 class Slices(Protocol):
     """Closed slices of one width for all groups, of a store or of a tree."""
 
@@ -239,15 +253,8 @@ class Slices(Protocol):
     @property
     def starts(self) -> Ints: ...
 
-    def answers(
-        self,
-        keys: list[StateKey],
-        starts: Ints,
-        ends: Ints,
-        groups: int,
-        windows: Ints | None = None,
-        asked_for: dict[StateKey, NDArray[np.bool_]] | None = None,
-    ) -> Answers: ...
+    def answers(self, keys: list[StateKey], sought: Sought) -> Answers:
+        """The states of the windows, shape (fields, windows, groups)."""
 
 
 class WovenSlices(Protocol):

@@ -183,12 +183,12 @@ class Reading:
             return []
         for name in altered:
             del self._unread[name], self.backend.unread[name]
+        streams = [stream for stream in altered.values() if isinstance(stream, StreamDefinition)]  # others were dropped
         try:
-            return self.pump.open(altered)
+            return self.pump.open([stream.name for stream in streams])
         except Exception as problem:  # noqa: BLE001 - it is told, and the others are read on
-            for stream in altered.values():
-                if isinstance(stream, StreamDefinition):  # it was not dropped
-                    self.fail(stream, problem)
+            for stream in streams:
+                self.fail(stream, problem)
             return []
 
     def _drain(self) -> None:

@@ -39,26 +39,10 @@ CELLS = 4096
 EDGES = ("epochs", "firsts", "slides", "phases")
 # The names under which arrays are written down, which stay, and those of the fields.
 WRITTEN = {
-    "_starts": "_starts",
-    "_ends": "_ends",
-    "_rooms": "_rooms",
-    "_free": "_free",
-    "_counts": "_counts",
-    "_room_spans": "_room_spans",
-    "_cells": "_cells",
-    "_epochs": "_epochs",
-    "_firsts": "_firsts",
-    "_slides": "_slides",
-    "_phases": "_phases",
+    name: name
+    for name in "_starts _ends _rooms _free _counts _room_spans _cells _epochs _firsts _slides _phases".split()
 }
-WRITTEN_SPARSE = {
-    "_table": "_table",
-    "_entry_room": "_entry_room",
-    "_entry_group": "_entry_group",
-    "_entry_next": "_entry_next",
-    "_entry_free": "_entry_free",
-    "_heads": "_heads",
-}
+WRITTEN_SPARSE = {name: name for name in "_table _entry_room _entry_group _entry_next _entry_free _heads".split()}
 
 
 class OpenSlices:
