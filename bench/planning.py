@@ -203,7 +203,7 @@ def machine_model() -> Any:
     engine.execute("CREATE STREAM s (ts TIMESTAMP, v DOUBLE)")
     engine.execute(statement("q", 60, 1))
     (consumer,) = engine.hosting.trees
-    return model_of(consumer, consumer.tree.schedule.members)[1]
+    return model_of(consumer, list(consumer.tree.members.values()))[1]
 
 
 def rows_from(second: int) -> pa.RecordBatch:

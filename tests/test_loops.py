@@ -15,7 +15,7 @@ import panewise as pw
 from panewise import loops
 from panewise.aggregates.states import SUM_INTEGER
 from panewise.loops import is_compiled, is_worth_calling
-from panewise.operators import periodic
+from panewise.operators.family import family
 from panewise.slicing import open_slices, slot_loops
 from panewise.synopses import interval
 from panewise.synopses.interval import IntervalSynopsis
@@ -92,9 +92,9 @@ def test_small_answers_compile_the_loop_of_the_interval_synopsis(nested: bool, m
 
 def test_small_batches_compile_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = njit(slot_loops.assign_known.py_func)  # type: ignore[attr-defined]
-    for module in (open_slices, periodic):
+    for module in (open_slices, family):
         monkeypatch.setattr(module, "assign_known", loop)
-    monkeypatch.setattr(periodic, "SHORT_WAY_IN_ALL", 50)
+    monkeypatch.setattr(family, "SHORT_WAY_IN_ALL", 50)
     engine = pw.Engine()
     engine.execute("""
         CREATE STREAM s (ts TIMESTAMP, k BIGINT);

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from panewise.operators import periodic, shared_fold, tree_forgetting
-from panewise.operators.members import Member
-from panewise.operators.periodic import PeriodicTree
-from panewise.operators.tree_weave import members_by_tree
+from panewise.operators import shared_fold
+from panewise.operators.family import family, forgetting
+from panewise.operators.family.family import Family
+from panewise.operators.family.member import Member
 from panewise.optimize.sharing.joining import fits
 from panewise.optimize.sharing.weaving import Weave, WovenTree
 from panewise.runtime import engine as _engine  # noqa: F401 - what it imports of the weaver must be the real thing
@@ -324,7 +324,7 @@ def woven_at_random(
     found = Woven()
 
     def planned(consumer: TreeConsumer, *_: Any, **__: Any) -> weaver.Plan | None:
-        members = [member for member in consumer.tree.schedule.members if member.can_move]
+        members = consumer.tree.movable
         if not members:
             return None
         count = chance.randint(1, 5)
@@ -335,17 +335,17 @@ def woven_at_random(
         kept_by = [_random_techniques(chance, [members[n] for n in tree.members], techniques) for tree in trees]
         return weaver.Plan(members, Weave(trees, 0.0, 0.0, 0.0), kept_by)
 
-    weave_tree, join_tree = weaver.weave_tree, weaver.join_tree
+    weave, join_tree = Family.weave, Family.join_tree
 
-    def weave_and_count(tree: PeriodicTree, *arguments: Any) -> None:
-        weave_tree(tree, *arguments)
-        trees = members_by_tree(tree)
+    def weave_and_count(self: Family, *arguments: Any) -> None:
+        weave(self, *arguments)
+        trees = self.members_by_tree
         found.weaves += 1
         found.trees_most = max(found.trees_most, len(trees))
         found.members_of_trees += sum(len(members) for number, members in trees.items() if number)
 
-    def join_and_count(tree: PeriodicTree, member: Member, number: int) -> None:
-        join_tree(tree, member, number)
+    def join_and_count(self: Family, name: str, number: int) -> None:
+        join_tree(self, name, number)
         found.joins += 1
 
     look = weaver.Weaver.look
@@ -355,9 +355,9 @@ def woven_at_random(
         look(self, consumer)
         tree = consumer.tree
         if self.mode == "weave" and tree.store.trees and chance.random() < 0.2:
-            free = [member for member in members_by_tree(tree).get(0, []) if member.can_move]
+            free = [member for member in tree.members_by_tree.get(0, []) if member.can_move]
             if free:
-                join_and_count(tree, chance.choice(free), chance.choice(list(tree.store.trees)))
+                tree.join_tree(chance.choice(free).name, chance.choice(list(tree.store.trees)))
 
     def judge(host: shared_fold.Host, rows: int, folded: int, guests: list[shared_fold.Guest]) -> None:
         """Guests fold for themselves, or have the host fold for them, as chance will have it."""
@@ -374,11 +374,11 @@ def woven_at_random(
         patch.setattr(weaver, "planned", planned)
         patch.setattr(weaver, "fits", lambda classes, cadence: fits(classes, cadence) or chance.random() < 0.6)
         patch.setattr(weaver.Load, "near", lambda load, other: chance.random() >= often)
-        patch.setattr(weaver, "weave_tree", weave_and_count)
-        patch.setattr(weaver, "join_tree", join_and_count)
-        patch.setattr(periodic, "DENSE_GROUPS", dense_groups)
-        patch.setattr(periodic, "SHORT_WAY_FROM", 1)
-        patch.setattr(tree_forgetting, "FORGET_FROM", -1000)  # idle groups are looked for at every step
+        patch.setattr(Family, "weave", weave_and_count)
+        patch.setattr(Family, "join_tree", join_and_count)
+        patch.setattr(family, "DENSE_GROUPS", dense_groups)
+        patch.setattr(family, "SHORT_WAY_FROM", 1)
+        patch.setattr(forgetting, "FORGET_FROM", -1000)  # idle groups are looked for at every step
         yield found
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import panewise as pw
 from panewise.operators.continuous import ContinuousAggregate
-from panewise.operators.periodic import PeriodicTree
+from panewise.operators.family.family import Family
 from panewise.operators.shared_fold import Host
 from panewise.operators.window_join import WindowJoin
 from panewise.runtime.engine import Engine
@@ -32,8 +32,8 @@ QUERIES = {
 }
 # Where an error comes from, and the queries that it tears.
 TORN = {
-    "a family": ((PeriodicTree, "fold"), {"sums", "longer"}),
-    "the reports of a family": ((PeriodicTree, "advance"), {"sums", "longer"}),
+    "a family": ((Family, "fold"), {"sums", "longer"}),
+    "the reports of a family": ((Family, "advance"), {"sums", "longer"}),
     "a continuous query, and who reads it": ((ContinuousAggregate, "process"), {"now", "above"}),
     "a shared join": ((WindowJoin, "process"), {"pairs", "few"}),
 }
@@ -69,7 +69,7 @@ def failing(
 
 def is_torn(operator: Any) -> bool:
     """Of the trees that of `sums` and `longer` only; other operators have one instance that is meant."""
-    return not isinstance(operator, PeriodicTree) or (bool(operator.keys) and operator.where is None and operator.timed)
+    return not isinstance(operator, Family) or (bool(operator.keys) and operator.where is None and operator.timed)
 
 
 def answers(engine: Engine) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import pytest
 
 import panewise as pw
 from panewise.errors import PlanError
-from panewise.operators import held_values, periodic, tree_forgetting
+from panewise.operators import held_values
+from panewise.operators.family import family, forgetting
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -61,7 +62,7 @@ def windows(table: pa.Table, length: int, slide: int) -> Iterator[tuple[int, pa.
 
 @pytest.mark.parametrize("dense_groups", [4096, 5])
 def test_duckdb_agrees(monkeypatch: pytest.MonkeyPatch, dense_groups: int) -> None:
-    monkeypatch.setattr(periodic, "DENSE_GROUPS", dense_groups)
+    monkeypatch.setattr(family, "DENSE_GROUPS", dense_groups)
     monkeypatch.setattr(held_values, "COMPACT_FROM", 300)
     engine = pw.Engine()
     engine.execute(STREAM)
@@ -96,7 +97,7 @@ def test_duckdb_agrees(monkeypatch: pytest.MonkeyPatch, dense_groups: int) -> No
 
 @pytest.mark.parametrize("dense_groups", [4096, 0])
 def test_top_counts_as_a_counter_does(monkeypatch: pytest.MonkeyPatch, dense_groups: int) -> None:
-    monkeypatch.setattr(periodic, "DENSE_GROUPS", dense_groups)
+    monkeypatch.setattr(family, "DENSE_GROUPS", dense_groups)
     engine = pw.Engine()
     engine.execute(STREAM)
     engine.execute("CREATE QUERY q AS SELECT k, TOP(4, w) AS a, TOP(2, v) AS b FROM t [RANGE 9 S SLIDE 3 S] GROUP BY k")
@@ -160,7 +161,7 @@ def test_questions_share_what_is_held() -> None:
     for at, question in enumerate(["QUANTILE(v, 0.5)", "QUANTILE(v, 0.9)", "COUNT(DISTINCT v)", "TOP(3, v)"]):
         engine.execute(f"CREATE QUERY q{at} AS SELECT {question} AS a FROM t [RANGE {at + 5} S SLIDE 1 S]")
     [tree] = engine.hosting.trees
-    assert [key.kind.name for key in tree.tree.state_held_from] == ["count", "bag"]
+    assert [key.kind.name for key in tree.tree.states] == ["count", "bag"]
     assert "bag(v) by BagSynopsis" in str(engine.explain())
     engine.execute("DROP QUERY q0; DROP QUERY q1; DROP QUERY q2; DROP QUERY q3")
     assert not tree.tree.store.held.keys
@@ -169,8 +170,8 @@ def test_questions_share_what_is_held() -> None:
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("aggregate", ["TOP(9, s)", "FREQUENT(9, s)", "COUNT(DISTINCT s)"])
 def test_idle_strings_and_groups_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str, dense: bool) -> None:
-    monkeypatch.setattr(periodic, "DENSE_GROUPS", 4096 if dense else 2)
-    monkeypatch.setattr(tree_forgetting, "FORGET_FROM", 64)
+    monkeypatch.setattr(family, "DENSE_GROUPS", 4096 if dense else 2)
+    monkeypatch.setattr(forgetting, "FORGET_FROM", 64)
     engine = pw.Engine()
     engine.execute(
         f"""CREATE STREAM u (ts TIMESTAMP, k BIGINT, s STRING);
@@ -181,7 +182,7 @@ def test_idle_strings_and_groups_leave(monkeypatch: pytest.MonkeyPatch, aggregat
     for begin in range(0, len(rows), 50):
         engine.push("u", rows[begin : begin + 50])
         [tree] = engine.hosting.trees
-        largest = max(largest, *(len(pool) for pool in tree.tree.pools.values()))
+        largest = max(largest, *(len(pool) for pool in tree.tree.store.pools.values()))
     assert largest < 400  # of 997 strings
     engine.flush()
     answers = engine.results("q").to_pylist()

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
-from panewise.operators.periodic import PeriodicTree
-from panewise.operators.schedule import Schedule
+from panewise.operators.family.family import Family
+from panewise.operators.family.schedule import Schedule
 from panewise.runtime import input_queue
 from panewise.runtime.durable_log import Segment
 from panewise.runtime.engine import Engine
@@ -88,7 +88,7 @@ def test_no_answer_after_an_interrupt_is_wrong(name: str, tmp_path: Path, monkey
     """Whatever is answered after a batch was interrupted is right, and so is what the closed folder opens with."""
     undisturbed = made()
     engine = made(tmp_path / "e")
-    interrupted_in(monkeypatch, PeriodicTree, "fold", lambda: READS[name](engine))
+    interrupted_in(monkeypatch, Family, "fold", lambda: READS[name](engine))
     undisturbed.push("s", {"ts": 3_000_000, "v": 8})
     for call in (lambda engine: engine.lookup("q"), lambda engine: engine.results("q")):
         with suppress(pw.PanewiseError):
@@ -118,7 +118,7 @@ def test_an_interrupt_that_compiled_code_has_wrapped_is_one(
     engine = made(tmp_path / "e")
     if name in ("add", "lookup"):
         engine.stats()  # what was pushed is taken
-    monkeypatch.setattr(*((Engine, "_looked_up") if name == "lookup" else (PeriodicTree, name)), loaded)
+    monkeypatch.setattr(*((Engine, "_looked_up") if name == "lookup" else (Family, name)), loaded)
     with pytest.raises(KeyboardInterrupt):
         calls[name]()
     monkeypatch.undo()
@@ -251,7 +251,7 @@ def test_an_interrupt_while_a_snapshot_begins_with_the_rows_of_a_lead(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PeriodicTree, "fold", interrupted)
+    monkeypatch.setattr(Family, "fold", interrupted)
     with pytest.raises(KeyboardInterrupt):
         getattr(engine, call)()
     monkeypatch.undo()
@@ -274,7 +274,7 @@ def test_an_interrupt_while_a_lookup_answers_what_was_postponed(monkeypatch: pyt
         """All but the reports."""
         flush_all()
         engine.streams["s"].postponed[engine.hosting.consumers["q"]] = None
-        monkeypatch.setattr(PeriodicTree, "advance", interrupted)
+        monkeypatch.setattr(Family, "advance", interrupted)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from panewise.operators import periodic as periodic_trees
+from panewise.operators.family import family
 from tests.case_files import moment
 from tests.case_runner import same_rows
 from tests.embedded_host import EmbeddedHost
@@ -35,9 +35,9 @@ from tests.runtime.random_scripts import (
 @pytest.fixture(autouse=True, scope="module")
 def short_way() -> Iterator[None]:
     """Small batches take the short way too, which is meant for large ones."""
-    before, periodic_trees.SHORT_WAY_FROM = periodic_trees.SHORT_WAY_FROM, 1
+    before, family.SHORT_WAY_FROM = family.SHORT_WAY_FROM, 1
     yield
-    periodic_trees.SHORT_WAY_FROM = before
+    family.SHORT_WAY_FROM = before
 
 
 WORDS = st.sampled_from(("ISTREAM", "DSTREAM"))

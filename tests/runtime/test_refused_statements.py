@@ -13,7 +13,7 @@ from panewise.errors import PlanError
 from panewise.language.binder import bind_one, parse
 from panewise.language.statements import SelectOnce
 from panewise.operators.continuous import ContinuousRows
-from panewise.operators.periodic import PeriodicTree
+from panewise.operators.family.family import Family
 from panewise.plan.build import build
 from panewise.runtime import hosting
 from panewise.runtime.channel import Channel
@@ -105,8 +105,8 @@ class Stopped(BaseException):
     ("owner", "method"),
     [
         (Channel, "attach"),
-        (PeriodicTree, "add"),
-        (PeriodicTree, "due"),
+        (Family, "add"),
+        (Family, "due"),
         (PlanConsumer, "attach"),
         (ContinuousRows, "__init__"),
         (Hosting, "slides"),

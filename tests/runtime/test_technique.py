@@ -183,7 +183,7 @@ def test_queries_that_come_and_go_leave_nothing_behind() -> None:
 
 
 def test_strings_of_the_oracle_are_renumbered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("panewise.operators.tree_forgetting.FORGET_FROM", 8)
+    monkeypatch.setattr("panewise.operators.family.forgetting.FORGET_FROM", 8)
     engine = pw.Engine()
     engine.execute("CREATE STREAM t (ts TIMESTAMP, w STRING)")
     window = "[RANGE 2 SECONDS SLIDE 1 SECOND]"

@@ -1,17 +1,18 @@
-"""Rows folded once for several trees: queries that differ in WHERE, or group by some of the keys that others group by.
+"""Rows folded once for several families: queries that differ in WHERE, or group by some of the keys of others.
 
-Trees over one stream that keep their states by slices of time are *guests* of a common *host*, a tree that only folds.
-It groups by all that any guest tells apart: the guests' keys, and the class of the row, which says whose WHERE keeps it
-(`selection_classes.py`). Its slices are cut at every guest's edges. After each batch its partials, of which there are
-far fewer than rows, are handed to the guests, which merge those of their classes and forget the keys that they do not
-group by; the host keeps nothing. Of batches that belong together the partials are handed over after the last.
+Families over one stream that keep their states by slices of time are *guests* of a common *host*, a family that only
+folds. It groups by all that any guest tells apart: the guests' keys, and the class of the row, which says whose WHERE
+keeps it (`selection_classes.py`). Its slices are cut at every guest's edges. After each batch its partials, of which
+there are far fewer than rows, are handed to the guests, which merge those of their classes and forget the keys that
+they do not group by; the host keeps nothing. Of batches that belong together the partials are handed over after the
+last.
 
     rows -> classes -> group ids -> slots -> fold                  | once for all guests
     partials of the guest's classes -> its groups -> its slices    | per guest, in proportion to its partials
 
 Invariant: each guest is as if it had folded the rows that its WHERE keeps itself, because its states combine in any
 order and a slice of the host lies within one slice of each guest. States for which that is not so (user-defined ones,
-values of no fixed size) are folded by their tree.
+values of no fixed size) are folded by their family.
 
 Cost decides, anew for each batch: a guest for which merging partials was dearer than folding its rows folds for itself
 for a while, and so do all where what they save is less than what the host costs. Golab 2006, section 8.3; the roll-up
@@ -34,8 +35,8 @@ from panewise.aggregates.states import Operation
 from panewise.errors import raise_interrupt_behind
 from panewise.language.expressions import ColumnRef, Expression
 from panewise.operators.aggregation import ROW_COUNT, StateKey
-from panewise.operators.partials import END, START, merge_partials, taken_partials
-from panewise.operators.periodic import PeriodicTree
+from panewise.operators.family.family import Family
+from panewise.operators.family.partials import END, START
 from panewise.operators.rows import Rows
 from panewise.operators.selection_classes import ChosenRows, Mask, SelectionClasses
 from panewise.optimize.sharing.roll_up import combines, key_name
@@ -53,68 +54,68 @@ TAKE_NS = 8.0  # a row that a clause has kept
 SLOT_NS = (6.0, 8.0, 20.0)  # a row's slot, by no key, one or several
 STATE_NS = 3.0  # a row, a state
 MERGE_NS, MERGE_STATE_NS = 60.0, 20.0  # a partial, and each of its states
-BATCH_NS, GUEST_NS = 120_000.0, 200_000.0  # a batch that a tree folds for itself; a guest, each time
+BATCH_NS, GUEST_NS = 120_000.0, 200_000.0  # a batch that a family folds for itself; a guest, each time
 _CLASS = "\0class_{}"  # a column that no statement can name
 
 
 class SharedFold:
-    """Folds the rows of one stream for its trees."""
+    """Folds the rows of one stream for its families."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[PeriodicTree, int]] = []
+        self._known: list[tuple[Family, int]] = []
         self._classes: list[SelectionClasses] = []
         self._hosts: list[Host] = []
-        # Told of the trees that an error has torn, while the others go on; None: it is raised.
-        self.torn: Callable[[Sequence[PeriodicTree], Exception], None] | None = None
+        # Told of the families that an error has torn, while the others go on; None: it is raised.
+        self.torn: Callable[[Sequence[Family], Exception], None] | None = None
 
-    def fold(self, rows: Rows, trees: Sequence[PeriodicTree], masks: Mapping[Expression, Mask] | None = None) -> None:
-        """Rows enter all trees, some of them at the next `settle`, which must follow before anybody asks a tree.
+    def fold(self, rows: Rows, families: Sequence[Family], masks: Mapping[Expression, Mask] | None = None) -> None:
+        """Rows enter all families, some of them at the next `settle`, which must follow before anybody asks a family.
 
         `masks` says of some WHERE clauses which rows they keep.
         """
         if not len(rows):
             return
         known = dict(masks or {})
-        if len(rows) < ROWS_LEAST or len(trees) < 2:
-            for tree in trees:
-                mask = known.get(tree.where) if tree.where is not None else None
-                self._done([tree], partial(tree.fold, rows, mask))
+        if len(rows) < ROWS_LEAST or len(families) < 2:
+            for family in families:
+                mask = known.get(family.where) if family.where is not None else None
+                self._done([family], partial(family.fold, rows, mask))
             return
-        self._follow(trees)
+        self._follow(families)
         begin = 0
         if len(rows) > 2 * TRIAL_ROWS and any(host.untried for host in self._hosts):
-            self._fold(rows.slice(0, TRIAL_ROWS), trees, {where: mask[:TRIAL_ROWS] for where, mask in known.items()})
+            self._fold(rows.slice(0, TRIAL_ROWS), families, {where: mask[:TRIAL_ROWS] for where, mask in known.items()})
             self.settle()
             begin = TRIAL_ROWS
         rest = rows.slice(begin, len(rows)) if begin else rows
-        self._fold(rest, trees, {where: mask[begin:] for where, mask in known.items()})
+        self._fold(rest, families, {where: mask[begin:] for where, mask in known.items()})
 
-    def _fold(self, rows: Rows, trees: Sequence[PeriodicTree], masks: dict[Expression, Mask]) -> None:
+    def _fold(self, rows: Rows, families: Sequence[Family], masks: dict[Expression, Mask]) -> None:
         chosen = ChosenRows(rows.batch, self._classes, masks)
         hosted: set[int] = set()
         for host in list(self._hosts):
             if not self._done(host.guests, partial(_fold_host, host, rows, chosen, hosted)):
                 hosted.update(map(id, host.guests))
                 self._forget(host)
-        for tree in trees:
-            if id(tree) not in hosted:
-                self._done([tree], partial(_fold_tree, tree, rows, chosen))
+        for family in families:
+            if id(family) not in hosted:
+                self._done([family], partial(_fold_family, family, rows, chosen))
 
     def settle(self) -> None:
-        """All trees have all rows that were folded."""
+        """All families have all rows that were folded."""
         for host in list(self._hosts):
             if not self._done(host.guests, host.settle):
                 self._forget(host)
 
-    def _done(self, trees: Sequence[PeriodicTree], work: Callable[[], None]) -> bool:
-        """Whether work on trees is done; otherwise they are torn."""
+    def _done(self, families: Sequence[Family], work: Callable[[], None]) -> bool:
+        """Whether work on families is done; otherwise they are torn."""
         try:
             work()
         except Exception as problem:
             raise_interrupt_behind(problem)
             if self.torn is None:
                 raise
-            self.torn(trees, problem)
+            self.torn(families, problem)
             return False
         return True
 
@@ -123,63 +124,63 @@ class SharedFold:
         self._hosts.remove(host)
         self._known = []
 
-    def _follow(self, trees: Sequence[PeriodicTree]) -> None:
-        """Trees have come, gone or changed: so do classes and hosts."""
-        known = [(tree, tree.changes) for tree in trees]
+    def _follow(self, families: Sequence[Family]) -> None:
+        """Families have come, gone or changed: so do classes and hosts."""
+        known = [(family, family.changes) for family in families]
         if known == self._known:
             return
         self._known = known
         by_columns: dict[frozenset[str], list[Expression]] = {}
-        for tree in trees:
-            if tree.where is not None:
-                columns = frozenset(column.name for column in tree.where.columns())
-                by_columns.setdefault(columns, []).append(tree.where)
+        for family in families:
+            if family.where is not None:
+                columns = frozenset(column.name for column in family.where.columns())
+                by_columns.setdefault(columns, []).append(family.where)
         self._classes = [SelectionClasses(clauses) for clauses in by_columns.values()]
-        self._hosts = [Host(guests, self._classes) for guests in clusters(trees) if len(guests) > 1]
+        self._hosts = [Host(guests, self._classes) for guests in clusters(families) if len(guests) > 1]
 
-    def host_of(self, tree: PeriodicTree) -> Host | None:
-        """The host that the tree is a guest of, for what people are told."""
-        return next((host for host in self._hosts if tree in host.guests), None)
+    def host_of(self, family: Family) -> Host | None:
+        """The host that the family is a guest of, for what people are told."""
+        return next((host for host in self._hosts if family in host.guests), None)
 
 
 def _fold_host(host: Host, rows: Rows, chosen: ChosenRows, hosted: set[int]) -> None:
     hosted |= host.fold(rows, chosen)
 
 
-def _fold_tree(tree: PeriodicTree, rows: Rows, chosen: ChosenRows) -> None:
-    tree.fold(rows, None if tree.where is None else chosen.by(tree.where))
+def _fold_family(family: Family, rows: Rows, chosen: ChosenRows) -> None:
+    family.fold(rows, None if family.where is None else chosen.by(family.where))
 
 
-def may_share(tree: PeriodicTree) -> bool:
-    """Whether the tree's states may be merged from partials of other groups and finer slices."""
-    return tree.timed and all(
+def may_share(family: Family) -> bool:
+    """Whether the family's states may be merged from partials of other groups and finer slices."""
+    return family.timed and all(
         combines(key.kind.algebra) and key.kind.operation is not Operation.USER and not isinstance(key.kind, HeldKind)
-        for key in tree.state_held_from
+        for key in family.states
     )
 
 
-def clusters(trees: Sequence[PeriodicTree]) -> list[list[PeriodicTree]]:
-    """Trees that one host may serve: each with another one that groups by all its keys and perhaps more.
+def clusters(families: Sequence[Family]) -> list[list[Family]]:
+    """Families that one host may serve: each with another one that groups by all its keys and perhaps more.
 
-    A tree with several such others goes to the one with the fewest keys, which has the fewest groups.
+    A family with several such others goes to the one with the fewest keys, which has the fewest groups.
     """
-    sharing = sorted((tree for tree in trees if may_share(tree)), key=lambda tree: -len(tree.keys))
-    found: list[tuple[frozenset[str], list[PeriodicTree]]] = []
-    for tree in sharing:
-        names = frozenset(map(key_name, tree.keys))
+    sharing = sorted((family for family in families if may_share(family)), key=lambda family: -len(family.keys))
+    found: list[tuple[frozenset[str], list[Family]]] = []
+    for family in sharing:
+        names = frozenset(map(key_name, family.keys))
         around = [cluster for cluster in found if names <= cluster[0]]
         if around:
-            min(around, key=lambda cluster: len(cluster[0]))[1].append(tree)
+            min(around, key=lambda cluster: len(cluster[0]))[1].append(family)
         else:
-            found.append((names, [tree]))
+            found.append((names, [family]))
     return [guests for _, guests in found]
 
 
 @dataclass
 class Guest:
-    """A tree, what it takes of the host's partials, and until which batch it folds for itself."""
+    """A family, what it takes of the host's partials, and until which batch it folds for itself."""
 
-    tree: PeriodicTree
+    family: Family
     places: list[int]  # of its keys among the host's
     classes: int | None  # the number of the classes that know its WHERE
     columns: list[str]  # of partials: those of its states
@@ -190,20 +191,20 @@ class Guest:
 
 
 class Host:
-    """A tree that folds for its guests. Nothing is in it once it is settled."""
+    """A family that folds for its guests. Nothing is in it once it is settled."""
 
-    def __init__(self, trees: list[PeriodicTree], classes: list[SelectionClasses]) -> None:
-        keys = {key_name(key): key for tree in trees for key in tree.keys}
-        clauses = {tree.where for tree in trees}
+    def __init__(self, families: list[Family], classes: list[SelectionClasses]) -> None:
+        keys = {key_name(key): key for family in families for key in family.keys}
+        clauses = {family.where for family in families}
         self.classes = [found for found in classes if not clauses.isdisjoint(found.clauses)]
         class_columns = [ColumnRef(BIGINT, _CLASS.format(number)) for number in range(len(self.classes))]
         self.keys = tuple(keys.values())
-        states = list(dict.fromkeys(key for tree in trees for key in tree.state_held_from))
-        self._tree = _folding_tree((*self.keys, *class_columns), states)
+        states = list(dict.fromkeys(key for family in families for key in family.states))
+        self._family = _folding_family((*self.keys, *class_columns), states)
         read = [*self.keys, *(argument for key in states for argument in key.arguments)]
         self._columns = {column.name for expression in read for column in expression.columns()}
         names = list(keys)
-        self._guests = [self._guest(tree, names) for tree in trees]
+        self._guests = [self._guest(family, names) for family in families]
         self._batch = 0
         self._served: list[Guest] = []  # the guests of what it holds
         self._batches = self._rows = self._folded = 0  # since they got something last
@@ -212,26 +213,26 @@ class Host:
         self._edges: list[NDArray[np.int64]] = []  # of the guests, as the host's own were made of
 
     @property
-    def guests(self) -> list[PeriodicTree]:
-        return [guest.tree for guest in self._guests]
+    def guests(self) -> list[Family]:
+        return [guest.family for guest in self._guests]
 
     @property
     def selection_count(self) -> int:
         """How many WHERE clauses its guests have between them."""
-        return len({tree.where for tree in self.active if tree.where is not None})
+        return len({family.where for family in self.active if family.where is not None})
 
     @property
-    def active(self) -> list[PeriodicTree]:
+    def active(self) -> list[Family]:
         """The guests that it served the last time."""
-        return [guest.tree for guest in self._guests if guest.partials]
+        return [guest.family for guest in self._guests if guest.partials]
 
-    def _guest(self, tree: PeriodicTree, names: list[str]) -> Guest:
+    def _guest(self, family: Family, names: list[str]) -> Guest:
         number = None
-        if tree.where is not None:
-            number = next(i for i, classes in enumerate(self.classes) if tree.where in classes.clauses)
-        fields = {key: range(key.kind.int_fields + key.kind.float_fields) for key in tree.state_held_from}
+        if family.where is not None:
+            number = next(i for i, classes in enumerate(self.classes) if family.where in classes.clauses)
+        fields = {key: range(key.kind.int_fields + key.kind.float_fields) for key in family.states}
         columns = [f"{key.name}_{field}" for key, places in fields.items() for field in places]
-        return Guest(tree, [names.index(key_name(key)) for key in tree.keys], number, columns)
+        return Guest(family, [names.index(key_name(key)) for key in family.keys], number, columns)
 
     def fold(self, rows: Rows, by_clause: ChosenRows) -> set[int]:
         """Folds for those guests for which it pays; says which."""
@@ -247,19 +248,19 @@ class Host:
             return set()
         chosen = self._chosen(rows, [by_clause.classes(classes) for classes in self.classes])
         for guest in self._served:
-            guest.tree.notice(rows.times, rows.latest)
+            guest.family.notice(rows.times, rows.latest)
         if len(chosen):
-            self._tree.fold(chosen)
+            self._family.fold(chosen)
         self._batches += 1
         self._rows += len(rows)
         self._folded += len(chosen)
-        return {id(guest.tree) for guest in self._served}
+        return {id(guest.family) for guest in self._served}
 
     def settle(self) -> None:
         """The guests get what was folded for them since the last time."""
         if not self._rows:
             return
-        partials = taken_partials(self._tree)
+        partials = self._family.take_partials()
         if partials is not None:
             for guest in self._served:
                 self._hand_over(partials, guest)
@@ -279,7 +280,7 @@ class Host:
             return whole
         kept = np.zeros(len(rows), np.bool_)
         for classes, numbers in zip(self.classes, found, strict=True):
-            wheres = [guest.tree.where for guest in self._served]
+            wheres = [guest.family.where for guest in self._served]
             by_class = [classes.kept_by(where) for where in wheres if where in classes.clauses]
             if by_class:
                 kept |= np.logical_or.reduce(by_class, axis=0)[numbers]
@@ -294,28 +295,28 @@ class Host:
         columns |= {name: partials.column(name) for name in guest.columns if name in there}
         part = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         if guest.classes is not None:
-            assert guest.tree.where is not None
-            by_class = self.classes[guest.classes].kept_by(guest.tree.where)
+            assert guest.family.where is not None
+            by_class = self.classes[guest.classes].kept_by(guest.family.where)
             numbers = partials.column(f"key_{len(self.keys) + guest.classes}")
             kept = by_class[integers(numbers.dictionary)][np.asarray(numbers.indices)]
             if not kept.all():
                 part = part.take(wrapped(np.flatnonzero(kept)))
         guest.partials = part.num_rows
         guest.rows = int(integers(part.column(f"{ROW_COUNT.name}_0")).sum())
-        merge_partials(guest.tree, part, 0, finer=True)
+        guest.family.merge(part, finer=True)
 
     def _judge(self, rows: int, folded: int, guests: list[Guest]) -> None:
         """Whom it has paid for, by what there was to fold and to merge."""
         # What is common to both ways is left out; a trial, with few rows, is not judged by what calls cost.
         calls = 0.0 if rows <= TRIAL_ROWS else GUEST_NS - self._batches * BATCH_NS
-        saved = -folded * MARGIN * (_fold_ns(self._tree) + TAKE_NS)
+        saved = -folded * MARGIN * (_fold_ns(self._family) + TAKE_NS)
         saved -= rows * sum(_by_bits_ns(classes) for classes in self.classes if not classes.by_value)
         for guest in guests:
-            direct = guest.rows * _fold_ns(guest.tree)
-            if guest.tree.where is not None:
+            direct = guest.rows * _fold_ns(guest.family)
+            if guest.family.where is not None:
                 judged = self.classes[guest.classes or 0].by_value
-                direct += guest.rows * TAKE_NS + (0.0 if judged else rows * _where_ns(guest.tree.where))
-            states = len(guest.tree.state_held_from)
+                direct += guest.rows * TAKE_NS + (0.0 if judged else rows * _where_ns(guest.family.where))
+            states = len(guest.family.states)
             gain = direct - calls - guest.partials * (MERGE_NS + MERGE_STATE_NS * states)
             if gain < 0:
                 guest.resting, guest.rest = self._batch + guest.rest, min(4 * guest.rest, REST_MAX)
@@ -337,16 +338,16 @@ class Host:
         """The host is cut wherever a guest is, now and in every epoch that rows may still fall into."""
         if not guests:
             return
-        parts = [part for guest in guests for part in guest.tree.store.open.edge_arrays()]
+        parts = [part for guest in guests for part in guest.family.store.open.edge_arrays()]
         if len(parts) == len(self._edges) and all(a is b for a, b in zip(parts, self._edges, strict=True)):
             return
         self._edges = parts
-        self._tree.store.open.set_edges(common_edges([guest.tree.store.open.edges() for guest in guests]))
+        self._family.store.open.set_edges(common_edges([guest.family.store.open.edges() for guest in guests]))
 
 
-def _fold_ns(tree: PeriodicTree) -> float:
-    """What a row costs that a tree folds."""
-    return SLOT_NS[min(len(tree.keys), 2)] + STATE_NS * len(tree.state_held_from)
+def _fold_ns(family: Family) -> float:
+    """What a row costs that a family folds."""
+    return SLOT_NS[min(len(family.keys), 2)] + STATE_NS * len(family.states)
 
 
 def _where_ns(where: Expression) -> float:
@@ -359,13 +360,11 @@ def _by_bits_ns(classes: SelectionClasses) -> float:
     return TAKE_NS + sum(WHERE_NS + _where_ns(clause) for clause in classes.clauses)
 
 
-def _folding_tree(keys: tuple[Expression, ...], states: list[StateKey]) -> PeriodicTree:
-    """A tree without members, for states that others answer from."""
-    tree = PeriodicTree(keys, None, folds_only=True)
-    for key in dict.fromkeys([ROW_COUNT, *states]):
-        tree.state_held_from[key] = None
-        tree.store.add_state(key)
-    return tree
+def _folding_family(keys: tuple[Expression, ...], states: list[StateKey]) -> Family:
+    """A family without members, for states that others answer from."""
+    family = Family(keys, None, folds_only=True)
+    family.keep_states(dict.fromkeys([ROW_COUNT, *states]))
+    return family
 
 
 def common_edges(edges: Sequence[Mapping[str, list[int]]]) -> dict[str, list[int]]:

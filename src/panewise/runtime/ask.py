@@ -17,7 +17,6 @@ from panewise.operators.aggregation import aggregation_of
 from panewise.operators.partial_relation import relation_in_parts
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.rows import Rows
-from panewise.operators.tree_asking import last_report_of
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, reads_answer, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Scan
@@ -87,8 +86,8 @@ def from_tree(block: Block, channel: Channel, hosting: Hosting) -> pa.Table | No
         tree = consumer.tree
         if consumer.channel is not channel or consumer.counts_rows or not _fits(consumer, block):
             continue
-        if tree.watermark != INT64_MIN and set(aggregation.states) <= set(tree.state_held_from):
-            batch = last_report_of(tree, aggregation, cadence_of(block.window))
+        if tree.watermark != INT64_MIN and set(aggregation.states) <= set(tree.states):
+            batch = tree.last_report_of(aggregation, cadence_of(block.window))
             if batch is not None:
                 return pa.Table.from_batches([batch]).select(range(2, batch.num_columns))
     return None

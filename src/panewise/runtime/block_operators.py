@@ -16,9 +16,9 @@ from panewise.operators.collective import CollectiveLookup
 from panewise.operators.collective_condition import collective_condition
 from panewise.operators.continuous import ContinuousAggregate, ContinuousRows
 from panewise.operators.counted_reports import CountedRowWindow
+from panewise.operators.family.family import Family
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.partitioned_rows import PartitionedRows
-from panewise.operators.periodic import PeriodicTree
 from panewise.operators.relation_to_stream import Restore
 from panewise.operators.row_window import RowWindow
 from panewise.plan.blocks import Block
@@ -69,7 +69,7 @@ def _restored(query: HostedQuery, held_from: int | None) -> RestoredOperator:
             restore,
         )
     aggregation = aggregation_of(block)
-    tree = PeriodicTree(aggregation.keys, block.where, held_from)
+    tree = Family(aggregation.keys, block.where, held_from)
     tree.add(query.name, aggregation, cadence_of(window))
     return RestoredOperator(
         ContinuousAggregate(

@@ -19,12 +19,11 @@ from panewise.errors import NotHeldError, SnapshotError, raise_interrupt_behind
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import Aggregation
 from panewise.operators.due_reports import EmptyReports
-from panewise.operators.members import Member
-from panewise.operators.periodic import PeriodicTree
+from panewise.operators.family.family import Family
+from panewise.operators.family.member import Member
 from panewise.operators.reports import Piece, Reports
 from panewise.operators.rows import Rows
 from panewise.operators.shared_fold import SharedFold
-from panewise.operators.tree_asking import past_report
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import failed, guarded
 from panewise.runtime.hosted_query import HostedQuery
@@ -57,7 +56,7 @@ class TreeConsumer(QueryConsumer):
 
     is_shared = True
 
-    def __init__(self, channel: Channel, tree: PeriodicTree, counts_rows: bool, sharing: str = "weave") -> None:
+    def __init__(self, channel: Channel, tree: Family, counts_rows: bool, sharing: str = "weave") -> None:
         self.channel = channel
         self.weaver = Weaver(sharing)
         self.tree = tree
@@ -320,8 +319,7 @@ class TreeConsumer(QueryConsumer):
             if name in self.finishes:
                 finals = self._finished(query, raw, finals)
             query.receive(finals, self.channel.watermark)
-        overflows, self.tree.overflows = self.tree.overflows, {}
-        for member, count in overflows.items():
+        for member, count in self.tree.take_overflows().items():
             for name in self._followers.get(member, ()):
                 self.queries[name].overflowed(count)
         for name, reason in self.take_failures().items():
@@ -371,15 +369,7 @@ class TreeConsumer(QueryConsumer):
         queries = list(self.queries.values())
         for query in queries:
             query.stand_apart()
-        tree = self.tree
-        self.tree = PeriodicTree(
-            tree.keys,
-            tree.where,
-            tree.held_from,
-            timed=tree.timed,
-            folds_only=tree.folds_only,
-            technique=tree.technique,
-        )
+        self.tree = self.tree.anew()
         self._leads = Leads(self.channel, self.tree)
         self.queries, self.finishes, self.member_of, self._followers = {}, {}, {}, {}
         self._alike, self._ledgers, self._began, self._apart, self._last_pieces = {}, {}, {}, {}, {}
@@ -388,9 +378,8 @@ class TreeConsumer(QueryConsumer):
 
     def take_failures(self) -> dict[str, str]:
         """The queries whose members met data that they cannot answer for, with the reason."""
-        failures = {name: why for member, why in self.tree.failures.items() for name in self._followers[member]}
-        self.tree.failures.clear()
-        return failures
+        failures = self.tree.take_failures()
+        return {name: why for member, why in failures.items() for name in self._followers[member]}
 
     def _write(self, reports: Reports) -> None:
         """What is new, into the ledgers of its shapes."""
@@ -486,7 +475,7 @@ class TreeConsumer(QueryConsumer):
             if held is not None and held.column(1)[0].value != report:
                 held = None
             return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
-        batch = self._final(query, past_report(self.tree, member, report, name))
+        batch = self._final(query, self.tree.past_report(member, report, name))
         return pa.Table.from_batches([batch] if batch is not None else [], schema=query.arrow)
 
     @property

@@ -85,10 +85,10 @@ def tree_stats(hosting: Hosting, postponed: dict[int, int]) -> list[dict[str, An
         {
             "source": tree.channel.name,
             "queries": sorted(map(shown_name, tree.queries)),
-            "groups": len(tree.tree.table),
+            "groups": tree.tree.group_count,
             "slices": len(tree.tree.store.starts),
             "open_slices": tree.tree.store.open.count,
-            "states": len(tree.tree.state_held_from),
+            "states": len(tree.tree.states),
             "postponed_reports": postponed.get(id(tree), 0),
             "bytes": tree.bytes_held,
         }

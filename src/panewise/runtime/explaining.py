@@ -12,7 +12,6 @@ from functools import partial
 from panewise.operators.collective import CollectiveLookup
 from panewise.operators.negation import Negation
 from panewise.operators.ordered_join import OrderedJoin
-from panewise.operators.tree_weave import members_by_tree
 from panewise.optimize.rewrites.plan_costs import Costed, costed
 from panewise.optimize.rewrites.rewriting import Applied, rewrite, rewrite_unless_shared
 from panewise.optimize.rewrites.statistics import Statistics
@@ -47,7 +46,7 @@ def explain_query(plan: Emit, consumer: QueryConsumer | None) -> Explanation:
         others = len(consumer.queries) - 1
         shared = {
             "tree": _shares(others),
-            "states": ", ".join(map(state_name, consumer.tree.state_held_from)),
+            "states": ", ".join(map(state_name, consumer.tree.states)),
         }
         return replace(explanation, properties=explanation.properties | shared)
     if isinstance(consumer, OperatorConsumer):
@@ -139,7 +138,7 @@ def explain_all(streams: dict[str, Stream], hosting: Hosting) -> Explanation:
     """Everything: streams, the trees on each, and the queries in each tree."""
     parts = [_channel(stream.name, "STREAM", stream, hosting) for stream in streams.values()]
     parts.extend(_channel(shown_name(q.name), "QUERY", q, hosting) for q in hosting.queries.values() if _read(q))
-    trees = sum(len(members_by_tree(consumer.tree)) for consumer in hosting.trees)
+    trees = sum(len(consumer.tree.members_by_tree) for consumer in hosting.trees)
     counts = {"sharing": hosting.sharing, "queries": len(hosting.queries), "trees": trees}
     return Explanation("PLAN", counts, tuple(parts))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from panewise.operators.periodic import PeriodicTree
+from panewise.operators.family.family import Family
 from panewise.operators.relation_to_stream import CountedReports, RelationToStream, Restore
 from panewise.operators.rows import Rows
 from panewise.temporal import TimeWindow
@@ -94,7 +94,7 @@ class RestoredOperator:
 class SoleTree:
     """A tree of one query as an operator of its own, for RESTORE."""
 
-    def __init__(self, tree: PeriodicTree, name: str, schema: pa.Schema) -> None:
+    def __init__(self, tree: Family, name: str, schema: pa.Schema) -> None:
         self._tree = tree
         self._name = name
         self._schema = schema

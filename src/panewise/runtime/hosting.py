@@ -20,8 +20,7 @@ from panewise.catalog import Options
 from panewise.errors import NotHeldError, PlanError, SnapshotError, raise_interrupt_behind
 from panewise.language.statements import Emit as Emission
 from panewise.operators.aggregation import Aggregation, aggregation_of
-from panewise.operators.members import is_whole
-from panewise.operators.periodic import PeriodicTree
+from panewise.operators.family.family import Family
 from panewise.operators.relation_to_stream import RelationToStream
 from panewise.operators.series_start import surely_shown
 from panewise.optimize.rewrites.rewriting import rewrite, rewrite_unless_shared
@@ -317,7 +316,7 @@ class Hosting:
         if consumer is None:
             held_from = channel.held_from if history is None else history.held_from
             shape = aggregation.keys, block.where, held_from
-            tree = PeriodicTree(*shape, timed=not counts_rows, folds_only=channel.folds_only, technique=technique)
+            tree = Family(*shape, timed=not counts_rows, folds_only=channel.folds_only, technique=technique)
             consumer = TreeConsumer(channel, tree, counts_rows, self.sharing)
             self._trees[key] = consumer
             if channel.together is None and self.sharing != "none":
@@ -454,14 +453,12 @@ def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: W
     tree = consumer.tree
     if tree.watermark == INT64_MIN:
         return True  # no rows have come
-    if not set(aggregation.states) <= set(tree.state_held_from):
+    if not set(aggregation.states) <= set(tree.states):
         return False
     cadence = cadence_of(window)
     if not tree.store.has_place(cadence):
         return False  # nobody has kept its place among the slices
-    points = [tree.held_from, *(tree.state_held_from[key] for key in aggregation.states)]
-    since = max((point for point in points if point is not None), default=None)
-    return is_whole(tree, cadence, cadence.next_report(tree.watermark) - cadence.slide, since)
+    return tree.answers_exactly(aggregation, cadence, cadence.next_report(tree.watermark) - cadence.slide)
 
 
 def _has_shown_a_row(window: Window | None, channel: Channel) -> bool:

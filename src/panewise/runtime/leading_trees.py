@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from panewise.operators.periodic import PeriodicTree
+from panewise.operators.family.family import Family
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
 from panewise.runtime.channel import INT64_MIN, Channel
@@ -30,8 +30,8 @@ LEADS_MOST = 16  # bounds what rows cost while queries come and go
 class Lead:
     """`until`: the last report of each member here; the tree that it has joined goes on from there."""
 
-    def __init__(self, shared: PeriodicTree, held_from: int | None, moment: object, recent: Rows | None) -> None:
-        self.tree = PeriodicTree(shared.keys, shared.where, held_from, technique=shared.technique)
+    def __init__(self, shared: Family, held_from: int | None, moment: object, recent: Rows | None) -> None:
+        self.tree = Family(shared.keys, shared.where, held_from, technique=shared.technique)
         self.until: dict[str, int] = {}
         self.moment = moment
         self._shared = shared
@@ -64,10 +64,7 @@ class Lead:
             point = min(watermark, *self.until.values())
             for name, pieces in self.tree.advance(point).items():
                 found.setdefault(name, []).extend(pieces)
-            self._shared.failures.update(self.tree.failures)
-            overflows, self.tree.overflows = self.tree.overflows, {}
-            for name, count in overflows.items():
-                self._shared.note_overflows(name, count)
+            self._shared.take_troubles_of(self.tree)
             done = [name for name, until in self.until.items() if until <= point]
             for name in done:
                 member = self._shared.members[name]
@@ -81,7 +78,7 @@ class Lead:
 class Leads:
     """The leads of one tree, in the order in which they began."""
 
-    def __init__(self, channel: Channel, shared: PeriodicTree) -> None:
+    def __init__(self, channel: Channel, shared: Family) -> None:
         self._channel = channel
         self._shared = shared
         self._leads: list[Lead] = []

@@ -37,8 +37,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from panewise.aggregates.user import UserStateKind
 from panewise.errors import PlanError
 from panewise.runtime.channel import INT64_MIN
@@ -140,7 +138,7 @@ def may_wait(family: TreeConsumer) -> bool:
     if watermark - tree.watermark > REPORTS_MOST * tree.shortest_slide or tree.store.open.count > SLICES_MOST:
         return False
     # What a function of a user raises ends its query at once, with all reports before it out.
-    return not any(isinstance(key.kind, UserStateKind) for key in tree.state_held_from)
+    return not any(isinstance(key.kind, UserStateKind) for key in tree.states)
 
 
 def waiting_families(stream: Stream) -> tuple[dict[Task, TreeConsumer], dict[Task, int]]:
@@ -168,8 +166,4 @@ def waiting_families(stream: Stream) -> tuple[dict[Task, TreeConsumer], dict[Tas
 
 def postponed_reports(family: TreeConsumer) -> int:
     """How many reports of a family have come due and are not answered; those of empty windows count."""
-    tree, watermark = family.tree, family.channel.watermark
-    if family not in family.channel.postponed or not len(tree.schedule):
-        return 0
-    following = tree.schedule.next_reports(np.maximum(tree.schedule.column("reported"), tree.watermark))
-    return int(np.maximum((watermark - following) // tree.schedule.column("slide") + 1, 0).sum())
+    return family.tree.due_count(family.channel.watermark) if family in family.channel.postponed else 0

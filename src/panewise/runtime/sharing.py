@@ -8,9 +8,8 @@ from panewise.aggregates.holistic import HeldKind
 from panewise.language.sql_text import to_sql
 from panewise.operators.aggregation import StateKey
 from panewise.operators.closed_values import STRUCTURES
-from panewise.operators.members import Member
-from panewise.operators.periodic import PeriodicTree
-from panewise.operators.tree_weave import members_by_tree
+from panewise.operators.family.family import Family
+from panewise.operators.family.member import Member
 from panewise.optimize.sharing.edges import edge_rate
 from panewise.optimize.sharing.report import FamilyReport, SharingReport, TreeReport
 from panewise.optimize.sharing.report_texts import counted
@@ -40,11 +39,11 @@ def family_report(consumer: TreeConsumer) -> FamilyReport:
     assumed to come.
     """
     tree = consumer.tree
-    members = [member for member in tree.schedule.members if member.can_move]
+    members = tree.movable
     keys, model = model_of(consumer, members)
     unit = ASSUMED_ROWS_PER_SECOND if consumer.counts_rows else SECOND  # units of the axis in a second
     rate = None if consumer.counts_rows else consumer.rows_per_unit
-    trees = tuple(_tree_report(consumer, number, unit, keys) for number in sorted(members_by_tree(tree)))
+    trees = tuple(_tree_report(consumer, number, unit, keys) for number in sorted(tree.members_by_tree))
     plan = planned(consumer, "full", price_alone=True)
     fold = model.fold(load_of(consumer).rate) * unit
     cost = fold + sum(found.cost_ns_per_second for found in trees)
@@ -52,9 +51,9 @@ def family_report(consumer: TreeConsumer) -> FamilyReport:
         stream=shown_name(consumer.channel.name),
         grouping=", ".join(map(to_sql, tree.keys)),
         selections=() if tree.where is None else (to_sql(tree.where),),
-        states=tuple(state_name(key) for key in tree.state_held_from),
+        states=tuple(state_name(key) for key in tree.states),
         rows_per_second=None if rate is None else rate * SECOND,
-        groups=(len(tree.table) or None) if tree.keys else 1,
+        groups=(tree.group_count or None) if tree.keys else 1,
         composite_edges_per_second=_edges(tree, 0) * unit,
         trees=trees,
         cost=cost,
@@ -85,7 +84,7 @@ def _alone(cost: float, consumer: TreeConsumer) -> float:
     return cost * len(consumer.queries) / max(1, len(consumer.tree.members))
 
 
-def _edges(tree: PeriodicTree, number: int) -> float:
+def _edges(tree: Family, number: int) -> float:
     """Per unit of the axis."""
     windows = tree.windows
     if number:
@@ -95,8 +94,8 @@ def _edges(tree: PeriodicTree, number: int) -> float:
 
 def _tree_report(consumer: TreeConsumer, number: int, unit: float, keys: list[StateKey]) -> TreeReport:
     tree = consumer.tree
-    members = members_by_tree(tree)[number]
-    model = model_of(consumer, [member for member in tree.schedule.members if member.can_move])[1]
+    members = tree.members_by_tree[number]
+    model = model_of(consumer, tree.movable)[1]
     slices = tree.store.trees[number].starts if number else tree.store.starts
     queries = tuple(
         (shown_name(name), str(consumer.queries[name].block.window))
@@ -121,16 +120,16 @@ def state_name(key: StateKey) -> str:
     return f"{key.kind.name}({', '.join(map(to_sql, key.arguments)) or '*'})"
 
 
-def _technique(tree: PeriodicTree, number: int, key: StateKey) -> str:
+def _technique(tree: Family, number: int, key: StateKey) -> str:
     if isinstance(key.kind, HeldKind):
         return STRUCTURES[key.kind.structure]
     return tree.store.technique_of(number, key)
 
 
-def _rules(tree: PeriodicTree, members: list[Member]) -> tuple[str, ...]:
+def _rules(tree: Family, members: list[Member]) -> tuple[str, ...]:
     """The sharing rules by which the longest and the shortest window of each tree share."""
     found: dict[str, None] = {}
-    for number, held in members_by_tree(tree).items():
+    for number, held in tree.members_by_tree.items():
         spans = sorted({member.cadence.range or 0 for member in held if member in members})
         if len(held) < 2 or not spans:
             continue

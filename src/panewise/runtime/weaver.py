@@ -18,9 +18,8 @@ from functools import cache
 from typing import Protocol
 
 from panewise.operators.aggregation import StateKey
-from panewise.operators.members import Member
-from panewise.operators.periodic import PeriodicTree
-from panewise.operators.tree_weave import join_tree, members_by_tree, weave_tree
+from panewise.operators.family.family import Family
+from panewise.operators.family.member import Member
 from panewise.optimize.sharing.calibration import load, shipped
 from panewise.optimize.sharing.costs import (
     EACH_ITS_BEST,
@@ -53,7 +52,7 @@ CANDIDATES = ("r_int", "b_int", "slick_deque", "two_stacks", "flat_fit", "panes"
 class Fed(Protocol):
     """A tree, and what is known of the rows that come to it."""
 
-    tree: PeriodicTree
+    tree: Family
     counts_rows: bool
 
     @property
@@ -110,22 +109,22 @@ class Weaver:
         self._changes, self._known = tree.changes, set(tree.members)
 
 
-def _apply(tree: PeriodicTree, plan: Plan) -> None:
+def _apply(tree: Family, plan: Plan) -> None:
     """The tree of the finest edges keeps the store's own slices, which are no coarser."""
     trees = plan.weave.trees
     finest = max(range(len(trees)), key=lambda i: trees[i].edge_rate)
     names = [[plan.members[number].name for number in woven.members] for woven in trees]
     coarse = [(plan.techniques[i], names[i]) for i in range(len(trees)) if i != finest]
-    weave_tree(tree, coarse, plan.techniques[finest])
+    tree.weave(coarse, plan.techniques[finest])
 
 
-def _place(members: list[Member], tree: PeriodicTree) -> None:
+def _place(members: list[Member], tree: Family) -> None:
     """Each into a tree that has all its edges already; where none has, it stays with the store's own slices."""
     edges = {number: classes_in(coarse.windows) for number, coarse in tree.store.trees.items()}
     for member in members:
         fitting = [number for number, classes in edges.items() if fits(classes, member.cadence)]
         if fitting and member.can_move and not member.tree:
-            join_tree(tree, member, fitting[0])
+            tree.join_tree(member.name, fitting[0])
 
 
 def classes_in(windows: WindowSet) -> tuple[tuple[int, int], ...]:
@@ -136,7 +135,7 @@ def classes_in(windows: WindowSet) -> tuple[tuple[int, int], ...]:
 def load_of(consumer: Fed) -> Load:
     rate, tree = consumer.rows_per_unit, consumer.tree
     assumed = 1.0 if consumer.counts_rows else ASSUMED_ROWS_PER_SECOND / SECOND
-    return Load(assumed if rate is None else rate, max(1, len(tree.table)), len(tree.windows))
+    return Load(assumed if rate is None else rate, max(1, tree.group_count), len(tree.windows))
 
 
 @cache
@@ -147,7 +146,7 @@ def machine() -> CalibratedModel:
 
 def planned(consumer: Fed, optimizer: str = "tri_weave", price_alone: bool = False) -> Plan | None:
     """The best division of those members that may be anywhere; None where there are none."""
-    members = [member for member in consumer.tree.schedule.members if member.can_move]
+    members = consumer.tree.movable
     if not members:
         return None
     keys, model = model_of(consumer, members)
@@ -165,7 +164,7 @@ def model_of(consumer: Fed, members: list[Member]) -> tuple[list[StateKey], Best
     keys = list(dict.fromkeys(key for member in members for key in member.aggregation.states))
     offsets = any(member.cadence.offset for member in members)
     admitted = tuple((state_of(key.kind), _admitted(key, offsets)) for key in keys)
-    groups = max(1, len(consumer.tree.table))
+    groups = max(1, consumer.tree.group_count)
     return keys, BestModel(machine().with_load(states=[state for state, _ in admitted], groups=groups), admitted)
 
 
@@ -183,18 +182,18 @@ def sums_of(members: Iterable[Member]) -> WindowSums:
 def present_cost(consumer: Fed) -> float:
     """What the tree costs per unit of the axis as it is woven now."""
     tree = consumer.tree
-    members = [member for member in tree.schedule.members if member.can_move]
+    members = tree.movable
     keys, model = model_of(consumer, members)
     cost = model.fold(load_of(consumer).rate)
-    for number in members_by_tree(tree):
+    for number in tree.members_by_tree:
         cost += tree_cost(tree, number, keys, model)
     return cost
 
 
-def tree_cost(tree: PeriodicTree, number: int, keys: list[StateKey], model: BestModel) -> float:
+def tree_cost(tree: Family, number: int, keys: list[StateKey], model: BestModel) -> float:
     """What one tree of the weave costs per unit of the axis, with what it takes in."""
     store = tree.store
-    sums = sums_of(member for member in members_by_tree(tree)[number] if member.can_move)
+    sums = sums_of(member for member in tree.members_by_tree[number] if member.can_move)
     windows = store.trees[number].windows if number else tree.windows
     rate = edge_rate(classes_in(windows)).per_unit
     cost = model.model.delivery(sums)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
-from panewise.operators import periodic
+from panewise.operators.family import family
 from panewise.runtime.spark import tree_pages
 from panewise.runtime.spark.bucket_head import Head
 from panewise.runtime.spark.marks import last_marks
@@ -183,7 +183,7 @@ def test_what_spark_has_selected_holds_for_all_trees_with_that_where(tmp_path: P
 def test_many_trees_answer_as_the_engine(
     sharing: str, dense_groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(periodic, "DENSE_GROUPS", dense_groups)
+    monkeypatch.setattr(family, "DENSE_GROUPS", dense_groups)
     monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
     engine = pw.Engine()
     run = LocalRun(tmp_path, partitions=3, seed=5, sharing=sharing)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from panewise.catalog import StreamDefinition
 from panewise.errors import NotHeldError, PlanError
-from panewise.operators.periodic import PeriodicTree
+from panewise.operators.family.family import Family
 from panewise.operators.rows import Rows, concatenated
 from panewise.plan.nodes import Emit
 from panewise.runtime.channel import INT64_MIN, Channel
@@ -121,7 +121,7 @@ class Bucket:
         return self.tables.setdefault(key, FollowedTable(version.tables[key]))
 
     @property
-    def trees(self) -> dict[int, PeriodicTree]:
+    def trees(self) -> dict[int, Family]:
         """The trees by number, also those whose queries have all failed."""
         return {number: consumer.tree for number, consumer in self._consumers.items()}
 
@@ -340,10 +340,10 @@ class Bucket:
     def stats(self) -> dict[str, Any]:
         trees = list(self.trees.values())
         return {
-            "groups": sum(len(tree.table) for tree in trees),
+            "groups": sum(tree.group_count for tree in trees),
             "slices": sum(len(tree.store.starts) for tree in trees),
             "open_slices": sum(tree.store.open.count for tree in trees),
-            "states": sum(len(tree.state_held_from) for tree in trees),
+            "states": sum(len(tree.states) for tree in trees),
             "bytes": self.bytes_held,
         }
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panewise.operators.periodic import PeriodicTree
+from panewise.operators.family.family import Family
 from panewise.runtime.spark.bucket import Bucket, TreePart
 from panewise.runtime.spark.bucket_head import Head, Page, PagePart, Store
 from panewise.runtime.spark.marks import Marks
@@ -196,7 +196,7 @@ def _size(parts: list[PagePart]) -> int:
     return sum(part.size for part in parts)
 
 
-def _merge_levels(trees: Mapping[int, PeriodicTree], head: Head, store: Store, needed: Mapping[int, int]) -> None:
+def _merge_levels(trees: Mapping[int, Family], head: Head, store: Store, needed: Mapping[int, int]) -> None:
     """The oldest pages of a level, once there are many, become one of the next."""
     level = 0
     while level <= max((page.level for page in head.pages), default=APART):
@@ -210,22 +210,16 @@ def _merge_levels(trees: Mapping[int, PeriodicTree], head: Head, store: Store, n
         level += 1
 
 
-def _may_merge(run: list[Page], trees: Mapping[int, PeriodicTree], needed: Mapping[int, int]) -> bool:
+def _may_merge(run: list[Page], trees: Mapping[int, Family], needed: Mapping[int, int]) -> bool:
     """Not where a page would span so much of a tree's time that it would outlive the tree's slices for long."""
     spans: dict[int, tuple[int, int]] = {}
     for part in (part for page in run for part in _live(page, needed)):
         since, until = spans.get(part.tree, (part.until, part.until))
         spans[part.tree] = min(since, max(part.since, needed[part.tree])), max(until, part.until)
-    return all(until - since <= max(_reach(trees[tree]) // 4, 1) for tree, (since, until) in spans.items())
+    return all(until - since <= max(trees[tree].reach // 4, 1) for tree, (since, until) in spans.items())
 
 
-def _reach(tree: PeriodicTree) -> int:
-    """How far back from its report the rows of a window may lie."""
-    schedule = tree.schedule
-    return int((schedule.column("range") + schedule.column("offset")).max()) if len(schedule) else 0
-
-
-def _merged(trees: Mapping[int, PeriodicTree], parts: list[TreePart]) -> list[TreePart]:
+def _merged(trees: Mapping[int, Family], parts: list[TreePart]) -> list[TreePart]:
     """Each tree's parts as one."""
     by_tree: dict[int, list[TreePart]] = {}
     for part in parts:

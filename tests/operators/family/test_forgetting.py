@@ -7,15 +7,15 @@ from collections import Counter
 import pytest
 
 import panewise as pw
-from panewise.operators import periodic, tree_forgetting
+from panewise.operators.family import family, forgetting
 
 SECOND = 1_000_000
 
 
 @pytest.mark.parametrize("aggregate", ["COUNT(*)", "MAX(v)", "SUM(x)", "LAST(v)"])
 def test_idle_groups_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str) -> None:
-    monkeypatch.setattr(periodic, "DENSE_GROUPS", 8)
-    monkeypatch.setattr(tree_forgetting, "FORGET_FROM", 32)
+    monkeypatch.setattr(family, "DENSE_GROUPS", 8)
+    monkeypatch.setattr(forgetting, "FORGET_FROM", 32)
     engine = pw.Engine()
     engine.execute(
         f"""CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE);
@@ -58,8 +58,8 @@ def test_idle_groups_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str) -> N
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("aggregate", ["MAX(s)", "MIN(s)", "FIRST(s)", "LAST(s)", "ARG_MAX(s, v)", "ARG_MIN(v, s)"])
 def test_idle_strings_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str, dense: bool) -> None:
-    monkeypatch.setattr(periodic, "DENSE_GROUPS", 4096 if dense else 2)
-    monkeypatch.setattr(tree_forgetting, "FORGET_FROM", 64)
+    monkeypatch.setattr(family, "DENSE_GROUPS", 4096 if dense else 2)
+    monkeypatch.setattr(forgetting, "FORGET_FROM", 64)
     engine = pw.Engine()
     engine.execute(
         f"""CREATE STREAM t (ts TIMESTAMP, k BIGINT, v BIGINT, s STRING);
@@ -73,7 +73,7 @@ def test_idle_strings_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str, den
         engine.push("t", rows[begin : begin + 50])
         engine.stats()
         [tree] = engine.hosting.trees
-        largest = max(largest, *(len(pool) for pool in tree.tree.pools.values()))
+        largest = max(largest, *(len(pool) for pool in tree.tree.store.pools.values()))
     assert largest < 400  # of 997 strings
     engine.flush()
     folds = {

@@ -6,49 +6,41 @@ come needs them. Two stores do it: `dense_slices.py`, in which every group has a
 
     assign, fold, absorb    rows or partials enter open slices
     close, evict            the watermark passes a slice; nobody needs it any more
-    due, pass_over          reports of the members, out or passed over; `answered`: one of the past
+    reporting               who writes the reports of members out of these slices
     with_room               the same store, wider, or another one that holds so many groups better
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.matrix import NO_INTS, StateMatrix
 from panewise.aggregates.user import UserStateKind, matrix_of
 from panewise.errors import raise_interrupt_behind
 from panewise.operators.aggregation import Arguments, Pools, StateKey, ranks_of
-from panewise.operators.held_values import DrainedLists, HeldValues
-from panewise.operators.reports import Reports
+from panewise.operators.family.answers import Technique
+from panewise.operators.family.groups import Groups
+from panewise.operators.family.members import Members
+from panewise.operators.family.partials import Drained
+from panewise.operators.family.reporting import Reporting
+from panewise.operators.family.timeline import Timeline
+from panewise.operators.family.tree import Tree
+from panewise.operators.held_values import HeldValues
 from panewise.operators.rows import Rows
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
 
-if TYPE_CHECKING:
-    from panewise.operators.coarse_slices import CoarseSlices
-    from panewise.operators.members import Member
-    from panewise.operators.periodic import PeriodicTree
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Span = tuple[int | None, int]  # range, offset
 SPARSE = "sparse"
-Answers = dict[StateKey, tuple[NDArray[Any], NDArray[Any]]]
-
-# By what states are kept: one technique for all, one for each, or None for the default.
-Technique = str | Mapping[StateKey, str] | None
 
 Failures = list[tuple[StateKey, Exception]]
-# Partials as they leave a store: start, end and group of each, the fields of every state, and lists of values of those
-# without a fixed size.
-Drained = tuple[Ints, Ints, Ints, dict[StateKey, tuple[Ints, Floats]], dict[StateKey, DrainedLists]]
 
 
 class SliceStore(ABC):
@@ -67,7 +59,7 @@ class SliceStore(ABC):
         self.open = OpenSlices(width)
         self.matrices: dict[StateKey, StateMatrix] = {}  # of open slices
         self.held = HeldValues(pools, answers)  # states without a fixed size
-        self.trees: dict[int, CoarseSlices] = {}  # longer slices for some members, by number from 1 on
+        self.trees: dict[int, Tree] = {}  # longer slices for some members, by number from 1 on
 
     @property
     @abstractmethod
@@ -210,16 +202,8 @@ class SliceStore(ABC):
         """Forgets the slices numbered below `before`."""
 
     @abstractmethod
-    def due(self, tree: PeriodicTree, fresh: Member | None) -> Reports:
-        """The reports that the watermark has reached and that are not out yet; `fresh`: of this member alone."""
-
-    @abstractmethod
-    def pass_over(self, tree: PeriodicTree) -> None:
-        """The reports that are due are left out, and every member has come to the watermark."""
-
-    @abstractmethod
-    def answered(self, tree: PeriodicTree, member: Member, report: int) -> pa.RecordBatch | None:
-        """One report of a window, of the past too, if the store `answers_past`."""
+    def reporting(self, members: Members, timeline: Timeline, groups: Groups) -> Reporting:
+        """Who writes the reports of these members."""
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -229,47 +213,6 @@ class SliceStore(ABC):
     @abstractmethod
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The states must have been added already; they take the order of the snapshot."""
-
-
-class Sought(NamedTuple):
-    """Windows of slice numbers whose states are asked for; start -1 is the beginning of all.
-
-    `numbers` are those of the members' windows, for techniques that go on from where a window was last. `asked_for`
-    says for which windows a question to a state without a fixed size is asked, where not for all of them.
-    """
-
-    starts: Ints
-    ends: Ints
-    groups: int
-    numbers: Ints | None = None
-    asked_for: dict[StateKey, NDArray[np.bool_]] | None = None
-
-
-class Slices(Protocol):
-    """Closed slices of one width for all groups, of a store or of a tree."""
-
-    first: int
-
-    @property
-    def starts(self) -> Ints: ...
-
-    def answers(self, keys: list[StateKey], sought: Sought) -> Answers:
-        """The states of the windows, shape (fields, windows, groups)."""
-
-
-class WovenSlices(Protocol):
-    """A store whose members may be in trees of their own."""
-
-    def slices_of(self, tree: int, watermark: int) -> Slices: ...
-
-
-class SlidSlices(Protocol):
-    """A store that slides one window over its slices for each range and offset."""
-
-    groups: int
-
-    def move(self, span: Span, start: int | None, end: int) -> list[Ints]: ...
-    def states_of(self, span: Span, keys: list[StateKey], groups: Ints) -> dict[StateKey, list[NDArray[Any]]]: ...
 
 
 def fold_states(

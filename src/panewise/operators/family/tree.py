@@ -15,25 +15,41 @@ report is lost, doubled or changed by it. Source: Shein and Chrysanthis 2020, se
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.operators.aggregation import ROW_COUNT, StateKey, ranks_of
-from panewise.operators.slice_store import Answers, Sought, Technique
+from panewise.operators.aggregation import ROW_COUNT, Pools, StateKey, ranks_of
+from panewise.operators.family.answers import Answers, Sought, Technique
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
 from panewise.synopses.contract import Synopsis
 
-if TYPE_CHECKING:
-    from panewise.operators.dense_slices import DenseSlices
-
 Ints = NDArray[np.int64]
 
 
-class CoarseSlices:
-    def __init__(self, store: DenseSlices, technique: Technique) -> None:
+class FinestSlices(Protocol):
+    """What a tree asks of the store whose slices its own are made of."""
+
+    first: int
+    pools: Pools
+    synopses: dict[StateKey, Synopsis]
+    same_as_rows: list[StateKey]
+
+    @property
+    def starts(self) -> Ints: ...
+
+    @property
+    def ends(self) -> Ints: ...
+
+    def synopsis_for(self, key: StateKey, technique: Technique) -> Synopsis: ...
+
+
+class Tree:
+    """Some members of a family: their windows, slices and synopses."""
+
+    def __init__(self, store: FinestSlices, technique: Technique) -> None:
         self._store = store
         self.technique = technique
         self.windows = WindowSet()

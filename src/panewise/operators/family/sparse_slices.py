@@ -1,7 +1,7 @@
-"""Slices that hold only the groups they touch: the store of trees with very many groups.
+"""Slices that hold only the groups they touch: the store of families with very many groups.
 
 Open slices give a slot to each (slice, group) that occurs. A closed slice is a list of groups and partials. Per
-distinct (range, offset) of the tree's windows a *cursor* slides over the closed slices and keeps every group's answer
+distinct (range, offset) of the family's windows a *cursor* slides over the closed slices and keeps every group's answer
 up to date, touching only groups of slices that enter or leave. Memory follows what is touched.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,16 +19,17 @@ from panewise.aggregates.columns import wrapped
 from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.user import matrix_of
 from panewise.operators.aggregation import Arguments, Pools, StateKey, ranks_of
-from panewise.operators.members import Member
-from panewise.operators.reports import Reports
-from panewise.operators.slice_store import SPARSE, Drained, SliceStore, Span, Technique, state_matrix
-from panewise.operators.sparse_reports import pass_by, sparse_reports
+from panewise.operators.family.answers import Technique
+from panewise.operators.family.groups import Groups
+from panewise.operators.family.members import Members
+from panewise.operators.family.partials import Drained
+from panewise.operators.family.reporting import Reporting
+from panewise.operators.family.slice_store import SPARSE, SliceStore, state_matrix
+from panewise.operators.family.sparse_reporting import Span, SparseReporting
+from panewise.operators.family.timeline import Timeline
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
 from panewise.synopses.sparse_two_stacks import SparseTwoStacks
-
-if TYPE_CHECKING:
-    from panewise.operators.periodic import PeriodicTree
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -292,16 +293,8 @@ class SparseSlices(SliceStore):
     def technique_of(self, tree: int, key: StateKey) -> str:
         return "sparse_two_stacks"
 
-    # -- reports -------------------------------------------------------------------------------------------------
-
-    def due(self, tree: PeriodicTree, fresh: Member | None) -> Reports:
-        return sparse_reports(self, tree)
-
-    def pass_over(self, tree: PeriodicTree) -> None:
-        pass_by(self, tree, {})
-
-    def answered(self, tree: PeriodicTree, member: Member, report: int) -> pa.RecordBatch | None:
-        raise AssertionError("cursors do not go back")
+    def reporting(self, members: Members, timeline: Timeline, groups: Groups) -> Reporting:
+        return SparseReporting(self, members, timeline, groups)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Partials on their way from one tree to another: the open slices of a tree as a record batch, and back.
+"""Partials on their way from one family to another: open slices as a record batch, and back.
 
 A batch has one row per (slice, group) that holds rows, slice by slice:
 
@@ -8,16 +8,17 @@ A batch has one row per (slice, group) that holds rows, slice by slice:
                               or float64
     bag_7f..._values, ...     of a state without a fixed size a list of values and one of how often each stands there
 
-States are known by name, so a batch may come from a tree with other members: states that it lacks are at the identity,
-those that nobody here keeps are left out. Only the count of an argument that was never NULL does not travel: it is the
-count of rows. Strings leave as strings, because codes mean something in their own process alone.
+States are known by name, so a batch may come from a family with other members: states that it lacks are at the
+identity, those that nobody here keeps are left out. Only the count of an argument that was never NULL does not travel:
+it is the count of rows. Strings leave as strings, because codes mean something in their own process alone.
 
 Cost: O(rows of the batch) in compiled or vectorised passes, and a look-up per distinct group.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,11 +30,9 @@ from panewise.aggregates.states import COUNT, Feed, Operation
 from panewise.aggregates.string_pool import StringPool
 from panewise.language.expressions import Expression
 from panewise.operators.aggregation import ROW_COUNT, StateKey
+from panewise.operators.family.groups import Groups
+from panewise.operators.held_values import DrainedLists
 from panewise.operators.listed_values import list_columns, list_names, listed_pairs
-from panewise.operators.tree_forgetting import forget_folded
-
-if TYPE_CHECKING:
-    from panewise.operators.periodic import PeriodicTree
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -41,20 +40,31 @@ START, END = "slice_start", "slice_end"
 ARRIVAL = 1  # the field of ordered states that numbers rows as they came
 _INT32 = pa.int32()
 
+# Partials as they leave a store: start, end and group of each, the fields of every state, and lists of values of those
+# without a fixed size.
+Drained = tuple[Ints, Ints, Ints, dict[StateKey, tuple[Ints, Floats]], dict[StateKey, DrainedLists]]
+
 
 # -- leaving ---------------------------------------------------------------------------------------------------------
 
 
-def taken_partials(tree: PeriodicTree) -> pa.RecordBatch | None:
-    """All open slices as a batch; the tree forgets them."""
-    if not tree.store.open.count:
-        return None
-    starts, ends, groups, states, lists = tree.store.drain()
+@dataclass
+class Packed:
+    """A batch of partials, and which groups and strings it names: ids, and codes by pool, ascending."""
+
+    batch: pa.RecordBatch
+    groups: Ints
+    codes: dict[Expression, Ints]
+
+
+def packed(drained: Drained, groups: Groups) -> Packed:
+    """What a store has drained, as a batch."""
+    starts, ends, ids, states, lists = drained
     columns: dict[str, pa.Array] = {START: wrapped(starts), END: wrapped(ends)}
     live = np.empty(0, np.int64)
-    if tree.keys:
-        live, places = compacted(groups, len(tree.table))
-        for i, keys in enumerate(tree.table.keys(live)):
+    if groups.keys:
+        live, places = compacted(ids, len(groups))
+        for i, keys in enumerate(groups.keys_of(live)):
             columns[f"key_{i}"] = _dictionary(places, None, keys)
     codes: dict[Expression, list[Ints]] = {}
     for key, (ints, floats) in states.items():
@@ -62,26 +72,18 @@ def taken_partials(tree: PeriodicTree) -> pa.RecordBatch | None:
         for field, values in enumerate([*ints, *floats]):
             if field in strings:
                 argument = strings[field]
-                pool = tree.pools.setdefault(argument, StringPool())
                 present = _has_code(key, field, ints)
-                columns[f"{key.name}_{field}"], used = _strings(values, present, pool)
+                columns[f"{key.name}_{field}"], used = _strings(values, present, groups.pool(argument))
                 codes.setdefault(argument, []).append(used)
             else:
                 columns[f"{key.name}_{field}"] = wrapped(values)
     for key, found in lists.items():
         values_name, counts_name = list_names(key)
-        columns[values_name], columns[counts_name] = list_columns(found, _pool_of(tree, key))
+        columns[values_name], columns[counts_name] = list_columns(found, groups.pool_of(key))
         if key.kind.feeds[0] is Feed.CODE:
             codes.setdefault(key.arguments[0], []).append(np.unique(found.values))
-    forget_folded(tree, live, {argument: np.unique(np.concatenate(used)) for argument, used in codes.items()})
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-
-
-def _pool_of(tree: PeriodicTree, key: StateKey) -> StringPool | None:
-    """The pool of the codes that a state without a fixed size holds; None where it holds other values."""
-    if key.kind.feeds[0] is not Feed.CODE:
-        return None
-    return tree.pools.setdefault(key.arguments[0], StringPool())
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return Packed(batch, live, {argument: np.unique(np.concatenate(used)) for argument, used in codes.items()})
 
 
 def compacted(numbers: Ints, size: int) -> tuple[Ints, NDArray[np.int32]]:
@@ -131,39 +133,66 @@ def _dictionary(indices: NDArray[np.int32], nulls: NDArray[np.bool_] | None, val
 # -- coming in -------------------------------------------------------------------------------------------------------
 
 
-def merge_partials(tree: PeriodicTree, partials: pa.RecordBatch, arrival_base: int, finer: bool = False) -> None:
-    """The partials are combined into the tree's open slices, as newer than what is there.
+class Partials:
+    """A batch of partials, read in the ids and codes of a family's own groups."""
 
-    Their slices are its own, or `finer`: then each lies within one of its own, and the tree has noticed the rows.
-    """
-    if not partials.num_rows:
-        return
-    starts = integers(partials.column(START))
-    groups = _group_ids(tree, partials)
-    tree.make_room()
-    store = tree.store
-    if not finer:
-        spans = distinct_spans(starts, integers(partials.column(END)))
-        ends = store.open.until_cut(*spans)
-        assert int(ends.min()) > tree.watermark, "a slice that is closed already"
-        store.open.open_spans(spans[0], ends)
-        tree.greatest = max(tree.greatest, int(ends.max()) - 1)
-    slots = store.assign(starts, groups)
-    names = set(partials.schema.names)
-    store.note_states(names)
-    store.fit()
-    for key in store.matrices:
-        source = key
-        if f"{key.name}_0" not in names:
-            if key.kind != COUNT:
-                continue
-            source = ROW_COUNT
-        store.absorb(key, slots, *_fields_of(tree, source, partials, arrival_base))
-    for key in store.held.keys:
-        if list_names(key)[0] in names:
-            rows, values, counts = listed_pairs(partials, key, _pool_of(tree, key))
-            rooms, owners = store.open.places(slots[rows])
-            store.held.absorb(key, rooms, owners, values, counts)
+    def __init__(self, batch: pa.RecordBatch, groups: Groups, arrival_base: int) -> None:
+        self.starts: Ints = integers(batch.column(START))
+        self.names = set(batch.schema.names)
+        self._batch = batch
+        self._groups = groups
+        self._arrival_base = arrival_base
+
+    def spans(self) -> tuple[Ints, Ints]:
+        """Its distinct slices."""
+        return distinct_spans(self.starts, integers(self._batch.column(END)))
+
+    def ids(self) -> Ints:
+        """The group of each partial; a group that only the dictionary names does not become one."""
+        columns = [self._batch.column(f"key_{i}") for i in range(len(self._groups.keys))]
+        if not columns:
+            return np.empty(0, np.int64)
+        if all(pa.types.is_dictionary(column.type) for column in columns):
+            indices = [_indices(column) for column in columns]
+            if all(np.array_equal(indices[0], other) for other in indices[1:]):
+                live, places = compacted(indices[0], len(columns[0].dictionary))
+                ids = self._groups.table.ids([column.dictionary.take(wrapped(live)) for column in columns])
+                result: Ints = ids[places]
+                return result
+            columns = [column.dictionary_decode() for column in columns]
+        return self._groups.table.ids(columns)
+
+    def source(self, key: StateKey) -> StateKey | None:
+        """The state of the batch that a state of ours is made of; None where the batch lacks it."""
+        if f"{key.name}_0" in self.names:
+            return key
+        return ROW_COUNT if key.kind == COUNT else None
+
+    def fields(self, key: StateKey) -> tuple[Ints, Floats]:
+        """The fields of one state in arrays of our own."""
+        batch = self._batch
+        ints, floats = identity(key.kind, batch.num_rows)
+        strings = dict(key.code_fields)
+        for field in range(key.kind.int_fields):
+            column = batch.column(f"{key.name}_{field}")
+            if field in strings:
+                _set_codes(ints[field], column, self._groups.pool(strings[field]))
+            else:
+                ints[field] = values_of(column, np.int64)
+        for field in range(key.kind.float_fields):
+            floats[field] = values_of(batch.column(f"{key.name}_{key.kind.int_fields + field}"), np.float64)
+        if key.ordered and self._arrival_base:
+            # Identities of EARLIEST and LATEST are the ends of int64 and stay there.
+            counted = ints[ARRIVAL] != key.kind.int_identity[ARRIVAL] if len(ints) == 3 else np.True_
+            ints[ARRIVAL] += np.where(counted, self._arrival_base, 0)
+        return ints, floats
+
+    def has_lists(self, key: StateKey) -> bool:
+        return list_names(key)[0] in self.names
+
+    def lists(self, key: StateKey) -> tuple[Ints, Ints, Ints]:
+        """Of a state without a fixed size: the partial that each value is of, the values, how often each is there."""
+        return listed_pairs(self._batch, key, self._groups.pool_of(key))
 
 
 def distinct_spans(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
@@ -175,45 +204,10 @@ def distinct_spans(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     return found, least
 
 
-def _group_ids(tree: PeriodicTree, partials: pa.RecordBatch) -> Ints:
-    """The group of each row; a group that only the dictionary names does not become one."""
-    columns = [partials.column(f"key_{i}") for i in range(len(tree.keys))]
-    if not columns:
-        return np.empty(0, np.int64)
-    if all(pa.types.is_dictionary(column.type) for column in columns):
-        indices = [_indices(column) for column in columns]
-        if all(np.array_equal(indices[0], other) for other in indices[1:]):
-            live, places = compacted(indices[0], len(columns[0].dictionary))
-            ids = tree.table.ids([column.dictionary.take(wrapped(live)) for column in columns])
-            result: Ints = ids[places]
-            return result
-        columns = [column.dictionary_decode() for column in columns]
-    return tree.table.ids(columns)
-
-
 def _indices(column: pa.DictionaryArray) -> NDArray[Any]:
     indices = column.indices
     assert not indices.null_count, "NULL keys stand in the dictionary"
     return values_of(indices, np.int32) if indices.type == _INT32 else integers(indices)
-
-
-def _fields_of(tree: PeriodicTree, key: StateKey, partials: pa.RecordBatch, arrival_base: int) -> tuple[Ints, Floats]:
-    """The fields of one state in arrays of our own, in the codes of the tree's pools."""
-    ints, floats = identity(key.kind, partials.num_rows)
-    strings = dict(key.code_fields)
-    for field in range(key.kind.int_fields):
-        column = partials.column(f"{key.name}_{field}")
-        if field in strings:
-            _set_codes(ints[field], column, tree.pools.setdefault(strings[field], StringPool()))
-        else:
-            ints[field] = values_of(column, np.int64)
-    for field in range(key.kind.float_fields):
-        floats[field] = values_of(partials.column(f"{key.name}_{key.kind.int_fields + field}"), np.float64)
-    if key.ordered and arrival_base:
-        # Identities of EARLIEST and LATEST are the ends of int64 and stay there.
-        counted = ints[ARRIVAL] != key.kind.int_identity[ARRIVAL] if len(ints) == 3 else np.True_
-        ints[ARRIVAL] += np.where(counted, arrival_base, 0)
-    return ints, floats
 
 
 def _set_codes(target: Ints, column: pa.DictionaryArray, pool: StringPool) -> None:

@@ -26,7 +26,7 @@ from panewise.catalog import Catalog, StreamDefinition
 from panewise.language.binder import bind_one, parse
 from panewise.operators.aggregation import Aggregation, aggregation_of
 from panewise.operators.due_reports import EmptyReports
-from panewise.operators.periodic import PeriodicTree
+from panewise.operators.family.family import Family
 from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.build import build
@@ -110,8 +110,8 @@ def rows_of(rows: list[dict[str, Any]], arrived: int) -> Rows:
 class Bucket:
     """A merging tree, its shadow and the pages that it was fed."""
 
-    tree: PeriodicTree
-    shadow: PeriodicTree
+    tree: Family
+    shadow: Family
     pages: list[tuple[pa.RecordBatch, int]] = field(default_factory=list)
 
     def prune(self) -> None:
@@ -130,19 +130,19 @@ class Spread:
 
     def __init__(self, keys: tuple[Any, ...], where: Any, buckets: int) -> None:
         self.keys, self.where = keys, where
-        self.one = PeriodicTree(keys, where)
-        self.tasks = [PeriodicTree(keys, where, folds_only=task > 0) for task in range(TASKS)]
+        self.one = Family(keys, where)
+        self.tasks = [Family(keys, where, folds_only=task > 0) for task in range(TASKS)]
         self.buckets = [Bucket(self.new(), self.new()) for _ in range(buckets if keys else 1)]
         self.texts: dict[str, tuple[str, Cadence]] = {}
         self.reached: int | None = None  # the greatest point of all rows so far
         self.watermark = INT64_MIN
         self.arrived = 0
 
-    def new(self) -> PeriodicTree:
-        return PeriodicTree(self.keys, self.where)
+    def new(self) -> Family:
+        return Family(self.keys, self.where)
 
     @property
-    def trees(self) -> list[PeriodicTree]:
+    def trees(self) -> list[Family]:
         return [self.one, *self.tasks, *(tree for bucket in self.buckets for tree in (bucket.tree, bucket.shadow))]
 
     # -- members -----------------------------------------------------------------------------------------------------
@@ -198,9 +198,10 @@ class Spread:
             bucket.prune()
         self.agree(expected, found)
         for tree in self.trees:
-            assert not tree.failures, tree.failures
+            failures = tree.take_failures()
+            assert not failures, failures
 
-    def exchange(self, task: PeriodicTree, base: int) -> None:
+    def exchange(self, task: Family, base: int) -> None:
         notes = task.take_notes()
         assert not (notes and self.keys)
         partials = task.take_partials()
@@ -224,7 +225,7 @@ class Spread:
         for name, member in bucket.tree.members.items():
             assert member.begun == self.one.members[name].begun or self.keys
 
-    def rebuilt(self, bucket: Bucket) -> PeriodicTree:
+    def rebuilt(self, bucket: Bucket) -> Family:
         tree = self.new()
         for name, (text, cadence) in self.texts.items():
             tree.add(name, aggregation(text, cadence), cadence, INT64_MIN)
@@ -285,7 +286,7 @@ class Spread:
         return result
 
 
-def marks(tree: PeriodicTree) -> list[Any]:
+def marks(tree: Family) -> list[Any]:
     members = [(name, member.reported, member.begun) for name, member in tree.members.items()]
     return [tree.watermark, tree.needed_from, tree.store.open.edges(), members]
 

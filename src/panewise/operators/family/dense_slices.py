@@ -1,4 +1,4 @@
-"""Slices in which every group has a place: the store of trees with few groups.
+"""Slices in which every group has a place: the store of families with few groups.
 
 Open slices are rooms of a state matrix; closed ones go, in time order, into one synopsis per state: of the technique
 that was asked for or chosen by cost, else the running synopsis where the state can be taken away exactly and the
@@ -8,10 +8,9 @@ interval synopsis otherwise. One vectorised call answers all due windows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.holistic import HeldKind, StatisticKind
@@ -19,28 +18,20 @@ from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.states import COUNT
 from panewise.aggregates.user import matrix_of
 from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
-from panewise.operators.coarse_slices import CoarseSlices
-from panewise.operators.dense_reports import answered, dense_reports, pass_over
-from panewise.operators.members import Member
-from panewise.operators.reports import Reports
-from panewise.operators.slice_store import (
-    Answers,
-    Drained,
-    Slices,
-    SliceStore,
-    Sought,
-    Technique,
-    make_room,
-    state_matrix,
-)
-from panewise.operators.sparse_slices import SparseSlice, SparseSlices
+from panewise.operators.family.answers import Answers, Slices, Sought, Technique
+from panewise.operators.family.dense_reporting import DenseReporting
+from panewise.operators.family.groups import Groups
+from panewise.operators.family.members import Members
+from panewise.operators.family.partials import Drained
+from panewise.operators.family.reporting import Reporting
+from panewise.operators.family.slice_store import SliceStore, make_room, state_matrix
+from panewise.operators.family.sparse_slices import SparseSlice, SparseSlices
+from panewise.operators.family.timeline import Timeline
+from panewise.operators.family.tree import Tree
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
 from panewise.synopses.contract import Synopsis, partials
 from panewise.synopses.techniques import technique_named
-
-if TYPE_CHECKING:
-    from panewise.operators.periodic import PeriodicTree
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -104,7 +95,7 @@ class DenseSlices(SliceStore):
 
     def weave(self, trees: Sequence[Technique], own: Technique) -> None:
         assert self.can_weave
-        self.trees = {number: CoarseSlices(self, technique) for number, technique in enumerate(trees, 1)}
+        self.trees = {number: Tree(self, technique) for number, technique in enumerate(trees, 1)}
         self.keep_by(own)
 
     def keep_by(self, technique: Technique) -> None:
@@ -407,16 +398,8 @@ class DenseSlices(SliceStore):
     def technique_of(self, tree: int, key: StateKey) -> str:
         return technique_of(key, self.trees[tree].technique if tree else self.technique)
 
-    # -- reports -------------------------------------------------------------------------------------------------
-
-    def due(self, tree: PeriodicTree, fresh: Member | None) -> Reports:
-        return dense_reports(self, tree, fresh)
-
-    def pass_over(self, tree: PeriodicTree) -> None:
-        pass_over(tree)
-
-    def answered(self, tree: PeriodicTree, member: Member, report: int) -> pa.RecordBatch | None:
-        return answered(self, tree, member, report)
+    def reporting(self, members: Members, timeline: Timeline, groups: Groups) -> Reporting:
+        return DenseReporting(self, members, timeline, groups)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 

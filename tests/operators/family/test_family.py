@@ -20,10 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import panewise as pw
-from panewise.operators import periodic, tree_forgetting
 from panewise.operators.due_reports import EmptyReports, due_reports
-from panewise.operators.periodic import PeriodicTree
-from panewise.operators.tree_weave import join_tree, weave_tree
+from panewise.operators.family import family, forgetting
+from panewise.operators.family.family import Family
 from panewise.slicing.pairs import Cadence
 from panewise.state.snapshot_format import dumped, loaded
 from tests.operators.timelines import POSITIVE, K, Query, Row, Values, multiset, passes, rows_of
@@ -62,8 +61,8 @@ class Checked:
         self.cuts: list[int] = []
         self.members: dict[str, Watched] = {}
 
-    def new_tree(self) -> PeriodicTree:
-        return PeriodicTree((K,) if self.grouped else (), POSITIVE if self.where else None, timed=False)
+    def new_tree(self) -> Family:
+        return Family((K,) if self.grouped else (), POSITIVE if self.where else None, timed=False)
 
     def cut(self, ahead: int) -> int | None:
         """Where a host lets edges change: at a point that no row has reached, whatever slice is open there."""
@@ -102,7 +101,7 @@ class Checked:
                 assert name not in pieces
                 self.members[name].silent.append((-(2**62) if before is None else before, self.watermark))
         self.collect(pieces)
-        assert not self.tree.failures
+        assert not self.tree.take_failures()
 
     def collect(self, pieces: dict[str, list[Any]]) -> None:
         for name, parts in pieces.items():
@@ -137,13 +136,13 @@ class Checked:
         for place, name in enumerate(self.tree.members):
             trees.setdefault(numbers[place % len(numbers)], []).append(name)
         woven = [(TECHNIQUES[number], names) for number, names in trees.items() if number < len(TECHNIQUES)]
-        weave_tree(self.tree, woven)
+        self.tree.weave(woven)
 
     def join_tree(self, choice: int) -> None:
         """One member joins the first tree, if there is one."""
         free = [member for member in self.tree.members.values() if not member.tree and member.can_move]
         if free and getattr(self.tree.store, "trees", None):
-            join_tree(self.tree, free[choice % len(free)], 1)
+            self.tree.join_tree(free[choice % len(free)].name, 1)
 
     def suspend(self, choice: int) -> None:
         names = list(self.tree.members)
@@ -239,8 +238,8 @@ changes = st.one_of(
 
 def play(grouped: bool, where: bool, steps: list[tuple[Any, ...]], dense_groups: int, by_cuts: bool = False) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(periodic, "DENSE_GROUPS", dense_groups)
-        patch.setattr(tree_forgetting, "FORGET_FROM", -1000)  # idle groups are looked for at every step
+        patch.setattr(family, "DENSE_GROUPS", dense_groups)
+        patch.setattr(forgetting, "FORGET_FROM", -1000)  # idle groups are looked for at every step
         checked = Checked(grouped, where, by_cuts)
         now = -50
         for action, *parts in steps:
@@ -262,9 +261,9 @@ scripts = st.tuples(st.lists(joins, min_size=1, max_size=4), st.lists(changes, m
 @pytest.fixture(autouse=True, scope="module")
 def short_way() -> Iterator[None]:
     """Small batches take the short way too, which is meant for large ones."""
-    before, periodic.SHORT_WAY_FROM = periodic.SHORT_WAY_FROM, 1
+    before, family.SHORT_WAY_FROM = family.SHORT_WAY_FROM, 1
     yield
-    periodic.SHORT_WAY_FROM = before
+    family.SHORT_WAY_FROM = before
 
 
 @settings(max_examples=EXAMPLES)

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panewise.operators import periodic, tree_forgetting
-from panewise.operators.periodic import PeriodicTree
+from panewise.operators.family import family, forgetting
+from panewise.operators.family.family import Family
 from panewise.slicing.pairs import Cadence
-from tests.operators.spread_trees import INT64_MIN, Spread, aggregation, block, rows_of
+from tests.operators.family.spread_families import INT64_MIN, Spread, aggregation, block, rows_of
 from tests.runtime.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EPOCH, EXACT, GROUPS, HELD, ROUNDED
 
 USER = ("NEWEST(x)", "NEWEST(v)", "PARITY(v)", "PARITY(i)", "LARGEST_PRODUCT(v, x)")
@@ -83,9 +83,9 @@ class Dice:
 
 def play(seed: int, grouped: bool, dense_groups: int, buckets: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(periodic, "DENSE_GROUPS", dense_groups)
-        patch.setattr(tree_forgetting, "FORGET_FROM", -1000)  # idle groups and strings are looked for at every step
-        patch.setattr(periodic, "SHORT_WAY_FROM", 1)
+        patch.setattr(family, "DENSE_GROUPS", dense_groups)
+        patch.setattr(forgetting, "FORGET_FROM", -1000)  # idle groups and strings are looked for at every step
+        patch.setattr(family, "SHORT_WAY_FROM", 1)
         dice = Dice(seed, grouped)
         number = dice.random.randint
         first = dice.select()
@@ -160,7 +160,7 @@ def test_pages_that_only_a_later_query_needs() -> None:
 
 def test_a_query_that_joins_with_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cursor that has gone past the first report of a query that joins turns back, in every tree alike."""
-    monkeypatch.setattr(periodic, "DENSE_GROUPS", 0)
+    monkeypatch.setattr(family, "DENSE_GROUPS", 0)
     spread = Spread(aggregation(COUNTED).keys, None, 2)
     spread.add("short", COUNTED, Cadence(20, 10), 0)
     spread.add("long", COUNTED, Cadence(90, 10), 0)
@@ -176,7 +176,7 @@ def test_a_query_that_joins_before_any_watermark() -> None:
     rows           1        4 |5    8            all   |0               10)
                                                  fine  |0    3)|3    6)|6    9)
     """
-    tree = PeriodicTree(aggregation(COUNTED).keys, None)
+    tree = Family(aggregation(COUNTED).keys, None)
     tree.add("all", aggregation(COUNTED), Cadence(10, 10), INT64_MIN)
     tree.fold(rows_of(rows_at(1, 4), 0))
     tree.add("fine", aggregation(COUNTED), Cadence(3, 3), 5)
@@ -189,10 +189,10 @@ def test_a_query_that_joins_before_any_watermark() -> None:
 def test_partials_of_other_members() -> None:
     """States are known by name: one that a batch lacks is empty, one that nobody keeps is left out."""
     two = "SELECT k AS g0, SUM(v) AS a0, MAX(w) AS a1 FROM t [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k"
-    folds = PeriodicTree(aggregation(two).keys, None)
+    folds = Family(aggregation(two).keys, None)
     folds.add("q", aggregation(two), Cadence(10, 10), INT64_MIN)
     folds.fold(rows_of(rows_at(1, 2), 0))
-    merges = PeriodicTree(aggregation(two).keys, None)
+    merges = Family(aggregation(two).keys, None)
     merges.add("sum", aggregation(two.replace(", MAX(w) AS a1", "")), Cadence(10, 10), INT64_MIN)
     merges.add("last", aggregation(two.replace("MAX(w)", "LAST(w)")), Cadence(10, 10), INT64_MIN)
     partials = folds.take_partials()
@@ -205,22 +205,22 @@ def test_partials_of_other_members() -> None:
 
 def test_a_worker_does_not_hoard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups and strings of micro-batches long gone leave a tree that only folds."""
-    monkeypatch.setattr(tree_forgetting, "FORGET_FROM", 50)
+    monkeypatch.setattr(forgetting, "FORGET_FROM", 50)
     text = "SELECT k AS g0, MAX(w) AS a0 FROM t [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k"
-    tree = PeriodicTree(aggregation(text).keys, None, folds_only=True)
+    tree = Family(aggregation(text).keys, None, folds_only=True)
     tree.add("q", aggregation(text), Cadence(10, 10), INT64_MIN)
     for turn in range(40):
         rows = [row | {"k": f"k{turn}-{i}", "w": f"w{turn}-{i}"} for i, row in enumerate(rows_at(*[turn] * 20))]
         tree.fold(rows_of(rows, 0))
         partials = tree.take_partials()
         assert partials is not None and sorted(partials.column("key_0").to_pylist()) == sorted(r["k"] for r in rows)
-        assert len(tree.table) <= 130 and all(len(pool) <= 130 for pool in tree.pools.values())
+        assert tree.group_count <= 130 and all(len(pool) <= 130 for pool in tree.store.pools.values())
 
 
 @pytest.mark.parametrize("dense_groups", [0, 4096])
 def test_a_query_that_fails_between_cuts(monkeypatch: pytest.MonkeyPatch, dense_groups: int) -> None:
     """It leaves without a cut: edges stay as they are for all trees, and what only it needed goes all the same."""
-    monkeypatch.setattr(periodic, "DENSE_GROUPS", dense_groups)
+    monkeypatch.setattr(family, "DENSE_GROUPS", dense_groups)
     spread = Spread(aggregation(COUNTED).keys, None, 2)
     spread.add("short", COUNTED, Cadence(20, 10), 0)
     spread.add("long", COUNTED, Cadence(90, 7), 0)
@@ -236,7 +236,7 @@ def test_a_query_that_fails_between_cuts(monkeypatch: pytest.MonkeyPatch, dense_
 
 
 def test_windows_without_a_beginning_have_no_outline() -> None:
-    tree = PeriodicTree(aggregation(COUNTED).keys, None)
+    tree = Family(aggregation(COUNTED).keys, None)
     tree.add("q", aggregation(COUNTED), Cadence(None, 10), INT64_MIN)
     with pytest.raises(AssertionError):
         tree.outline()

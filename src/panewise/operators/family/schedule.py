@@ -1,19 +1,19 @@
-"""The schedule of a tree: windows and marks of its members as columns, so that thousands are asked about at once.
+"""The schedule of a family: windows and marks of its members as columns, so that thousands are asked about at once.
 
 A member is *easy* while nothing about it needs a closer look: its window has a beginning, its reports have begun, every
 window to come is whole. Its reports are then those instants of its slide that the watermark has reached, and one array
 expression finds them for all easy members. The others are looked at one by one, until they have become easy.
+
+A member is a row here, and knows its number (`member.py`). Rows have no gaps: the last one takes the place of one that
+goes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from panewise.operators.members import Member
+from panewise.slicing.pairs import Cadence
 
 Ints = NDArray[np.int64]
 COLUMNS = ("slide", "align", "offset", "range", "reported", "number", "shape", "tree")
@@ -21,45 +21,41 @@ INT64_MAX = 2**63 - 1
 
 
 class Schedule:
-    """`members[i]` has row i of every column; `range` is 0 where the window has no beginning."""
+    """Columns over the members of a family; `range` is 0 where the window has no beginning."""
 
     def __init__(self) -> None:
-        self.members: list[Member] = []
+        self._count = 0
         self._columns: Ints = np.zeros((len(COLUMNS), 8), np.int64)
         self._easy: NDArray[np.bool_] = np.zeros(8, np.bool_)
 
     def __len__(self) -> int:
-        return len(self.members)
+        return self._count
 
     def column(self, name: str) -> Ints:
         """A view: what is written to it holds."""
-        return self._columns[COLUMNS.index(name), : len(self.members)]
+        return self._columns[COLUMNS.index(name), : self._count]
 
     @property
     def easy(self) -> NDArray[np.bool_]:
-        return self._easy[: len(self.members)]
+        return self._easy[: self._count]
 
-    def add(self, member: Member) -> None:
-        row = len(self.members)
+    def add(self, cadence: Cadence, reported: int, number: int, shape: int) -> int:
+        """A row for a member that is not easy and in no tree of its own; its number."""
+        row = self._count
         if row == self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
             self._easy = np.concatenate([self._easy, np.zeros_like(self._easy)])
-        self.members.append(member)
-        cadence = member.cadence
-        reported = member.reported
-        member.schedule, member.row = self, row
         window = cadence.slide, cadence.align, cadence.offset, cadence.range or 0
-        self._columns[:, row] = (*window, reported, member.window, member.shape, 0)
+        self._columns[:, row] = (*window, reported, number, shape, 0)
         self._easy[row] = False
+        self._count += 1
+        return row
 
-    def remove(self, member: Member) -> None:
+    def remove(self, row: int) -> None:
         """The last row takes the place of the one that goes."""
-        row, last = member.row, self.members[-1]
-        self._columns[:, row] = self._columns[:, last.row]
-        self._easy[row] = self._easy[last.row]
-        self.members[row] = last
-        last.row = row
-        self.members.pop()
+        self._count -= 1
+        self._columns[:, row] = self._columns[:, self._count]
+        self._easy[row] = self._easy[self._count]
 
     def reported(self, row: int) -> int:
         return int(self._columns[4, row])
@@ -87,6 +83,6 @@ class Schedule:
 
     def next_due(self, watermark: int) -> int:
         """The first point at which a report will be due."""
-        if not self.members:
+        if not self._count:
             return INT64_MAX
         return int(self.next_reports(np.maximum(self.column("reported"), watermark)).min())

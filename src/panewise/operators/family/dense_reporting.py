@@ -1,0 +1,363 @@
+"""Reports out of dense slices: due windows of all members answered in one call, written out together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.aggregates.columns import wrapped
+from panewise.aggregates.overflows import Overflows
+from panewise.errors import QueryFailed
+from panewise.operators.aggregation import ROW_COUNT, Aggregation, StateKey
+from panewise.operators.due_reports import EmptyReports
+from panewise.operators.family.answers import Answers, Slices, Sought
+from panewise.operators.family.groups import Groups
+from panewise.operators.family.member import Member
+from panewise.operators.family.members import Members
+from panewise.operators.family.reporting import Reporting, stamped, stamped_from
+from panewise.operators.family.timeline import HeldSlices, Timeline
+from panewise.operators.reports import Reports, Together
+from panewise.operators.window_order import distinct_windows, slice_places
+
+Ints = NDArray[np.int64]
+
+FEW = 256  # reports of one member of a grouped family that are all asked for, also those without rows
+MANY = 8192  # the same without groups, where reports without rows are reports too
+INT64_MIN = -(2**63)
+_NONE: Ints = np.empty(0, np.int64)
+ANSWERS_AT_ONCE = 1 << 21  # groups times windows: bounds the memory of one call
+GAP_MATERIALISED = 1024  # longer runs of empty reports stay ranges
+
+
+class WovenSlices(HeldSlices, Protocol):
+    """A store whose members may be in trees of their own."""
+
+    def slices_of(self, tree: int, watermark: int) -> Slices: ...
+
+
+@dataclass
+class Asked:
+    """Reports that are asked for: `due[i]` of member `owners[i]`, those of a member in a row; the rest by member."""
+
+    members: list[Member]
+    owners: Ints
+    due: Ints
+    offset: Ints
+    range: Ints
+    number: Ints
+    shape: Ints
+    tree: Ints
+
+    @classmethod
+    def of(cls, requests: list[tuple[Member, Ints]]) -> Asked:
+        members = [member for member, _ in requests]
+        owners = np.repeat(np.arange(len(requests)), [len(due) for _, due in requests])
+        columns = np.array(
+            [(m.cadence.offset, m.cadence.range or 0, m.window, m.shape, m.tree) for m in members], np.int64
+        )
+        return cls(members, owners, np.concatenate([due for _, due in requests]), *columns.T)
+
+    def only(self, chosen: NDArray[np.bool_]) -> Asked:
+        """What is asked for by some of the members."""
+        if chosen.all():
+            return self
+        rows = np.flatnonzero(chosen)
+        mine = chosen[self.owners]
+        owners = (np.cumsum(chosen) - 1)[self.owners[mine]]
+        columns = (column[rows] for column in (self.offset, self.range, self.number, self.shape, self.tree))
+        return Asked([self.members[row] for row in rows], owners, self.due[mine], *columns)
+
+
+class DenseReporting(Reporting):
+    """Members that are easy (`schedule.py`) are found by columns; the others, few, one by one."""
+
+    def __init__(self, store: WovenSlices, members: Members, timeline: Timeline, groups: Groups) -> None:
+        super().__init__(members, timeline, groups)
+        self._store = store
+        self._grouped = members.grouped
+
+    # -- which reports are due -----------------------------------------------------------------------------------
+
+    def due(self, fresh: Member | None) -> Reports:
+        """All that has come due, answered together; `fresh`: all others have said theirs already."""
+        members, watermark = self.members, self.timeline.watermark
+        reports = Reports(members.names)
+        closer = [] if fresh is None else [fresh]
+        if fresh is None:
+            members.begin_reports(watermark, self._store.starts)
+            asked, closer = self._easily_due()
+            if asked is not None:
+                self._write(asked, reports)
+        requests: list[tuple[Member, Ints]] = []
+        for member in closer:
+            if member.name in members.failures:
+                continue
+            due = self._soon_due(member) if self._grouped else self.due_of(member, self._store)
+            if not self._grouped:
+                due, gaps = self._with_gaps(member, due)
+                if gaps:
+                    reports.apart[member.name] = list(gaps)
+            if len(due) and not member.suspended:
+                requests.append((member, due))
+        self._write_in_parts(requests, reports)
+        members.schedule.come_to(watermark)
+        for member in closer:
+            member.settle(self._grouped)
+        return reports
+
+    def pass_over(self) -> None:
+        for member in self.members.in_order:
+            if not self._grouped:
+                self._with_gaps(member, self.due_of(member, self._store))  # says whether its reports have begun
+        self.members.schedule.come_to(self.timeline.watermark)
+
+    def _easily_due(self) -> tuple[Asked | None, list[Member]]:
+        """What is due of easy members, and the members that need a closer look, or have too much due for one call."""
+        members, schedule = self.members.in_order, self.members.schedule
+        easy, failures = schedule.easy, self.members.failures
+        if failures:
+            easy = easy & np.array([member.name not in failures for member in members])
+        slide = schedule.column("slide")
+        first = schedule.next_reports(np.where(easy, schedule.column("reported"), 0))
+        counts = np.where(easy, np.maximum((self.timeline.watermark - first) // slide + 1, 0), 0)
+        if not self._grouped:
+            self._leave_out_empty(first, counts)
+        odd = ~easy | (counts > (FEW if self._grouped else MANY))
+        counts[odd] = 0
+        total = int(counts.sum())
+        if total * max(1, len(self.groups)) > ANSWERS_AT_ONCE:
+            return None, list(members)
+        closer = [members[row] for row in np.flatnonzero(odd)]
+        if not total:
+            return None, closer
+        rows = np.flatnonzero(counts)
+        counts, first, slide = counts[rows], first[rows], slide[rows]
+        owners = np.repeat(np.arange(len(rows)), counts)
+        steps = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+        columns = (schedule.column(name)[rows] for name in ("offset", "range", "number", "shape", "tree"))
+        found = [members[row] for row in rows]
+        return Asked(found, owners, first[owners] + slide[owners] * steps, *columns), closer
+
+    def _leave_out_empty(self, first: Ints, counts: Ints) -> None:
+        """Windows that begin behind the last slice are empty: no report of those whose HAVING says so."""
+        schedule, ends = self.members.schedule, self._store.ends
+        shapes, known = schedule.column("shape"), self.members.shapes
+        silent = [shape for shape in np.unique(shapes).tolist() if known.is_silent_when_empty(shape, self.groups.pools)]
+        if not silent or not len(ends):
+            return
+        # The last report to hold a row.
+        reach = int(ends[-1]) - 1 + schedule.column("range") + schedule.column("offset")
+        upto = np.minimum(reach, self.timeline.watermark)
+        held = np.maximum((upto - first) // schedule.column("slide") + 1, 0)
+        counts[:] = np.where(np.isin(shapes, silent), np.minimum(counts, held), counts)
+
+    def _with_gaps(self, member: Member, due: Ints) -> tuple[Ints, list[EmptyReports]]:
+        """The reports of an ungrouped query: those of empty windows between and after, long runs as ranges."""
+        cadence, slide, watermark = member.cadence, member.cadence.slide, self.timeline.watermark
+        if not member.begun:
+            # One that joins may find rows in slices held, before any row has come since.
+            noted = [] if member.first_report is None else [member.first_report]
+            begins = min([*due[:1].tolist(), *noted], default=None)
+            if begins is None or begins > watermark:
+                return due, []
+            member.begun = True
+            first = max(begins, cadence.next_report(member.reported))
+        else:
+            first = cadence.next_report(member.reported)
+        last = watermark - (watermark - cadence.align) % slide
+        if last < first:
+            return due, []
+        known = np.concatenate([[first - slide], due, [last + slide]])
+        missing = (np.diff(known) // slide) - 1
+        filled, gaps = [due], []
+        for i in np.flatnonzero(missing > 0):
+            begin, count = int(known[i]) + slide, int(missing[i])
+            if count <= GAP_MATERIALISED:
+                filled.append(begin + slide * np.arange(count, dtype=np.int64))
+            else:
+                gaps.append(EmptyReports(begin, count, slide))
+        return np.sort(np.concatenate(filled)), [] if member.suspended else gaps
+
+    def _soon_due(self, member: Member) -> Ints:
+        """The same as `due_of`, quickly, where few reports are due; windows without rows may be among them."""
+        cadence, watermark = member.cadence, self.timeline.watermark
+        if member.reported == INT64_MIN or cadence.range is None:
+            return self.due_of(member, self._store)
+        first = cadence.next_report(member.reported)
+        if first > watermark:
+            return _NONE
+        count = (watermark - first) // cadence.slide + 1
+        whole = member.held_from is None or first - cadence.range - cadence.offset >= member.held_from
+        if count > FEW or not whole:
+            return self.due_of(member, self._store)
+        return first + cadence.slide * np.arange(count, dtype=np.int64)
+
+    # -- writing them --------------------------------------------------------------------------------------------
+
+    def answered(self, member: Member, report: int) -> pa.RecordBatch | None:
+        """One report of a window, whether it is a member's next one, one of the past, or nobody's."""
+        reports = Reports({0: member.name})
+        asked = Asked.of([(member, np.array([report], np.int64))])
+        asked.number[:] = asked.tree[:] = 0  # no window goes on from here
+        self._write(asked, reports)
+        found = reports.get(member.name)
+        assert found is None or isinstance(found[0], pa.RecordBatch)
+        return found[0] if found else None
+
+    def _write_in_parts(self, requests: list[tuple[Member, Ints]], reports: Reports) -> None:
+        """Answers the requests in parts of bounded size."""
+        limit = max(1, ANSWERS_AT_ONCE // max(1, len(self.groups)))
+        longest = max((len(due) for _, due in requests), default=0)
+        step = max(1, limit // max(1, len(requests)))
+        for begin in range(0, longest, step):
+            part = [(member, due[begin : begin + step]) for member, due in requests if begin < len(due)]
+            self._write(Asked.of(part), reports)
+
+    def _write(self, asked: Asked, reports: Reports) -> None:
+        """The reports asked for, tree by tree of the weave."""
+        for number in np.unique(asked.tree).tolist():
+            slices = self._store.slices_of(number, self.timeline.watermark)
+            self._write_tree(slices, asked.only(asked.tree == number), reports)
+
+    def _write_tree(self, slices: Slices, asked: Asked, reports: Reports) -> None:
+        """Equal windows are answered once, members that select alike written together."""
+        owners, shapes = asked.owners, self.members.shapes
+        last = asked.due - asked.offset[owners]
+        ends = slice_places(slices.starts, last)
+        starts = slice_places(slices.starts, last - asked.range[owners])
+        endless = asked.range == 0
+        if endless.any():
+            starts[endless[owners]] = -1
+        firsts, places = distinct_windows(starts, ends, len(slices.starts))
+        keys = list(dict.fromkeys(key for shape in np.unique(asked.shape).tolist() for key in shapes.asked_by(shape)))
+        begins = np.where(starts[firsts] < 0, -1, slices.first + starts[firsts])
+        numbers = asked.number[owners[firsts]]
+        questions = _asked_for(asked.members, keys, owners, places, len(firsts))
+        sought = Sought(begins, slices.first + ends[firsts], len(self.groups), numbers, questions)
+        answers = slices.answers(keys, sought)
+        kinds = asked.shape * 2 + endless
+        found = np.unique(kinds)
+        for kind in found:
+            mine = np.flatnonzero((kinds == kind)[owners]) if len(found) > 1 else slice(None)
+            self._write_together(asked, owners[mine], asked.due[mine], places[mine], answers, reports, len(found) == 1)
+
+    def _write_together(
+        self, asked: Asked, owners: Ints, due: Ints, places: Ints, answers: Answers, reports: Reports, alike: bool
+    ) -> None:
+        """The reports of members that select alike, whatever their windows: one batch, cut where the next begins."""
+        member = asked.members[int(owners[0])]
+        aggregation = member.aggregation
+        try:
+            # Where all windows are of members that select alike, each is evaluated once, however many have it.
+            once = not self._grouped and len(places) > len(answers[ROW_COUNT][0][0]) and alike
+            with Overflows() as overflows:
+                written = (self._written_once if once else self._written)(aggregation, due, places, answers)
+        except QueryFailed:
+            for owner in np.unique(owners):
+                mine = owners == owner
+                name = asked.members[owner].name
+                found = self._written_out(asked.members[owner], due[mine], places[mine], answers)
+                reports.apart.setdefault(name, []).extend(found)
+            return
+        if overflows.count:
+            self._note_overflows(asked, owners, due, places, answers)
+        if written is None:
+            return
+        chosen, columns = written
+        owner, ends = owners[chosen], due[chosen]
+        starts = None
+        if member.cadence.range is not None:
+            starts = ends - (asked.offset + asked.range)[owner]
+        batch = stamped_from(member, starts, ends, columns)
+        cuts = np.flatnonzero(np.diff(owner, prepend=-1, append=-1))
+        reports.together.append(Together(member.shape, batch, asked.number[owner[cuts[:-1]]], cuts))
+
+    def _note_overflows(self, asked: Asked, owners: Ints, due: Ints, places: Ints, answers: Answers) -> None:
+        """Reports that were lowered together have answers outside their type: lowered again, to see whose they are."""
+        for owner in np.unique(owners):
+            member, mine = asked.members[owner], owners == owner
+            with Overflows(apart=True) as found:
+                self._written(member.aggregation, due[mine], places[mine], answers)
+            self.members.note_overflows(member.name, found.count)
+
+    def _written_out(self, member: Member, due: Ints, places: Ints, answers: Answers) -> list[pa.RecordBatch]:
+        """A member's reports; where one cannot be answered, those before it are out all the same and it fails."""
+        try:
+            batch = self._member_batch(member, due, places, answers)
+            return [batch] if batch is not None else []
+        except QueryFailed:
+            batches = []
+            for i in range(len(due)):
+                try:
+                    batch = self._member_batch(member, due[i : i + 1], places[i : i + 1], answers)
+                except QueryFailed as problem:
+                    self.members.fail(member.name, problem.message)
+                    break
+                if batch is not None:
+                    batches.append(batch)
+            return batches
+
+    def _member_batch(self, member: Member, due: Ints, places: Ints, answers: Answers) -> pa.RecordBatch | None:
+        written = self._written(member.aggregation, due, places, answers)
+        if written is None:
+            return None
+        reports, columns = written
+        return stamped(member, due[reports], columns)
+
+    def _written(
+        self, aggregation: Aggregation, due: Ints, places: Ints, answers: Answers
+    ) -> tuple[Ints, list[pa.Array]] | None:
+        """The items of reports, from the answers at their places, and which report each row is of."""
+        count = len(self.groups)
+        rows = answers[ROW_COUNT][0][0][places]
+        flat = None if not self._grouped or bool(rows.all()) else np.flatnonzero(rows.reshape(-1))
+        if flat is not None and not len(flat):
+            return None
+        fields = {}
+        for key in aggregation.asked:
+            ints, floats = answers[key]
+            picked = [part[places].reshape(-1) for part in (*ints, *floats)]
+            fields[key] = picked if flat is None else [part[flat] for part in picked]
+        if flat is None:
+            reports, keys = np.repeat(np.arange(len(due)), count), self.groups.all_keys(len(due))
+        else:
+            reports, keys = flat // count, self.groups.keys_of(flat % count)
+        batch, kept = self.passing(aggregation, keys, fields)
+        if kept is not None:
+            reports = reports[kept]
+        return (reports, aggregation.selected(batch)) if batch.num_rows else None
+
+    def _written_once(
+        self, aggregation: Aggregation, due: Ints, places: Ints, answers: Answers
+    ) -> tuple[Ints, list[pa.Array]] | None:
+        """The same without groups, where every window that was answered is one of these reports'."""
+        fields = {key: [part.reshape(-1) for parts in answers[key] for part in parts] for key in aggregation.asked}
+        batch, kept = self.passing(aggregation, [], fields)
+        if not batch.num_rows:
+            return None
+        reports = np.arange(len(due))
+        if kept is not None:
+            rows = np.full(len(answers[ROW_COUNT][0][0]), -1, np.int64)
+            rows[kept] = np.arange(len(kept))
+            places = rows[places]
+            reports = np.flatnonzero(places >= 0)
+            places = places[reports]
+        chosen = wrapped(places)
+        return reports, [column.take(chosen) for column in aggregation.selected(batch)]
+
+
+def _asked_for(
+    members: list[Member], keys: list[StateKey], owners: Ints, places: Ints, windows: int
+) -> dict[StateKey, NDArray[np.bool_]]:
+    """In which windows each question to a state without a fixed size is asked: it costs too much to ask it in all."""
+    result = {}
+    for key in keys:
+        if key.held is not key:
+            asking = np.array([key in member.aggregation.asked for member in members])
+            result[key] = np.zeros(windows, np.bool_)
+            result[key][places[asking[owners]]] = True
+    return result

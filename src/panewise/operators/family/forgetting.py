@@ -1,0 +1,88 @@
+"""Groups and strings that nobody needs any more leave a family: it follows what is live and not what ever was.
+
+They are looked for when a table or pool has doubled since the last look: O(1) amortised for each group or string that
+came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from panewise.aggregates.states import Feed
+from panewise.language.expressions import Expression
+from panewise.operators.aggregation import StateKey
+from panewise.operators.family.groups import Groups
+from panewise.operators.family.member import Member
+from panewise.operators.family.partials import Packed
+from panewise.operators.family.slice_store import SliceStore
+
+FORGET_FROM = 65_536  # groups or strings; fewer are not worth looking for idle ones
+
+
+class Forgetting:
+    """How many groups, and strings by pool, were kept at the last look."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self.groups_kept = 0
+        self._strings_kept: dict[Expression, int] = {}
+
+    def forget_folded(self, packed: Packed) -> None:
+        """Where nothing is held but what was packed: keeps only its groups and strings, if far more are there."""
+        groups = self._groups
+        if groups.keys and len(groups) > 2 * len(packed.groups) + FORGET_FROM:
+            groups.table.keep(packed.groups)
+        for argument, pool in list(groups.pools.items()):
+            live = packed.codes.get(argument)
+            if live is None:
+                live = np.empty(0, np.int64)
+            if len(pool) > 2 * len(live) + FORGET_FROM:
+                pool.keep(live)
+
+    def forget_groups(self, store: SliceStore, members: Iterable[Member]) -> None:
+        """Lets groups go that no slice holds any more, each time the table has doubled."""
+        table = self._groups.table
+        if len(table) < 2 * self.groups_kept + FORGET_FROM:
+            return
+        live = store.live_groups()
+        self.groups_kept = len(table)
+        if live is None or 2 * len(live) > len(table):
+            return
+        self.groups_kept = len(live)
+        renamed = table.keep(live)
+        room = store.regroup(live, renamed)
+        for member in members:
+            passing = np.zeros(room, np.bool_)
+            known = live[live < len(member.passing)]
+            passing[: len(known)] = member.passing[known]
+            member.passing = passing
+            touched = [renamed[groups] for groups in member.touched]
+            member.touched = [groups[groups >= 0] for groups in touched]
+
+    def forget_strings(self, store: SliceStore, states: Iterable[StateKey]) -> None:
+        """Lets strings go that no state holds any more, each time their pool has doubled."""
+        pools = self._groups.pools
+        for argument, pool in list(pools.items()):
+            if not len(pool) or len(pool) < 2 * self._strings_kept.get(argument, 0) + FORGET_FROM:
+                continue
+            fields = [(key, place) for key in states for place, of in key.code_fields if of == argument]
+            held = [key for key in store.held.keys if key.kind.feeds[0] is Feed.CODE and key.arguments[0] == argument]
+            if not fields and not held:  # the queries that read it have gone
+                del pools[argument]
+                continue
+            codes = [a[place] for key, place in fields for a in store.live_ints(key)]
+            codes += [a for key in held for a in store.held.codes(key)]
+            live = np.unique(np.concatenate([np.empty(0, np.int64), *codes]))
+            live = live[live >= 0]
+            self._strings_kept[argument] = len(pool)
+            if 2 * len(live) <= len(pool):
+                self._strings_kept[argument] = len(live)
+                renamed = pool.keep(live)
+                for key, place in fields:
+                    for array in store.int_arrays(key):
+                        array[place] = np.where(array[place] >= 0, renamed[array[place]], -1)
+                store.make_trees_anew()
+                for key in held:
+                    store.held.recode(key, renamed)

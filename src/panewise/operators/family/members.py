@@ -1,0 +1,187 @@
+"""All members of a family: their names, the numbers of their windows, their schedule, and what went wrong with them.
+
+Numbers of windows are from 1 on and have no gaps but for the free ones, which the next member takes: techniques and
+ledgers keep arrays by them. A member of an ungrouped family waits until its reports have begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.operators.aggregation import Aggregation, StateKey
+from panewise.operators.family.member import Member
+from panewise.operators.family.schedule import Schedule
+from panewise.operators.shapes import Shapes
+from panewise.slicing.pairs import Cadence
+from panewise.slicing.window_set import WindowSet
+
+Ints = NDArray[np.int64]
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+
+
+class Members:
+    """`in_order[i]` has row i of the schedule; `changes` counts how often somebody came or went."""
+
+    def __init__(self, grouped: bool, timed: bool) -> None:
+        self.grouped = grouped
+        self._timed = timed
+        self.by_name: dict[str, Member] = {}
+        self.in_order: list[Member] = []
+        self.schedule = Schedule()
+        self.shapes = Shapes()
+        self.windows = WindowSet()
+        self.names: dict[int, str] = {}  # by the numbers of their windows
+        self.changes = 0
+        self.failures: dict[str, str] = {}  # members that met data they cannot answer for, for the host to remove
+        self._overflows: dict[str, int] = {}  # by member, answers outside their type that nobody has taken note of
+        self._free_windows: list[int] = []
+        self._waiting: dict[str, Member] = {}  # of an ungrouped family: members whose reports have not begun
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.by_name.values())
+
+    def add(self, name: str, aggregation: Aggregation, cadence: Cadence, held_from: int | None) -> Member:
+        member = self.by_name[name] = Member(aggregation, cadence, INT64_MIN, held_from, self._timed, name)
+        member.window = self._free_windows.pop() if self._free_windows else len(self.by_name)
+        member.shape = self.shapes.number(aggregation)
+        member.enter(self.schedule)
+        self.in_order.append(member)
+        self.names[member.window] = name
+        self.windows.add(cadence)
+        self.changes += 1
+        if not self.grouped:
+            self._waiting[name] = member
+        return member
+
+    def remove(self, name: str) -> Member:
+        member = self.by_name.pop(name)
+        self._waiting.pop(name, None)
+        self.schedule.remove(member.row)
+        last = self.in_order.pop()
+        if last is not member:
+            self.in_order[member.row] = last
+            last.row = member.row
+        del self.names[member.window]
+        self._free_windows.append(member.window)
+        self.windows.remove(member.cadence)
+        self.changes += 1
+        return member
+
+    def rename(self, name: str, to: str) -> None:
+        member = self.by_name[to] = self.by_name.pop(name)
+        member.name = self.names[member.window] = to
+        if name in self._waiting:
+            self._waiting[to] = self._waiting.pop(name)
+        if name in self.failures:
+            self.failures[to] = self.failures.pop(name)
+
+    @property
+    def states(self) -> set[StateKey]:
+        """All states that some member needs."""
+        return {key for aggregation in {m.aggregation for m in self} for key in aggregation.states}
+
+    # -- what went wrong -----------------------------------------------------------------------------------------
+
+    def fail(self, name: str, reason: str) -> None:
+        self.failures[name] = reason
+
+    def fail_readers_of(self, key: StateKey, reason: str) -> None:
+        """A state cannot be kept any more: so fail all that read it."""
+        for name, member in self.by_name.items():
+            if key in member.aggregation.states:
+                self.failures[name] = reason
+
+    def take_failures(self) -> dict[str, str]:
+        """By member, what it met; forgotten here."""
+        taken, self.failures = self.failures, {}
+        return taken
+
+    def note_overflows(self, name: str, count: int) -> None:
+        """So many answers of a member are outside their type, and NULL."""
+        if count:
+            self._overflows[name] = self._overflows.get(name, 0) + count
+
+    def take_overflows(self) -> dict[str, int]:
+        """By member, answers outside their type since the last call."""
+        taken, self._overflows = self._overflows, {}
+        return taken
+
+    # -- when reports begin --------------------------------------------------------------------------------------
+
+    def notice(self, points: Ints, latest: int) -> None:
+        """Rows have come, whether WHERE keeps them or not: `latest` is the greatest of their points."""
+        if not self._waiting:
+            return
+        least = int(points.min())
+        for name, member in list(self._waiting.items()):
+            if member.begun:
+                del self._waiting[name]
+            else:
+                member.note_rows(points, least, latest)
+
+    def begin_reports(self, watermark: int, starts: Ints) -> None:
+        """Members of an ungrouped family whose first report has come due are easy from there on: all that follow are.
+
+        Those that know of no first report yet, or that have joined and find older rows in the slices held, are looked
+        at more closely elsewhere.
+        """
+        oldest = int(starts[0]) if self._waiting and len(starts) else INT64_MAX
+        for name, member in list(self._waiting.items()):
+            first, cadence = member.first_report, member.cadence
+            if member.begun:
+                del self._waiting[name]
+            elif first is None or first > watermark or cadence.range is None or member.suspended:
+                continue
+            elif oldest >= first - cadence.slide - cadence.offset:
+                member.reported = max(first, cadence.next_report(member.reported)) - cadence.slide
+                member.begun = True
+                member.settle(grouped=False)
+                del self._waiting[name]
+
+    def take_notes(self) -> dict[str, int]:
+        """Of an ungrouped family that folds: the first report of each member that saw rows since the last call."""
+        notes = {member.name: member.first_report for member in self if member.first_report is not None}
+        for name in notes:
+            self.by_name[name].first_report = None
+        return notes
+
+    def note(self, notes: dict[str, int]) -> None:
+        """What the members of another family noted."""
+        for name, report in notes.items():
+            member = self.by_name.get(name)
+            if member is not None and not member.begun:
+                member.note_first(report)
+
+    # -- the weave -----------------------------------------------------------------------------------------------
+
+    def by_tree(self) -> dict[int, list[Member]]:
+        """By number of the tree; 0 has the store's own slices."""
+        found: dict[int, list[Member]] = {}
+        for member, number in zip(self.in_order, self.schedule.column("tree").tolist(), strict=True):
+            found.setdefault(number, []).append(member)
+        return found
+
+    # -- what is written down ------------------------------------------------------------------------------------
+
+    def outline(self) -> dict[str, list[Any]]:
+        return {name: member.marks for name, member in self.by_name.items()}
+
+    def adopt(self, outline: dict[str, list[Any]]) -> None:
+        assert set(self.by_name) == set(outline), "other members than those of the outline"
+        for name, saved in outline.items():
+            self.by_name[name].set_marks(saved)
+        self.schedule.look_closer()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {name: member.snapshot() for name, member in self.by_name.items()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """The members must have been added already."""
+        for name, saved in snapshot.items():
+            self.by_name[name].restore(saved)
+        self.schedule.look_closer()
