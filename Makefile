@@ -36,7 +36,7 @@ cluster: $(VENV)/.installed java ## the demonstration on a Spark cluster: a mast
 test: $(VENV)/.installed-dev java chromium classes ## all tests and the examples in the documentation
 	$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(if $(ONLY),-k '$(ONLY)')
 
-classes: $(VENV)/spark-classes.jsa ## what the Java processes of tests share
+classes: $(VENV)/spark-classes.jsa ## what the Java and Python processes of Spark in tests share
 
 check: $(VENV)/.installed-dev ## ruff, mypy --strict, the layers of the packages and their import cycles
 	$(BIN)/ruff check .
@@ -99,7 +99,11 @@ $(VENV)/.installed-dev: pyproject.toml locks/build.txt locks/dev.txt $(VENV)/.ma
 	$(call install,dev)
 	@touch $@ $(VENV)/.installed
 
-$(VENV)/spark-classes.jsa: $(VENV)/.installed-dev tools/share_spark_classes.py | java
+$(VENV)/.pyspark-compiled: $(VENV)/.installed-dev tools/compile_pyspark.py
+	$(BIN)/python tools/compile_pyspark.py
+	@touch $@
+
+$(VENV)/spark-classes.jsa: $(VENV)/.pyspark-compiled tools/share_spark_classes.py | java
 	@$(BIN)/python tools/share_spark_classes.py $@ 2>$(VENV)/spark-classes.log || { cat $(VENV)/spark-classes.log; exit 1; }
 
 $(VENV)/.installed-bench: pyproject.toml locks/build.txt locks/bench.txt $(VENV)/.made
