@@ -17,8 +17,8 @@ from panewise.aggregates.user import matrix_of, user_aggregate
 from panewise.errors import NotHeldError
 from panewise.language.expressions import ColumnRef
 from panewise.language.statements import Emit, SelectItem
-from panewise.operators.aggregation import Aggregation
 from panewise.operators.continuous import ContinuousAggregate, ContinuousRows
+from panewise.plan.aggregation import Aggregation
 from panewise.schema import DOUBLE
 from panewise.temporal import RowsWindow, TimeWindow, Window
 from tests.operators.timelines import (

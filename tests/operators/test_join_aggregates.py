@@ -29,7 +29,6 @@ from panewise.language.binder import bind_one, parse
 from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.statements import SelectItem
 from panewise.operators import join_aggregates, join_reports, join_slices
-from panewise.operators.aggregation import Aggregation
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.join_aggregates import JoinAggregates, supports
 from panewise.operators.lifetimes import FOREVER, NEVER
@@ -39,6 +38,7 @@ from panewise.operators.result_columns import microseconds
 from panewise.operators.rows import Rows
 from panewise.operators.series_start import first_of_inputs
 from panewise.operators.windowed_source import WindowedSource
+from panewise.plan.aggregation import Aggregation
 from panewise.plan.build import build
 from panewise.plan.inputs import report_window
 from panewise.plan.nodes import Aggregate, Emit, Filter, Join, Project

@@ -18,8 +18,8 @@ from panewise.aggregates.registry import find
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
 from panewise.language.statements import SelectItem
-from panewise.operators.aggregation import Aggregation
 from panewise.operators.rows import Rows
+from panewise.plan.aggregation import Aggregation
 from panewise.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, Column, Schema
 from panewise.temporal import RowsWindow, TimeWindow, Window
 

@@ -14,6 +14,7 @@ from panewise.language.binder import bind_one, parse
 from panewise.language.statements import SelectOnce
 from panewise.operators.continuous import ContinuousRows
 from panewise.operators.family.family import Family
+from panewise.optimize.physical import physical
 from panewise.plan.build import build
 from panewise.runtime import hosting
 from panewise.runtime.channel import Channel
@@ -193,7 +194,7 @@ def test_a_snapshot_with_what_an_earlier_version_left_is_restored() -> None:
     [parsed] = parse("SELECT a FROM s [RANGE 1 MINUTE]")
     bound = bind_one(parsed, engine.catalog)
     assert isinstance(bound, SelectOnce)
-    engine.hosting.host("q\x001", build(bound.query, engine.find_aggregate))
+    engine.hosting.host("q\x001", physical(build(bound.query, engine.find_aggregate)))
     push(engine)
     again = pw.Engine.restore(engine.snapshot())
     assert sorted(again.hosting.queries) == ["pairs", "sums"]

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
+from panewise.optimize import physical
 from panewise.optimize.rewrites.rewriting import Rewritten
-from panewise.runtime import hosting
 from panewise.runtime.shared_plan import SharingConsumer
 
 SECOND = 1_000_000
@@ -86,8 +86,8 @@ def play(seed: int, minutes: int = 12) -> int:
             names.append(name)
             shared.execute(f"CREATE QUERY {name} AS {text}")
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(hosting, "core_of", lambda plan: None)
-                patch.setattr(hosting, "rewrite", lambda plan: Rewritten(plan))
+                patch.setattr(physical, "core_of", lambda plan: None)
+                patch.setattr(physical, "rewrite", lambda plan: Rewritten(plan))
                 alone.execute(f"CREATE QUERY {name} AS {text}")
         for stream in chance.sample(STREAMS, chance.randint(1, 3)):
             batch = rows(chance, 3 * step, 3 * step + chance.choice([1, 3]))

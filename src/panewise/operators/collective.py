@@ -27,12 +27,13 @@ from panewise.aggregates.states import Operation
 from panewise.errors import DataError, NotHeldError
 from panewise.language.expressions import Expression
 from panewise.language.statements import Emit
-from panewise.operators.aggregation import ROW_COUNT, Aggregation, ArgumentPlan, Fields, StateKey
-from panewise.operators.collective_condition import CollectiveCondition
+from panewise.operators.arguments import ArgumentPlan
 from panewise.operators.lifetimes import NEVER, not_held
 from panewise.operators.result_columns import continuous_schema, table_of
 from panewise.operators.rows import Rows
 from panewise.operators.selection import Selection
+from panewise.optimize.collective_condition import CollectiveCondition
+from panewise.plan.aggregation import ROW_COUNT, Aggregation, Fields, StateKey
 from panewise.plan.evaluate import compiled
 from panewise.state.group_table import GroupTable
 from panewise.synopses.collective_count import CollectiveCount

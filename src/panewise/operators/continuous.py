@@ -21,7 +21,6 @@ from panewise.aggregates.matrix import StateMatrix
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.statements import Emit, SelectItem
-from panewise.operators.aggregation import Aggregation
 from panewise.operators.group_windows import Events, GroupWindows, leaving_of
 from panewise.operators.lifetimes import NEVER, CountLifetimes, lifetimes_of, not_held
 from panewise.operators.multiset import equal_to_previous, remaining
@@ -31,6 +30,7 @@ from panewise.operators.result_columns import change_log, continuous_schema, tab
 from panewise.operators.row_states import MatrixMaker
 from panewise.operators.rows import Rows
 from panewise.operators.selection import Selection
+from panewise.plan.aggregation import Aggregation
 from panewise.schema import Schema
 from panewise.temporal import TimeWindow, Window
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.states import Operation
 from panewise.language.expressions import ColumnRef
-from panewise.operators.aggregation import ROW_COUNT, Aggregation, StateKey, ranks_of
 from panewise.operators.alive_rows import AliveRows
+from panewise.operators.arguments import ranks_of
 from panewise.operators.lifetimes import Assigned
 from panewise.operators.partition_tail import grouped_order
 from panewise.operators.row_states import (
@@ -38,6 +38,7 @@ from panewise.operators.row_states import (
 )
 from panewise.operators.rows import Rows
 from panewise.operators.window_folds import change_events, fold_growing, fold_scattered
+from panewise.plan.aggregation import ROW_COUNT, Aggregation, StateKey
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
 Ints = NDArray[np.int64]

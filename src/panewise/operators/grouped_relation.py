@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
 from panewise.aggregates.user import matrix_of
-from panewise.operators.aggregation import Aggregation
 from panewise.operators.deltas import FOREVER, Delta
 from panewise.operators.group_windows import Events, GroupWindows, Leaving
 from panewise.operators.lifetimes import NEVER, Assigned
 from panewise.operators.multiset import equal_to_previous
 from panewise.operators.rows import Rows
+from panewise.plan.aggregation import Aggregation
 from panewise.plan.nodes import Pattern
 from panewise.state.group_table import GroupTable
 

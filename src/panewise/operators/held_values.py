@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.matrix import Encoded
 from panewise.aggregates.states import Feed
-from panewise.operators.aggregation import Arguments, Pools, StateKey
+from panewise.operators.arguments import Arguments
 from panewise.operators.closed_values import ClosedValues, Fields, closed_values, recoded, regrouped
+from panewise.plan.aggregation import Pools, StateKey
 from panewise.synopses.runs import Run, empty_run, merged, ordered_of, run_of
 
 Ints = NDArray[np.int64]

@@ -30,13 +30,14 @@ from panewise.aggregates.states import Operation
 from panewise.aggregates.string_pool import StringPool
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
-from panewise.operators.aggregation import Aggregation, ArgumentPlan, Pools, StateKey
+from panewise.operators.arguments import ArgumentPlan
 from panewise.operators.deltas import FOREVER
 from panewise.operators.join_reports import JoinWindow
 from panewise.operators.join_slices import Answers, JoinSlices, Results
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.result_columns import microseconds, table_of, timestamps
 from panewise.operators.row_states import chosen_states
+from panewise.plan.aggregation import Aggregation, Pools, StateKey
 from panewise.plan.evaluate import compiled
 from panewise.state.group_table import GroupTable
 from panewise.temporal import format_instant

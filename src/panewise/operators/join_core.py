@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from panewise.errors import QueryFailed
 from panewise.language.expressions import ColumnRef, Expression, rewritten
-from panewise.operators.aggregation import Aggregation
 from panewise.operators.deltas import Delta, no_delta
 from panewise.operators.join_aggregates import JoinAggregates, supports
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.rows import Rows
 from panewise.operators.shared_join import JoinStep, Narrowing, Ranges, SharedJoin, narrowed_delta
+from panewise.plan.aggregation import Aggregation
 from panewise.plan.inputs import report_window
 from panewise.plan.nodes import Emit, Join, Scan
 from panewise.plan.shared_core import SharedCore, columns_read, grouped_above

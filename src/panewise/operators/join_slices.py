@@ -29,12 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.aggregates.matrix import NO_INTS, Encoded, StateMatrix, identity
-from panewise.operators.aggregation import ROW_COUNT, Pools, StateKey, ranks_of
+from panewise.operators.arguments import ranks_of
 from panewise.operators.join_reports import LONG_AGO, DueReports, JoinSchedule, JoinWindow
 from panewise.operators.join_slice_loops import count_touched, report_dense, report_sparse
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.row_states import chosen_states, matrix_snapshot, restore_matrix
 from panewise.operators.row_window import spread
+from panewise.plan.aggregation import ROW_COUNT, Pools, StateKey
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet

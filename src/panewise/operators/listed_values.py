@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import values_of, wrapped
 from panewise.aggregates.string_pool import StringPool
-from panewise.operators.aggregation import StateKey
 from panewise.operators.held_values import DrainedLists
+from panewise.plan.aggregation import StateKey
 
 Ints = NDArray[np.int64]
 

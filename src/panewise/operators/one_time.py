@@ -9,20 +9,11 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import flags, wrapped
 from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.user import matrix_of
-from panewise.operators.aggregation import (
-    ROW_COUNT,
-    Aggregation,
-    ArgumentPlan,
-    Arguments,
-    Fields,
-    Pools,
-    StateKey,
-    aggregation_of,
-    ranks_of,
-)
+from panewise.operators.arguments import ArgumentPlan, Arguments, ranks_of
 from panewise.operators.held_values import HeldValues
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.rows import Rows
+from panewise.plan.aggregation import ROW_COUNT, Aggregation, Fields, Pools, StateKey, aggregation_of
 from panewise.plan.blocks import Block
 from panewise.plan.evaluate import compiled
 from panewise.state.group_table import GroupTable

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.language.statements import SelectItem
-from panewise.operators.aggregation import Aggregation
 from panewise.operators.delta_nodes import DeltaNode, ValuesNode
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import FOREVER, Delta, DeltaOperator
@@ -30,6 +29,7 @@ from panewise.operators.read_budget import ReadBudget
 from panewise.operators.rows import Rows
 from panewise.operators.versioned_join import VersionedJoin
 from panewise.operators.window_join import WindowJoin
+from panewise.plan.aggregation import Aggregation
 from panewise.plan.nodes import Aggregate, Emit, Join, Node, Project, Scan, WindowOf
 
 

@@ -29,10 +29,11 @@ from panewise.aggregates.columns import flags
 from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.user import matrix_of
 from panewise.language.expressions import Expression
-from panewise.operators.aggregation import Aggregation, ArgumentPlan, Pools, StateKey, aggregation_of, ranks_of
+from panewise.operators.arguments import ArgumentPlan, ranks_of
 from panewise.operators.one_time import aggregated, answered
 from panewise.operators.read_budget import ReadBudget, part_rows
 from panewise.operators.rows import Rows, concatenated
+from panewise.plan.aggregation import Aggregation, Pools, StateKey, aggregation_of
 from panewise.plan.blocks import Block
 from panewise.plan.evaluate import compiled
 from panewise.plan.text_sizes import cells_of

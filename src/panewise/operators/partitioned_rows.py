@@ -19,7 +19,6 @@ from panewise.aggregates.matrix import StateMatrix
 from panewise.errors import QueryFailed
 from panewise.language.expressions import Expression
 from panewise.language.statements import Emit
-from panewise.operators.aggregation import Aggregation, StateKey
 from panewise.operators.counted_reports import DueReports, ReportEmitter, check_counted, due_reports
 from panewise.operators.partition_tail import PartitionTail, RowCounts, segment_starts
 from panewise.operators.result_columns import table_of
@@ -27,6 +26,7 @@ from panewise.operators.row_states import MatrixMaker, RowStates, chosen_states
 from panewise.operators.rows import Rows
 from panewise.operators.selection import Selection
 from panewise.operators.window_folds import report_events
+from panewise.plan.aggregation import Aggregation, StateKey
 from panewise.schema import Schema
 from panewise.temporal import RowsWindow
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from panewise.language.expressions import Call, ColumnRef, Expression, rewritten
 from panewise.language.statements import SelectItem
-from panewise.operators.aggregation import Aggregation
 from panewise.operators.beginning import Beginning
 from panewise.operators.delta_nodes import DeltaNode, OperatorNode, RenamedNode, Selecting, SourceNode, ValuesNode
 from panewise.operators.deltas import DeltaOperator
@@ -22,6 +21,7 @@ from panewise.operators.negation import Negation
 from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.union import UnionAll
 from panewise.operators.versioned_join import VersionedJoin
+from panewise.plan.aggregation import Aggregation
 from panewise.plan.conjunctions import conjunction, conjuncts
 from panewise.plan.inputs import (
     in_layers,

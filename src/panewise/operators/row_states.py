@@ -22,9 +22,10 @@ from panewise.aggregates.string_pool import StringPool
 from panewise.errors import QueryFailed
 from panewise.language.expressions import Expression
 from panewise.loops import specialised
-from panewise.operators.aggregation import Aggregation, ArgumentPlan, StateKey, ranks_of
+from panewise.operators.arguments import ArgumentPlan, ranks_of
 from panewise.operators.rows import Rows
 from panewise.operators.window_folds import fold_fifo, move_middles
+from panewise.plan.aggregation import Aggregation, StateKey
 from panewise.plan.evaluate import compiled
 from panewise.state.group_table import GroupTable
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from panewise.errors import QueryFailed
-from panewise.operators.aggregation import Aggregation, Pools, StateKey, empty_fields
+from panewise.operators.arguments import empty_fields
+from panewise.plan.aggregation import Aggregation, Pools, StateKey
 
 
 class Shapes:

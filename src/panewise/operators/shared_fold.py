@@ -34,12 +34,12 @@ from panewise.aggregates.holistic import HeldKind
 from panewise.aggregates.states import Operation
 from panewise.errors import raise_interrupt_behind
 from panewise.language.expressions import ColumnRef, Expression
-from panewise.operators.aggregation import ROW_COUNT, StateKey
 from panewise.operators.family.family import Family
 from panewise.operators.family.partials import END, START
 from panewise.operators.rows import Rows
 from panewise.operators.selection_classes import ChosenRows, Mask, SelectionClasses
 from panewise.optimize.sharing.roll_up import combines, key_name
+from panewise.plan.aggregation import ROW_COUNT, StateKey
 from panewise.schema import BIGINT, STRING
 from panewise.slicing.pairs import without_covered
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.errors import NotHeldError, PlanError
-from panewise.operators.aggregation import aggregation_of
 from panewise.operators.partial_relation import relation_in_parts
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.rows import Rows
+from panewise.plan.aggregation import aggregation_of
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, reads_answer, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Scan

@@ -1,4 +1,4 @@
-"""Which operator runs a query over one input, where it does not join a tree.
+"""The operators of queries over one input that are in no family, made as their nodes say.
 
 Nothing is attached here, so that the operator of a query that has failed can be made afresh.
 """
@@ -11,9 +11,7 @@ import pyarrow as pa
 
 from panewise.aggregates.user import matrix_of
 from panewise.language.statements import Emit as Emission
-from panewise.operators.aggregation import aggregation_of
 from panewise.operators.collective import CollectiveLookup
-from panewise.operators.collective_condition import collective_condition
 from panewise.operators.continuous import ContinuousAggregate, ContinuousRows
 from panewise.operators.counted_reports import CountedRowWindow
 from panewise.operators.family.family import Family
@@ -21,36 +19,44 @@ from panewise.operators.lifetimes import NEVER
 from panewise.operators.partitioned_rows import PartitionedRows
 from panewise.operators.relation_to_stream import Restore
 from panewise.operators.row_window import RowWindow
+from panewise.optimize.collective_condition import collective_condition
+from panewise.plan.aggregation import aggregation_of
 from panewise.plan.blocks import Block
+from panewise.plan.physical import Operator, RowQuery
 from panewise.runtime.finish import RestoredOperator, SoleTree
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.window_ends import cadence_of
 from panewise.temporal import RowsWindow, TimeWindow
 
 
-def operator_of(query: HostedQuery, held_from: int | None, silent: bool) -> Any:
-    """A fresh operator. `held_from`: rows before it are not seen. `silent`: it is only asked, and reports nothing."""
-    block, window = query.block, query.block.window
+def operator_of(query: HostedQuery, node: RowQuery, held_from: int | None) -> Any:
+    """A fresh operator, as the node says. `held_from`: rows before it are not seen."""
+    block, window = node.block, node.block.window
     assert window is not None
-    if block.restore:
-        return _restored(query, held_from)
-    if block.aggregate is not None:
-        aggregation = aggregation_of(block)
-        shared = aggregation, window, block.where, block.emission, block.source_schema, held_from
-        if block.periodic:
-            assert isinstance(window, RowsWindow)
-            return PartitionedRows(aggregation, window, *shared[2:], matrix_of=matrix_of)
-        condition = collective_condition(aggregation, window) if silent else None
-        if condition is not None:
-            assert isinstance(window, TimeWindow)
-            return CollectiveLookup(aggregation, condition, window, block.where, block.emission, held_from)
-        return ContinuousAggregate(*shared, silent=silent, matrix_of=matrix_of)
     selection = block.where, block.emission, block.source_schema, held_from
-    if not block.periodic:
-        return ContinuousRows(block.items, window, *selection, silent=silent)
-    if isinstance(window, TimeWindow):
-        return RowWindow(block.items, window, *selection)
-    return CountedRowWindow(block.items, window, *selection)
+    match node.operator:
+        case Operator.RESTORED:
+            return _restored(query, held_from)
+        case Operator.PARTITIONED_ROWS:
+            assert isinstance(window, RowsWindow)
+            return PartitionedRows(aggregation_of(block), window, *selection, matrix_of=matrix_of)
+        case Operator.COLLECTIVE_LOOKUP:
+            assert isinstance(window, TimeWindow)
+            aggregation = aggregation_of(block)
+            condition = collective_condition(aggregation, window)
+            assert condition is not None
+            return CollectiveLookup(aggregation, condition, window, block.where, block.emission, held_from)
+        case Operator.CONTINUOUS_AGGREGATE:
+            of_rows = aggregation_of(block), window, *selection
+            return ContinuousAggregate(*of_rows, silent=node.silent, matrix_of=matrix_of)
+        case Operator.CONTINUOUS_ROWS:
+            return ContinuousRows(block.items, window, *selection, silent=node.silent)
+        case Operator.ROW_WINDOW:
+            assert isinstance(window, TimeWindow)
+            return RowWindow(block.items, window, *selection)
+        case Operator.COUNTED_ROW_WINDOW:
+            assert isinstance(window, RowsWindow)
+            return CountedRowWindow(block.items, window, *selection)
 
 
 def _restored(query: HostedQuery, held_from: int | None) -> RestoredOperator:

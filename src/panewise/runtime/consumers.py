@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers, wrapped
 from panewise.errors import NotHeldError, SnapshotError, raise_interrupt_behind
-from panewise.language.expressions import Expression
-from panewise.operators.aggregation import Aggregation
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.family.family import Family
 from panewise.operators.family.member import Member
 from panewise.operators.reports import Piece, Reports
 from panewise.operators.rows import Rows
 from panewise.operators.shared_fold import SharedFold
+from panewise.plan.aggregation import Aggregation
+from panewise.plan.physical import FamilyShape
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import failed, guarded
 from panewise.runtime.hosted_query import HostedQuery
@@ -52,17 +52,23 @@ class Finish(Protocol):
 
 
 class TreeConsumer(QueryConsumer):
-    """A tree and its queries. The axis is event time, or row numbers where `counts_rows`."""
+    """A family and its queries. The axis is event time, or row numbers where `counts_rows`."""
 
     is_shared = True
 
-    def __init__(self, channel: Channel, tree: Family, counts_rows: bool, sharing: str = "weave") -> None:
+    def __init__(self, channel: Channel, shape: FamilyShape, held_from: int | None, sharing: str = "weave") -> None:
         self.channel = channel
         self.weaver = Weaver(sharing)
-        self.tree = tree
-        self._leads = Leads(channel, tree)
-        self.counts_rows = counts_rows
-        self.ordered = counts_rows
+        self.tree = Family(
+            shape.keys,
+            shape.where,
+            held_from,
+            timed=not shape.counts_rows,
+            folds_only=channel.folds_only,
+            technique=shape.technique,
+        )
+        self._leads = Leads(channel, self.tree)
+        self.counts_rows = self.ordered = shape.counts_rows
         self.queries: dict[str, HostedQuery] = {}
         self.finishes: dict[str, Finish] = {}
         self.member_of: dict[str, str] = {}  # by query: the tree's member whose reports it gets
@@ -559,7 +565,3 @@ def _kept_of(piece: Piece) -> Piece:
 def _ends_of(query: HostedQuery, reports: EmptyReports) -> Ints:
     batches = [integers(batch.column(1)) for batch in query.batches(reports)]
     return np.concatenate(batches) if batches else np.empty(0, np.int64)
-
-
-# Row windows or not, selection, grouping, the technique asked for, and the query where it shares with nobody.
-TreeKey = tuple[bool, Expression | None, tuple[Expression, ...], str | None, str]

@@ -19,13 +19,13 @@ from panewise.credentials import masked_option
 from panewise.errors import PlanError
 from panewise.language import statements as s
 from panewise.language.sql_text import name_to_sql
+from panewise.optimize.technique_option import check_technique
 from panewise.plan.blocks import block_of
 from panewise.plan.build import build
 from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
 from panewise.runtime.refresh_option import check_refresh, is_at_most
-from panewise.runtime.technique_option import check_technique
 from panewise.schema import Column
 from panewise.temporal import format_duration
 

@@ -12,14 +12,14 @@ from functools import partial
 from panewise.operators.collective import CollectiveLookup
 from panewise.operators.negation import Negation
 from panewise.operators.ordered_join import OrderedJoin
+from panewise.optimize.physical import physical
 from panewise.optimize.rewrites.plan_costs import Costed, costed
-from panewise.optimize.rewrites.rewriting import Applied, rewrite, rewrite_unless_shared
 from panewise.optimize.rewrites.statistics import Statistics
 from panewise.optimize.sharing.report import family_explanation
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Join, Negate, Node, Pattern, WindowOf
-from panewise.plan.shared_core import core_of
+from panewise.plan.physical import DeltaQuery, Rewrite
 from panewise.runtime.archive_keeper import Keeper
 from panewise.runtime.change_feed import ChangeFeed
 from panewise.runtime.channel import Channel, Consumer
@@ -39,8 +39,9 @@ SLICES = "slices by when the results leave, of all queries with these groups"
 def explain_query(plan: Emit, consumer: QueryConsumer | None) -> Explanation:
     """The plan of one query; of a running one also what it shares."""
     if consumer is None and has_several_inputs(plan):
-        rewritten = rewrite(plan) if core_of(plan) is None else rewrite_unless_shared(plan)
-        return _with_rewrites(_with_operators(rewritten.plan, Statistics()), rewritten.applied)
+        node = physical(plan)
+        assert isinstance(node, DeltaQuery)
+        return _with_rewrites(_with_operators(node.plan, Statistics()), node.rewrites)
     explanation = explain(plan)
     if isinstance(consumer, TreeConsumer) and consumer.queries:
         others = len(consumer.queries) - 1
@@ -56,7 +57,7 @@ def explain_query(plan: Emit, consumer: QueryConsumer | None) -> Explanation:
         folded = isinstance(consumer, SharingConsumer) and consumer.folded
         explanation = _with_operators(plan, Statistics(rates=rates), folded)
         explanation = replace(explanation, properties=explanation.properties | _operators(consumer))
-        return _with_rewrites(explanation, consumer.rewrites)
+        return _with_rewrites(explanation, consumer.node.rewrites)
     return explanation
 
 
@@ -73,7 +74,7 @@ def _with_operators(plan: Emit, statistics: Statistics, folded: bool = False) ->
     return replace(explanation, properties=explanation.properties | of_all)
 
 
-def _with_rewrites(explanation: Explanation, applied: tuple[Applied, ...]) -> Explanation:
+def _with_rewrites(explanation: Explanation, applied: tuple[Rewrite, ...]) -> Explanation:
     if not applied:
         return explanation
     said = {"rewritten": "; ".join(map(str, applied))}
@@ -110,7 +111,7 @@ def _queue(node: Node) -> str:
 
 def _operator(consumer: OperatorConsumer) -> dict[str, str]:
     operator = consumer.operator
-    named = {"operator": type(operator).__name__}
+    named = {"operator": consumer.node.operator.value}
     return named | {"collective index": operator.description} if isinstance(operator, CollectiveLookup) else named
 
 

@@ -1,9 +1,8 @@
-"""Hosting: which operators run a query, and where they are attached.
+"""Hosting: queries are started and stopped as their physical nodes say, and attached to what they read.
 
-Periodic aggregates over one channel with equal selection and grouping share a tree, time windows one and row windows
-another, and those of a technique that was asked for one of their own. A query over several inputs gets a plan of
-operators that reads all their channels; everything else gets an operator of its own (`block_operators`). A query inside
-another one's FROM is hosted first, under a name that nobody else can use.
+What runs a query is decided before (`optimize/physical.py`). A `FamilyQuery` joins the family of its shape on its
+channel, a `RowQuery` gets an operator of its own (`block_operators.py`), a `DeltaQuery` reads the channels of all its
+inputs. A query inside another one's FROM is hosted first, under a name that nobody else can use.
 """
 
 from __future__ import annotations
@@ -11,27 +10,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from panewise.catalog import Options
 from panewise.errors import NotHeldError, PlanError, SnapshotError, raise_interrupt_behind
 from panewise.language.statements import Emit as Emission
-from panewise.operators.aggregation import Aggregation, aggregation_of
-from panewise.operators.family.family import Family
 from panewise.operators.relation_to_stream import RelationToStream
 from panewise.operators.series_start import surely_shown
-from panewise.optimize.rewrites.rewriting import rewrite, rewrite_unless_shared
-from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs, table_inputs, windowed_inputs
-from panewise.plan.nodes import Emit, Scan
-from panewise.plan.shared_core import SharedCore, core_of
+from panewise.plan.aggregation import Aggregation, aggregation_of
+from panewise.plan.blocks import Block
+from panewise.plan.inputs import table_inputs, windowed_inputs
+from panewise.plan.nodes import Node, Scan
+from panewise.plan.physical import DeltaQuery, FamilyQuery, FamilyShape, PhysicalQuery, RowQuery
 from panewise.runtime.archive_history import History, PlanHistory, history_of, plan_history
 from panewise.runtime.block_operators import items_of, operator_of
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.consumers import TreeConsumer, TreeKey, TreesTogether
+from panewise.runtime.consumers import TreeConsumer, TreesTogether
 from panewise.runtime.finish import CountedFinish, TimedFinish
 from panewise.runtime.hosted_query import HIDDEN, HostedQuery, overflow_remark
 from panewise.runtime.late_queries import (
@@ -52,7 +49,6 @@ from panewise.runtime.row_counts import rows_gone
 from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
 from panewise.runtime.shortest_slides import ShortestSlides
 from panewise.runtime.table import Table
-from panewise.runtime.technique_option import chosen_technique
 from panewise.runtime.unread_total import UnreadTotal
 from panewise.runtime.window_ends import cadence_of, last_window
 from panewise.temporal import RowsWindow, TimeWindow, Window
@@ -84,7 +80,7 @@ class Hosting:
         self.queries: dict[str, HostedQuery] = {}
         self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for who calls the engine
         self.consumers: dict[str, QueryConsumer] = {}  # by query
-        self._trees: dict[tuple[int, TreeKey], TreeConsumer] = {}
+        self._trees: dict[tuple[int, FamilyShape], TreeConsumer] = {}
         self._cores: dict[object, SharedPlan] = {}  # by inputs and meaning
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
         self._slides = ShortestSlides()
@@ -113,16 +109,21 @@ class Hosting:
     def trees(self) -> list[TreeConsumer]:
         return [tree for tree in self._trees.values() if not tree.torn]
 
-    def host(self, name: str, plan: Emit, options: Options = ()) -> HostedQuery:
-        """Starts a query whose plan has operators; PlanError where it comes too late for them.
+    def host(self, name: str, node: PhysicalQuery) -> HostedQuery:
+        """Starts a query; PlanError where it comes too late.
 
         Whatever is raised on the way, nothing has been started then: neither it nor a query inside it. An interrupt
         leaves it in the middle: the engine is broken then, and to take back what is half done may raise again.
         """
         with_history = set(self.with_history)
         try:
-            several = has_several_inputs(plan)
-            query = self._host_plan(name, plan) if several else self._host_block(name, plan, options)
+            match node:
+                case FamilyQuery():
+                    query = self._host_member(name, node)
+                case RowQuery():
+                    query = self._host_operator(name, node)
+                case DeltaQuery():
+                    query = self._host_plan(name, node)
             self._note_slide(query)
             return query
         except Exception as problem:
@@ -131,11 +132,48 @@ class Hosting:
             self._take_back(name)
             raise
 
-    def _host_block(self, name: str, plan: Emit, options: Options) -> HostedQuery:
-        """Starts a query over one input."""
-        block = block_of(plan)
-        silent = dict(options).get("mode") == "lookup"
-        channel = self._source(name, block.source)
+    def _host_member(self, name: str, node: FamilyQuery) -> HostedQuery:
+        """Starts an aggregate over a window that slides: in the family of its shape, or in one of its own."""
+        query, channel, history = self._over_one_input(name, node, silent=False)
+        block = node.block
+        query.counts_all, query.whole_from = channel.held_from is None, whole_from(block, channel.held_from)
+        self.consumers[name] = self._join_family(query, node, channel, history)
+        query.begins_by_count = channel.held_from is not None and node.shape.counts_rows
+        if name in self.with_history:
+            query.whole_from, query.begins_by_count = None, False
+        self.queries[name] = query
+        return self._begun(query, [channel])
+
+    def _host_operator(self, name: str, node: RowQuery) -> HostedQuery:
+        """Starts a query whose rows come in order, in an operator of its own."""
+        query, channel, history = self._over_one_input(name, node, node.silent)
+        block = node.block
+        query.counts_all = channel.missed_before is None or (
+            block.hands_rows_on and not query.is_hidden and not _is_uncounted(channel)
+        )
+        history = history or self._read_history(block, channel)
+        held_from = channel.missed_before if history is None else history.held_from
+        if history is None and channel.missed_before is not None:
+            query.whole_from = whole_from(block, channel.missed_before)
+            query.begins_by_count = isinstance(block.window, RowsWindow) or _is_to_begin(channel)
+        consumer = OperatorConsumer(channel, query, node, partial(operator_of, query, node, held_from), history)
+        if history is not None and history.begins is not None:
+            consumer.operator.begin_at(history.begins - 1)
+        elif isinstance(block.window, RowsWindow):
+            gone = rows_gone(block.window, channel) if history is None else history.gone
+            if gone is not None:
+                consumer.operator.begin_after(gone)
+        self.consumers[name] = consumer
+        channel.attach(consumer, None if history is None else history.rows)
+        self.queries[name] = query
+        return self._begun(query, [channel])
+
+    def _over_one_input(
+        self, name: str, node: FamilyQuery | RowQuery, silent: bool
+    ) -> tuple[HostedQuery, Channel, History | None]:
+        """A query over one input, what it reads, and the archived rows without which it could not begin."""
+        block = node.block
+        channel = self._source(name, block.source, node.inner)
         history = self._read_history(block, channel) if needs_all(block, channel) else None
         check_source(channel)
         with self._failing_if_taken_before(name):
@@ -145,36 +183,10 @@ class Hosting:
             if history is None:
                 check_window(block.window, channel, alone)
                 check_counts(block, channel)
-        query = HostedQuery(name, plan, block, self._unread)
+        query = HostedQuery(name, node.plan, block, self._unread)
         query.remarks = self.remarks
         query.watermark = channel.watermark
-        if block.aggregate is not None and block.periodic and not block.restore and not _partitioned(block.window):
-            query.counts_all, query.whole_from = channel.held_from is None, whole_from(block, channel.held_from)
-            self.consumers[name] = self._join_tree(query, block, channel, chosen_technique(options), history)
-            query.begins_by_count = channel.held_from is not None and isinstance(block.window, RowsWindow)
-            if name in self.with_history:
-                query.whole_from, query.begins_by_count = None, False
-        else:
-            query.counts_all = channel.missed_before is None or (
-                block.hands_rows_on and not query.is_hidden and not _is_uncounted(channel)
-            )
-            history = history or self._read_history(block, channel)
-            held_from = channel.missed_before if history is None else history.held_from
-            if history is None and channel.missed_before is not None:
-                query.whole_from = whole_from(block, channel.missed_before)
-                query.begins_by_count = isinstance(block.window, RowsWindow) or _is_to_begin(channel)
-            make = partial(operator_of, query, held_from, silent)
-            consumer = OperatorConsumer(channel, query, make, history)
-            if history is not None and history.begins is not None:
-                consumer.operator.begin_at(history.begins - 1)
-            elif isinstance(block.window, RowsWindow):
-                gone = rows_gone(block.window, channel) if history is None else history.gone
-                if gone is not None:
-                    consumer.operator.begin_after(gone)
-            self.consumers[name] = consumer
-            channel.attach(consumer, None if history is None else history.rows)
-        self.queries[name] = query
-        return self._begun(query, [channel])
+        return query, channel, history
 
     def _begun(self, query: HostedQuery, channels: list[Channel]) -> HostedQuery:
         """A query over one that has failed fails at once: a log may say so, though a statement is refused before."""
@@ -204,28 +216,24 @@ class Hosting:
             self._leave(stopped, reason)
             self.queries[stopped].fail(reason)
 
-    def _host_plan(self, name: str, plan: Emit) -> HostedQuery:
-        """Starts a query over several inputs, by the cheapest plan that means the same."""
-        block, core = block_of(plan), core_of(plan)
-        rewritten = rewrite(plan) if core is None else rewrite_unless_shared(plan)
-        if rewritten.plan is not plan:
-            plan, core = rewritten.plan, None
+    def _host_plan(self, name: str, node: DeltaQuery) -> HostedQuery:
+        """Starts a query over several inputs."""
+        plan, block = node.plan, node.block
         windows = windowed_inputs(plan)
         channels = []
-        for node in windows:
-            assert isinstance(node.input, Scan | Emit)
-            channels.append(self._source(name, node.input))
+        for window, inner in zip(windows, node.inner, strict=True):
+            channels.append(self._source(name, window.input, inner))
             check_source(channels[-1])
         history = plan_history(plan, channels)
-        tables = [self._table(node.name) for node in table_inputs(plan)]
+        tables = [self._table(table.name) for table in table_inputs(plan)]
         with self._failing_if_taken_before(name):
-            for node, channel in zip(windows, channels, strict=True) if history is None else ():
-                check_begun(node.window, channel, alone=False)
-                check_window(node.window, channel, alone=False)
-                check_rows_seen(node.window, channel)
+            for window, channel in zip(windows, channels, strict=True) if history is None else ():
+                check_begun(window.window, channel, alone=False)
+                check_window(window.window, channel, alone=False)
+                check_rows_seen(window.window, channel)
             for table in tables:
                 table.check_known()
-                check_versions(table, [node.window for node in windows])
+                check_versions(table, [window.window for window in windows])
         query = HostedQuery(name, plan, block, self._unread)
         query.remarks = self.remarks
         query.counts_all = all(channel.missed_before is None for channel in channels)
@@ -233,11 +241,10 @@ class Hosting:
         if history is None:  # else it goes on where the slowest input is
             # Where no row has gone by it begins with all of them, however far the fastest input has come.
             query.watermark = max([query.watermark, *(c.watermark for c in channels if c.missed_before is not None)])
-        if core is None:
-            consumer = PlanConsumer(query, channels, tables, history)
+        if node.core is None:
+            consumer = PlanConsumer(query, node, channels, tables, history)
         else:
-            consumer = self._sharing(query, core, channels, history)
-        consumer.rewrites = rewritten.applied
+            consumer = self._sharing(query, node, channels, history)
         if not query.counts_all and history is None:
             query.whole_from = consumer.plan.begins + block.periodic  # a report shows the instant before it
         self.queries[name], self.consumers[name] = query, consumer
@@ -269,40 +276,43 @@ class Hosting:
         self._cores = {key: shared for key, shared in self._cores.items() if shared.members}
 
     def _sharing(
-        self, query: HostedQuery, core: SharedCore, channels: list[Channel], history: PlanHistory | None
+        self, query: HostedQuery, node: DeltaQuery, channels: list[Channel], history: PlanHistory | None
     ) -> SharingConsumer:
         """A query over a core that others may have too."""
-        alone = query.name if self.sharing == "none" or query.name in self.with_history else ""
-        key = tuple(map(id, channels)), core.meaning, alone
+        assert node.core is not None
+        alone = query.name if query.name in self.with_history else node.alone
+        key = tuple(map(id, channels)), node.core.meaning, alone
         if key in self._cores and history is not None:
             self.with_history.add(query.name)  # rows of the past cannot be put below those of others
             key = *key[:-1], query.name
         if key not in self._cores or self._cores[key].torn:
-            self._cores[key] = SharedPlan(core, channels)
-        return SharingConsumer(query, core, channels, self._cores[key], history)
+            self._cores[key] = SharedPlan(node.core, channels)
+        return SharingConsumer(query, node, channels, self._cores[key], history)
 
     def _table(self, name: str) -> Table:
         assert self._table_of is not None, "a host without tables refuses them before"
         return self._table_of(name)
 
-    def _source(self, name: str, source: Scan | Emit) -> Channel:
-        if isinstance(source, Scan):
+    def _source(self, name: str, source: Node, inner: PhysicalQuery | None) -> Channel:
+        """What a query reads: a stream or a query that has a name, or a query inside it, which is started."""
+        if inner is None:
+            assert isinstance(source, Scan)
             return self._channel_of(source.name)
-        inner = f"{name}{HIDDEN}{len(self._hidden.get(name, [])) + 1}"
-        hosted = self.host(inner, source)
+        hidden = f"{name}{HIDDEN}{len(self._hidden.get(name, [])) + 1}"
+        hosted = self.host(hidden, inner)
         hosted.stand_apart()  # its results are wanted as they come, and are counted
-        self._hidden.setdefault(name, []).append(inner)
+        self._hidden.setdefault(name, []).append(hidden)
         return hosted
 
-    def _join_tree(
-        self, query: HostedQuery, block: Block, channel: Channel, technique: str | None, history: History | None
+    def _join_family(
+        self, query: HostedQuery, node: FamilyQuery, channel: Channel, history: History | None
     ) -> TreeConsumer:
-        assert block.aggregate is not None and block.window is not None
+        block, shape = node.block, node.shape
+        assert block.window is not None
         aggregation = aggregation_of(block)
-        counts_rows = isinstance(block.window, RowsWindow)
-        alone = query.name if self.sharing == "none" or query.name in self.with_history else ""
-        key: tuple[int, TreeKey] = (id(channel), (counts_rows, block.where, aggregation.keys, technique, alone))
-        consumer = self._trees.get(key)
+        if query.name in self.with_history:
+            shape = replace(shape, alone=query.name)
+        consumer = self._trees.get((id(channel), shape))
         if consumer is not None and consumer.torn:
             consumer = None
         if history is None and (consumer is None or not _answers_at_once(consumer, aggregation, block.window)):
@@ -311,18 +321,15 @@ class Hosting:
             # What others hold begins too late for it, and slices of the past cannot be put below theirs; nor can others
             # use its own, where they hold all the past as if it were of one instant.
             self.with_history.add(query.name)
-            key, consumer = (key[0], (*key[1][:-1], query.name)), None
+            shape, consumer = replace(shape, alone=query.name), None
         fresh = consumer is None
         if consumer is None:
             held_from = channel.held_from if history is None else history.held_from
-            shape = aggregation.keys, block.where, held_from
-            tree = Family(*shape, timed=not counts_rows, folds_only=channel.folds_only, technique=technique)
-            consumer = TreeConsumer(channel, tree, counts_rows, self.sharing)
-            self._trees[key] = consumer
+            consumer = self._trees[id(channel), shape] = TreeConsumer(channel, shape, held_from, self.sharing)
             if channel.together is None and self.sharing != "none":
                 channel.together = TreesTogether()
-        if fresh and counts_rows:
-            # A tree of row windows begins at the row that the reorder buffer releases next, or with rows before it.
+        if fresh and shape.counts_rows:
+            # A family of row windows begins at the row that the reorder buffer releases next, or with rows before it.
             first = channel.released_now() if history is None else history.first
             consumer.begin_at(first)
             consumer.tree.hold_from(first or None)
@@ -474,7 +481,3 @@ def _is_uncounted(channel: Channel) -> bool:
 
 def _is_to_begin(channel: Channel) -> bool:
     return isinstance(channel, HostedQuery) and channel.is_to_begin
-
-
-def _partitioned(window: Window | None) -> bool:
-    return isinstance(window, RowsWindow) and bool(window.partition_by)

@@ -15,6 +15,7 @@ from panewise.operators.partition_tail import PartitionTail, RowCounts
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
+from panewise.plan.physical import RowQuery
 from panewise.runtime.archive_history import History
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.finish import RestoredOperator
@@ -30,12 +31,18 @@ class OperatorConsumer(QueryConsumer):
     ordered = True
 
     def __init__(
-        self, channel: Channel, query: HostedQuery, make: Callable[[], Any], history: History | None = None
+        self,
+        channel: Channel,
+        query: HostedQuery,
+        node: RowQuery,
+        make: Callable[[], Any],
+        history: History | None = None,
     ) -> None:
-        """`make`: a fresh operator. `history`: what it is attached with."""
+        """`make`: a fresh operator of the node. `history`: what it is attached with."""
         self.channel = channel
         self._history = history
         self.query = query
+        self.node = node
         self._make = make
         self.operator = make()
         self._last_report: pa.Table | None = None

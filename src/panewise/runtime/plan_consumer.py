@@ -22,8 +22,8 @@ from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows, concatenated
 from panewise.operators.table_source import TableSource
-from panewise.optimize.rewrites.rewriting import Applied
 from panewise.plan.inputs import windowed_inputs
+from panewise.plan.physical import DeltaQuery
 from panewise.runtime.archive_history import PlanHistory
 from panewise.runtime.bounded_steps import BoundedSteps
 from panewise.runtime.channel import INT64_MIN, Channel
@@ -131,22 +131,23 @@ class Clock:
 
 
 class PlanConsumer(QueryConsumer):
-    """A plan, its ports and its query. `rewrites` is how the plan came to be what it is, for people."""
+    """A plan, its ports and its query."""
 
     reads_several = True
 
-    rewrites: tuple[Applied, ...] = ()
     clocks: Sequence[Clock] = ()
 
     def __init__(
         self,
         query: HostedQuery,
+        node: DeltaQuery,
         channels: list[Channel],
         tables: Sequence[Table] = (),
         history: PlanHistory | None = None,
     ) -> None:
         """`history`: what it begins with; no tables then."""
         self.query = query
+        self.node = node
         self.ports = [Port(self, channel) for channel in channels]
         self.channel = channels[0]
         self._make = partial(

@@ -24,6 +24,7 @@ from panewise.operators.rows import Rows
 from panewise.operators.series_start import first_of_inputs, surely_shown
 from panewise.plan.inputs import report_window
 from panewise.plan.nodes import Emit, Join
+from panewise.plan.physical import DeltaQuery
 from panewise.plan.shared_core import SharedCore
 from panewise.runtime.archive_history import PlanHistory
 from panewise.runtime.bounded_steps import BoundedSteps
@@ -187,13 +188,15 @@ class SharingConsumer(PlanConsumer):
     def __init__(
         self,
         query: HostedQuery,
-        core: SharedCore,
+        node: DeltaQuery,
         channels: list[Channel],
         shared: SharedPlan,
         history: PlanHistory | None = None,
     ) -> None:
+        assert node.core is not None
         self.query = query
-        self.core = core
+        self.node = node
+        self.core = core = node.core
         self.held_from = missed_before(channels, history)
         self._make = partial(DeltaPlan, query.plan, self.held_from, core.node)
         self.plan = self._make()

@@ -6,7 +6,6 @@ import math
 
 from panewise.aggregates.holistic import HeldKind
 from panewise.language.sql_text import to_sql
-from panewise.operators.aggregation import StateKey
 from panewise.operators.closed_values import STRUCTURES
 from panewise.operators.family.family import Family
 from panewise.operators.family.member import Member
@@ -14,6 +13,7 @@ from panewise.optimize.sharing.edges import edge_rate
 from panewise.optimize.sharing.report import FamilyReport, SharingReport, TreeReport
 from panewise.optimize.sharing.report_texts import counted
 from panewise.optimize.sharing.rules import Query, Situation, Synopsis, applicable, synopsis_type
+from panewise.plan.aggregation import StateKey
 from panewise.runtime.consumers import TreeConsumer, TreesTogether
 from panewise.runtime.hosting import Hosting, shown_name
 from panewise.runtime.weaver import (

@@ -19,6 +19,7 @@ from panewise.catalog import ArchiveDefinition, QueryDefinition, StreamDefinitio
 from panewise.connectors.tables import check_changeable, check_options, table_connector
 from panewise.errors import CatalogError
 from panewise.language import statements as s
+from panewise.optimize.physical import physical
 from panewise.plan.build import build
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
@@ -127,7 +128,8 @@ class StatementRunner:
 
     def _create_query(self, key: str, plan: Emit, options: s.Options, undo: ExitStack) -> None:
         at_most = self._slide_at_most(key, plan) if is_at_most(options) else None
-        self._engine.hosting.host(key, plan if at_most is None else with_slide(plan, at_most), options)
+        alone = key if self._engine.hosting.sharing == "none" else ""
+        self._engine.hosting.host(key, physical(plan if at_most is None else with_slide(plan, at_most), options, alone))
         undo.callback(self._engine.hosting.drop, key)
         if at_most is not None:
             undo.callback(self.slides_at_most.pop, key, None)

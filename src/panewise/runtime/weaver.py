@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
-from panewise.operators.aggregation import StateKey
 from panewise.operators.family.family import Family
 from panewise.operators.family.member import Member
 from panewise.optimize.sharing.calibration import load, shipped
@@ -32,6 +31,7 @@ from panewise.optimize.sharing.costs import (
 from panewise.optimize.sharing.edges import edge_rate
 from panewise.optimize.sharing.joining import fits
 from panewise.optimize.sharing.weaving import Weave, weave
+from panewise.plan.aggregation import StateKey
 from panewise.slicing.window_set import WindowSet
 from panewise.synopses.techniques import TECHNIQUES
 

@@ -24,10 +24,10 @@ from panewise.aggregates.functions import AggregateFunction
 from panewise.aggregates.user import user_aggregate
 from panewise.catalog import Catalog, StreamDefinition
 from panewise.language.binder import bind_one, parse
-from panewise.operators.aggregation import Aggregation, aggregation_of
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.family.family import Family
 from panewise.operators.rows import Rows
+from panewise.plan.aggregation import Aggregation, aggregation_of
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.build import build
 from panewise.schema import BIGINT

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.operators.aggregation import StateKey
+from panewise.plan.aggregation import StateKey
 
 Ints = NDArray[np.int64]
 Answers = dict[StateKey, tuple[NDArray[Any], NDArray[Any]]]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import wrapped
 from panewise.aggregates.overflows import Overflows
 from panewise.errors import QueryFailed
-from panewise.operators.aggregation import ROW_COUNT, Aggregation, StateKey
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.family.answers import Answers, Slices, Sought
 from panewise.operators.family.groups import Groups
@@ -22,6 +21,7 @@ from panewise.operators.family.reporting import Reporting, stamped, stamped_from
 from panewise.operators.family.timeline import HeldSlices, Timeline
 from panewise.operators.reports import Reports, Together
 from panewise.operators.window_order import distinct_windows, slice_places
+from panewise.plan.aggregation import ROW_COUNT, Aggregation, StateKey
 
 Ints = NDArray[np.int64]
 

@@ -17,7 +17,7 @@ from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.states import COUNT
 from panewise.aggregates.user import matrix_of
-from panewise.operators.aggregation import ROW_COUNT, Arguments, Pools, StateKey, ranks_of
+from panewise.operators.arguments import Arguments, ranks_of
 from panewise.operators.family.answers import Answers, Slices, Sought, Technique
 from panewise.operators.family.dense_reporting import DenseReporting
 from panewise.operators.family.groups import Groups
@@ -28,6 +28,7 @@ from panewise.operators.family.slice_store import SliceStore, make_room, state_m
 from panewise.operators.family.sparse_slices import SparseSlice, SparseSlices
 from panewise.operators.family.timeline import Timeline
 from panewise.operators.family.tree import Tree
+from panewise.plan.aggregation import ROW_COUNT, Pools, StateKey
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
 from panewise.synopses.contract import Synopsis, partials

@@ -43,7 +43,7 @@ from panewise.aggregates.columns import flags, integers, wrapped
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.loops import is_worth_calling
-from panewise.operators.aggregation import ROW_COUNT, Aggregation, ArgumentPlan, Arguments, StateKey
+from panewise.operators.arguments import ArgumentPlan, Arguments
 from panewise.operators.family.answers import Technique
 from panewise.operators.family.dense_slices import DenseSlices
 from panewise.operators.family.forgetting import Forgetting
@@ -56,6 +56,7 @@ from panewise.operators.family.slice_store import SPARSE, SliceStore
 from panewise.operators.family.timeline import Timeline
 from panewise.operators.reports import Reports
 from panewise.operators.rows import Rows
+from panewise.plan.aggregation import ROW_COUNT, Aggregation, StateKey
 from panewise.plan.evaluate import compiled
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.slot_loops import assign_known

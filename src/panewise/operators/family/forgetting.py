@@ -12,11 +12,11 @@ import numpy as np
 
 from panewise.aggregates.states import Feed
 from panewise.language.expressions import Expression
-from panewise.operators.aggregation import StateKey
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.member import Member
 from panewise.operators.family.partials import Packed
 from panewise.operators.family.slice_store import SliceStore
+from panewise.plan.aggregation import StateKey
 
 FORGET_FROM = 65_536  # groups or strings; fewer are not worth looking for idle ones
 

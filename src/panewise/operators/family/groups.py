@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool
 from panewise.language.expressions import Expression
-from panewise.operators.aggregation import Pools, StateKey
+from panewise.plan.aggregation import Pools, StateKey
 from panewise.plan.evaluate import compiled
 from panewise.state.group_table import GroupTable
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.operators.aggregation import Aggregation
 from panewise.operators.family.schedule import Schedule
+from panewise.plan.aggregation import Aggregation
 from panewise.slicing.pairs import Cadence
 
 Ints = NDArray[np.int64]

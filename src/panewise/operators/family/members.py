@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.operators.aggregation import Aggregation, StateKey
 from panewise.operators.family.member import Member
 from panewise.operators.family.schedule import Schedule
 from panewise.operators.shapes import Shapes
+from panewise.plan.aggregation import Aggregation, StateKey
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
 

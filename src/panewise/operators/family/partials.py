@@ -29,10 +29,10 @@ from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import COUNT, Feed, Operation
 from panewise.aggregates.string_pool import StringPool
 from panewise.language.expressions import Expression
-from panewise.operators.aggregation import ROW_COUNT, StateKey
 from panewise.operators.family.groups import Groups
 from panewise.operators.held_values import DrainedLists
 from panewise.operators.listed_values import list_columns, list_names, listed_pairs
+from panewise.plan.aggregation import ROW_COUNT, StateKey
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

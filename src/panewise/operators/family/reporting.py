@@ -14,13 +14,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
-from panewise.operators.aggregation import Aggregation, StateKey, empty_fields
+from panewise.operators.arguments import empty_fields
 from panewise.operators.due_reports import due_reports
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.member import Member
 from panewise.operators.family.members import Members
 from panewise.operators.family.timeline import HeldSlices, Timeline
 from panewise.operators.reports import Reports
+from panewise.plan.aggregation import Aggregation, StateKey
 
 Ints = NDArray[np.int64]
 TIME = pa.timestamp("us", tz="UTC")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.matrix import NO_INTS, StateMatrix
 from panewise.aggregates.user import UserStateKind, matrix_of
 from panewise.errors import raise_interrupt_behind
-from panewise.operators.aggregation import Arguments, Pools, StateKey, ranks_of
+from panewise.operators.arguments import Arguments, ranks_of
 from panewise.operators.family.answers import Technique
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.members import Members
@@ -32,6 +32,7 @@ from panewise.operators.family.timeline import Timeline
 from panewise.operators.family.tree import Tree
 from panewise.operators.held_values import HeldValues
 from panewise.operators.rows import Rows
+from panewise.plan.aggregation import Pools, StateKey
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.overflows import Overflows
 from panewise.errors import QueryFailed
-from panewise.operators.aggregation import ROW_COUNT, StateKey
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.member import Member
 from panewise.operators.family.members import Members
 from panewise.operators.family.reporting import Reporting, stamped
 from panewise.operators.family.timeline import HeldSlices, Timeline
 from panewise.operators.reports import Reports
+from panewise.plan.aggregation import ROW_COUNT, StateKey
 
 Ints = NDArray[np.int64]
 Span = tuple[int | None, int]  # range, offset

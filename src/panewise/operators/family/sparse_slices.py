@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import wrapped
 from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.user import matrix_of
-from panewise.operators.aggregation import Arguments, Pools, StateKey, ranks_of
+from panewise.operators.arguments import Arguments, ranks_of
 from panewise.operators.family.answers import Technique
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.members import Members
@@ -27,6 +27,7 @@ from panewise.operators.family.reporting import Reporting
 from panewise.operators.family.slice_store import SPARSE, SliceStore, state_matrix
 from panewise.operators.family.sparse_reporting import Span, SparseReporting
 from panewise.operators.family.timeline import Timeline
+from panewise.plan.aggregation import Pools, StateKey
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
 from panewise.synopses.sparse_two_stacks import SparseTwoStacks

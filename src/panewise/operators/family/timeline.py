@@ -31,8 +31,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.operators.aggregation import StateKey
 from panewise.operators.family.members import Members
+from panewise.plan.aggregation import StateKey
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet

@@ -20,8 +20,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.operators.aggregation import ROW_COUNT, Pools, StateKey, ranks_of
+from panewise.operators.arguments import ranks_of
 from panewise.operators.family.answers import Answers, Sought, Technique
+from panewise.plan.aggregation import ROW_COUNT, Pools, StateKey
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
 from panewise.synopses.contract import Synopsis

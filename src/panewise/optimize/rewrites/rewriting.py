@@ -21,6 +21,7 @@ from panewise.optimize.rewrites.push_down_selections import push_down_selections
 from panewise.optimize.rewrites.remove_distinct import remove_distinct
 from panewise.optimize.rewrites.statistics import Statistics
 from panewise.plan.nodes import Emit, Node, WindowOf
+from panewise.plan.physical import Rewrite
 
 Rule = Callable[[Node], Iterator[Node]]
 
@@ -39,23 +40,11 @@ RULES: dict[Rule, float] = {
 
 
 @dataclass(frozen=True)
-class Applied:
-    """A rewrite that was made, with what the whole plan cost before and after, in row touches a second."""
-
-    name: str
-    cost_before: float
-    cost_after: float
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.cost_before:,.0f} -> {self.cost_after:,.0f})"
-
-
-@dataclass(frozen=True)
 class Rewritten:
     """A plan, and how it came about."""
 
     plan: Emit
-    applied: tuple[Applied, ...] = ()
+    applied: tuple[Rewrite, ...] = ()
 
 
 def rewrite_unless_shared(plan: Emit) -> Rewritten:
@@ -72,7 +61,7 @@ def rewrite(plan: Emit, statistics: Statistics | None = None, rules: Mapping[Rul
     """The cheapest plan that the rules find, step by step; `rules` with the part of the cost that each must save."""
     statistics = statistics or Statistics()
     cost = costed(plan, statistics).total
-    applied: list[Applied] = []
+    applied: list[Rewrite] = []
     found = True
     while found:
         found = False
@@ -84,7 +73,7 @@ def rewrite(plan: Emit, statistics: Statistics | None = None, rules: Mapping[Rul
                 if price < lowest:
                     best, lowest = candidate, price
             if best is not None:
-                applied.append(Applied(rule.__name__.replace("_", " "), cost, lowest))
+                applied.append(Rewrite(rule.__name__.replace("_", " "), cost, lowest))
                 plan, cost, found = best, lowest, True
     return Rewritten(plan, tuple(applied))
 

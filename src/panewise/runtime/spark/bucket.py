@@ -202,7 +202,7 @@ class Bucket:
     def _host(self, query: PlannedQuery) -> None:
         self._plans[query.name] = query.plan
         try:
-            self.hosting.host(query.name, query.plan, query.definition.options)
+            self.hosting.host(query.name, query.node)
         except PlanError as problem:
             # A row came between the statement and its micro-batch: too late for what needs all rows.
             hosted = HostedQuery(query.name, query.plan, query.block)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from panewise.plan.inputs import has_several_inputs
-from panewise.plan.partitioning import partitioning
 from panewise.plan.spark_sql import to_spark_sql
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
@@ -53,8 +51,7 @@ def _exchanged(
     if fragment.tree:
         return None
     if not fragment.exchanged_by:
-        several = [partitioning(query.plan).reason for query in queries if has_several_inputs(query.plan)]
-        reasons = "; ".join(dict.fromkeys(reason for reason in several if reason))
+        reasons = "; ".join(dict.fromkeys(reason for query in queries if (reason := query.node.spread.reason)))
         return "rows are exchanged whole, in order, into one bucket" + (f": {reasons}" if reasons else "")
     keys = [
         " = ".join(f"{stream}.{to_spark_sql(key)}" for stream, key in zip(streams, together, strict=True))

@@ -30,7 +30,7 @@ from panewise.runtime.spark.identity import Defined, identity_of
 from panewise.runtime.spark.inbox import Inbox
 from panewise.runtime.spark.packing import ANSWER
 from panewise.runtime.spark.plan import output_frame
-from panewise.runtime.spark.program import Change, PlannedQuery, Version, is_tree, read_program, write_change
+from panewise.runtime.spark.program import Change, PlannedQuery, Version, read_program, write_change
 from panewise.runtime.spark.reading import Reader
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.runtime.spark.reference import Reference
@@ -464,7 +464,7 @@ class Handle(Reader):
             raise NotHeldError(f"query '{query}' has failed: {reason}")
         moment = None if at is None else instant_us(at)
         try:
-            table = self._reported(planned, moment) if is_tree(planned.block) else self._asked(planned, moment)
+            table = self._reported(planned, moment) if planned.is_folded else self._asked(planned, moment)
         except NotHeldError:
             archived = self._archived(planned, moment)
             if archived is None:
@@ -474,7 +474,7 @@ class Handle(Reader):
 
     def _archived(self, query: PlannedQuery, at: int | None) -> pa.Table | None:
         moment, come_to = at, self.come_to(query, self.marks())
-        if at is None and is_tree(query.block):  # others may say something else now than in their last report
+        if at is None and query.is_folded:  # others may say something else now than in their last report
             moment = come_to
         if moment is None or come_to is None or moment > come_to:
             return None

@@ -42,18 +42,14 @@ from panewise.catalog import (
 from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.language.expressions import Expression
-from panewise.language.sql_text import to_sql
-from panewise.language.statements import Emit as Emission
-from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs
+from panewise.optimize.physical import physical
+from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.partitioning import partitioning
+from panewise.plan.physical import FamilyQuery, FamilyShape, PhysicalQuery, Spread, Way
 from panewise.runtime.definitions import definition_of
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.keys import bucket_keys
-from panewise.runtime.technique_option import chosen_technique
 from panewise.schema import Schema
-from panewise.temporal import TimeWindow
 
 
 @dataclass(frozen=True)
@@ -76,6 +72,7 @@ class PlannedQuery:
     definition: QueryDefinition
     query: s.Query
     plan: Emit
+    node: PhysicalQuery
     created: int
     fragment: int
     tree: int = 0  # the number of its tree; 0 where its fragment has none
@@ -90,9 +87,14 @@ class PlannedQuery:
         """Its name in the log and in marks: a query that is dropped and made anew is another one there."""
         return log_name(self.definition.name, self.created)
 
-    @cached_property
+    @property
     def block(self) -> Block:
-        return block_of(self.plan)
+        return self.node.block
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether partials of its slices, folded anywhere and merged by group, are all that it needs."""
+        return self.node.spread.way is Way.FOLDED
 
 
 @dataclass(frozen=True)
@@ -143,22 +145,12 @@ class Fragment:
 
 
 @dataclass(frozen=True)
-class TreeShape:
-    """What the queries of a tree have in common besides their fragment; `keys` are in the order that they name."""
-
-    where: Expression | None
-    keys: tuple[Expression, ...]
-    technique: str | None
-    alone: str = ""  # the only query of a tree, where queries share nothing
-
-
-@dataclass(frozen=True)
 class PlannedTree:
     """A tree of a fragment, by its number. `selection` is equal for trees with equal WHERE."""
 
     number: int
     fragment: int
-    shape: TreeShape
+    shape: FamilyShape
     selection: int
     key_columns: tuple[str, ...]  # of its partials, in the order of the fragment's keys
 
@@ -243,7 +235,7 @@ class Program:
     trees: dict[int, PlannedTree] = field(default_factory=dict)
     catalog: Catalog = field(default_factory=Catalog)
     _numbers: dict[Fragment, int] = field(default_factory=dict)
-    _newest: dict[tuple[int, TreeShape], int] = field(default_factory=dict)  # trees, of each shape the last one
+    _newest: dict[tuple[int, FamilyShape], int] = field(default_factory=dict)  # trees, of each shape the last one
     _selections: dict[Expression | None, int] = field(default_factory=dict)
     _stream_keys: dict[str, str] = field(default_factory=dict)  # by name
 
@@ -285,8 +277,9 @@ class Program:
                     sinks[key] = PlannedSink(definition, version)
                 elif isinstance(definition, QueryDefinition):
                     assert plan is not None and isinstance(statement, s.CreateQuery)
-                    fragment = self._fragment_of(definition, plan, queries)
-                    queries[key] = PlannedQuery(definition, statement.query, plan, version, fragment)
+                    node = physical(plan, definition.options, key if self.sharing == "none" else "")
+                    fragment = self._fragment_of(definition, plan, node.spread, queries)
+                    queries[key] = PlannedQuery(definition, statement.query, plan, node, version, fragment)
             case s.Drop():
                 if statement.if_exists and self.catalog.find(statement.name) is None:
                     return
@@ -332,21 +325,18 @@ class Program:
 
     # -- fragments and trees -------------------------------------------------------------------------------------
 
-    def _fragment_of(self, query: QueryDefinition, plan: Emit, queries: dict[str, PlannedQuery]) -> int:
+    def _fragment_of(self, query: QueryDefinition, plan: Emit, spread: Spread, queries: dict[str, PlannedQuery]) -> int:
         stream, *others = self._streams_of(plan, queries)
-        block = block_of(plan)
-        if is_tree(block):
-            assert block.aggregate is not None
-            keys = tuple(sorted(set(block.aggregate.keys), key=lambda key: (to_sql(key), repr(key))))
-            return self._numbered(Fragment(0, stream, True, self.partitions if keys else 1, keys))
+        if spread.way is Way.FOLDED:
+            buckets = self.partitions if spread.keys else 1
+            return self._numbered(Fragment(0, stream, True, buckets, spread.keys))
         for scan in plan.walk():
             if isinstance(scan, Scan) and scan.name.lower() in queries:
                 source = self.fragments[queries[scan.name.lower()].fragment]
                 if not source.tree and not source.exchanged_by and {stream, *others} <= set(source.streams):
                     return source.number  # where the query that it reads is computed already
-        by_name = partitioning(plan).keys if has_several_inputs(plan) else {}
-        if by_name:
-            by = tuple(by_name[self._name_of(key)] for key in (stream, *others))
+        if spread.way is Way.EXCHANGED:
+            by = tuple(spread.exchanged_by[self._name_of(key)] for key in (stream, *others))
             return self._numbered(Fragment(0, stream, False, self.partitions, others=tuple(others), exchanged_by=by))
         shard = zlib.crc32(query.name.lower().encode()) % self.partitions
         return self._numbered(Fragment(0, stream, False, 1, shard=shard, others=tuple(others)))
@@ -375,20 +365,15 @@ class Program:
         going_on = {query.tree for query in queries.values() if query.created < version}
         for name, query in queries.items():
             if query.created == version and self.fragments[query.fragment].tree:
-                place = query.fragment, self._shape_of(query)
+                assert isinstance(query.node, FamilyQuery)
+                place = query.fragment, query.node.shape
                 number = self._newest.get(place)
                 if number is None or number not in going_on:
                     number = self._new_tree(*place)
                     going_on.add(number)
                 queries[name] = replace(query, tree=number)
 
-    def _shape_of(self, query: PlannedQuery) -> TreeShape:
-        block = query.block
-        assert block.aggregate is not None
-        alone = query.name if self.sharing == "none" else ""
-        return TreeShape(block.where, block.aggregate.keys, chosen_technique(query.definition.options), alone)
-
-    def _new_tree(self, fragment: int, shape: TreeShape) -> int:
+    def _new_tree(self, fragment: int, shape: FamilyShape) -> int:
         number = len(self.trees) + 1
         selection = self._selections.setdefault(shape.where, len(self._selections))
         columns = tuple(f"key_{shape.keys.index(key)}" for key in self.fragments[fragment].keys)
@@ -451,20 +436,6 @@ class Program:
 def log_name(name: str, created: int) -> str:
     """A name in logs and marks, with the version that created what it names."""
     return f"{name.lower()}@{created}"
-
-
-def is_tree(block: Block) -> bool:
-    """Whether partials of the query's slices, folded anywhere and merged by group, are all that it needs."""
-    return (
-        isinstance(block.source, Scan)
-        and block.source.kind == "stream"
-        and block.aggregate is not None
-        and isinstance(block.window, TimeWindow)
-        and block.window.slide_us is not None
-        and block.window.range_us is not None
-        and block.emission is Emission.RSTREAM
-        and not block.restore
-    )
 
 
 def read_changes(folder: Folder) -> list[Change]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from panewise.runtime.spark.deliveries import Delivery
 from panewise.runtime.spark.handle import Handle
 from panewise.runtime.spark.marks import Marks
-from panewise.runtime.spark.program import PlannedQuery, is_tree
+from panewise.runtime.spark.program import PlannedQuery
 from panewise.serve.http.backend import Lookup
 from panewise.temporal import TimeWindow
 
@@ -53,7 +53,7 @@ class SparkAnswers:
     def found(self, query: PlannedQuery, batch: int) -> Answer | None:
         """The answer now, where it is there."""
         answer = self._now.get(query.log_name)
-        if answer is None or is_tree(query.block):
+        if answer is None or query.is_folded:
             return answer
         fresh = answer.batch >= batch or time.time() - answer.at < ASKED_SECONDS
         return answer if fresh else None
@@ -68,7 +68,7 @@ class SparkAnswers:
             del self._reports[name]
         now = {}
         for name, query in queries.items():
-            if not is_tree(query.block):
+            if not query.is_folded:
                 if name in self._now:
                     now[name] = self._now[name]
             elif name in self._reports or name in never:

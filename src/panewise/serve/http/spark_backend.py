@@ -28,7 +28,7 @@ from panewise.runtime.one_group import of_key
 from panewise.runtime.spark.deliveries import Deliveries, Delivery
 from panewise.runtime.spark.handle import Handle
 from panewise.runtime.spark.pipeline import SparkPipeline
-from panewise.runtime.spark.program import PlannedQuery, is_tree
+from panewise.runtime.spark.program import PlannedQuery
 from panewise.runtime.spark.sources import connector_of
 from panewise.serve.http import logs
 from panewise.serve.http.backend import Definition, Lookup, Pushed, Unready
@@ -241,7 +241,7 @@ class SparkBackend:
         found = self._answers.found(planned, self._deliveries.batch)
         if found is not None:
             return found.lookup(self._group(planned, found.table, key))
-        if is_tree(planned.block):  # its last report is further back than a start reads
+        if planned.is_folded:  # its last report is further back than a start reads
             table = self.handle.lookup(query)
             age_s = max(0.0, time.time() - (self._deliveries.at or time.time()))
             come_to = self.handle.come_to(planned, self.handle.marks())
@@ -252,7 +252,7 @@ class SparkBackend:
         return found.lookup(self._group(planned, found.table, key))
 
     def _lookup_at(self, planned: PlannedQuery, at: int, key: Any) -> Lookup:
-        if is_tree(planned.block):
+        if planned.is_folded:
             table = self.handle.lookup(planned.name, at)
             age_s = max(0.0, time.time() - (self._deliveries.at or time.time()))
         else:

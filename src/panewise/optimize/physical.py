@@ -1,0 +1,87 @@
+"""The planner: from a logical plan to the node that runs. Nothing else chooses operators, sharing or spread.
+
+The node follows from the plan and its options alone, so that every process of a host comes to the same one. What has
+been measured decides later, inside a family (`sharing/weaving.py`), and can never move a query to another operator. A
+plan that no operator runs has been refused before (`plan/supported.py`).
+"""
+
+from __future__ import annotations
+
+from panewise.catalog import Options
+from panewise.language.sql_text import to_sql
+from panewise.language.statements import Emit as Emission
+from panewise.optimize.collective_condition import collective_condition
+from panewise.optimize.rewrites.rewriting import rewrite, rewrite_unless_shared
+from panewise.optimize.technique_option import chosen_technique
+from panewise.plan.aggregation import aggregation_of
+from panewise.plan.blocks import Block, block_of
+from panewise.plan.inputs import has_several_inputs, windowed_inputs
+from panewise.plan.nodes import Emit, Node, Scan
+from panewise.plan.partitioning import partitioning
+from panewise.plan.physical import DeltaQuery, FamilyQuery, FamilyShape, Operator, PhysicalQuery, RowQuery, Spread, Way
+from panewise.plan.shared_core import core_of
+from panewise.temporal import RowsWindow, TimeWindow
+
+
+def physical(plan: Emit, options: Options = (), alone: str = "") -> PhysicalQuery:
+    """The node of a query. `alone`: its name, where it and those inside it are to share with nobody."""
+    block = block_of(plan)
+    if has_several_inputs(plan):
+        return _of_several(plan, block, alone)
+    silent = dict(options).get("mode") == "lookup"
+    window = block.window
+    partitioned = isinstance(window, RowsWindow) and bool(window.partition_by)
+    if block.aggregate is None or not block.periodic or block.restore or partitioned:
+        operator = _operator(block, silent)
+        return RowQuery(plan, block, _inner(block.source, alone, 1), operator, silent, Spread(Way.TOGETHER))
+    counts_rows = isinstance(window, RowsWindow)
+    shape = FamilyShape(counts_rows, block.where, block.aggregate.keys, chosen_technique(options), alone)
+    return FamilyQuery(plan, block, _inner(block.source, alone, 1), shape, _spread_of_member(block))
+
+
+def _inner(source: Node, alone: str, number: int) -> PhysicalQuery | None:
+    """The node of a query in parentheses."""
+    return physical(source, alone=f"{alone}/{number}" if alone else "") if isinstance(source, Emit) else None
+
+
+def _of_several(plan: Emit, block: Block, alone: str) -> DeltaQuery:
+    """The cheapest plan that means the same, unless it keeps a core that others may have too."""
+    division = partitioning(plan)
+    way = Way.EXCHANGED if division.keys else Way.TOGETHER
+    spread = Spread(way, exchanged_by=division.keys, reason=division.reason)
+    core = core_of(plan)
+    rewritten = rewrite(plan) if core is None else rewrite_unless_shared(plan)
+    if rewritten.plan is not plan:
+        plan, core = rewritten.plan, None
+    inner = tuple(_inner(node.input, alone, number) for number, node in enumerate(windowed_inputs(plan), 1))
+    return DeltaQuery(plan, block, inner, core, rewritten.applied, alone, spread)
+
+
+def _operator(block: Block, silent: bool) -> Operator:
+    if block.restore:
+        return Operator.RESTORED
+    if block.aggregate is not None:
+        if block.periodic:
+            return Operator.PARTITIONED_ROWS
+        assert block.window is not None
+        indexed = silent and collective_condition(aggregation_of(block), block.window) is not None
+        return Operator.COLLECTIVE_LOOKUP if indexed else Operator.CONTINUOUS_AGGREGATE
+    if not block.periodic:
+        return Operator.CONTINUOUS_ROWS
+    return Operator.ROW_WINDOW if isinstance(block.window, TimeWindow) else Operator.COUNTED_ROW_WINDOW
+
+
+def _spread_of_member(block: Block) -> Spread:
+    """Partials of its slices, folded anywhere and merged by group, are all that most members need."""
+    window = block.window
+    folded = (
+        isinstance(block.source, Scan)
+        and block.source.kind == "stream"
+        and isinstance(window, TimeWindow)
+        and window.range_us is not None
+        and block.emission is Emission.RSTREAM
+    )
+    if not folded:
+        return Spread(Way.TOGETHER)
+    assert block.aggregate is not None
+    return Spread(Way.FOLDED, tuple(sorted(set(block.aggregate.keys), key=lambda key: (to_sql(key), repr(key)))))

@@ -1,0 +1,120 @@
+"""What runs, as values: a frozen node for every query, made by `optimize/physical.py` and executed by both hosts.
+
+    FamilyQuery   an aggregate over a window that slides: a member of the family of its shape
+    RowQuery      one windowed input whose rows come in event-time order: an operator of its own
+    DeltaQuery    several inputs: operators over deltas, perhaps over a core that others have too
+
+Queries whose nodes have equal *shapes*, over the same channels, share what the shape names. A node says how the rows of
+its query may be spread over the buckets of a host that has several (`spread`): folded first, exchanged by keys, or
+together in one. A query in parentheses is a node inside the one that reads it. Nothing here knows of a host, of rows,
+or of what has been measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from panewise.language.expressions import Expression
+from panewise.plan.blocks import Block
+from panewise.plan.nodes import Emit
+from panewise.plan.shared_core import SharedCore
+
+SHARING = ("weave", "full", "none")  # how much is shared: trees by cost, one tree for all, nothing
+
+
+class Way(Enum):
+    """How rows reach the operators of a query, where a host has several buckets."""
+
+    FOLDED = "folded"  # partials are folded where the rows are read, and merged by group
+    EXCHANGED = "exchanged"  # whole rows go to the bucket of their key
+    TOGETHER = "together"  # all rows go to one bucket
+
+
+@dataclass(frozen=True)
+class Spread:
+    """`keys`: what a FOLDED query is grouped by, in an order of its own, so that equal sets are equal. `exchanged_by`:
+    by stream, expressions over its rows. `reason`: why all rows of several inputs have to be together."""
+
+    way: Way
+    keys: tuple[Expression, ...] = ()
+    exchanged_by: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class FamilyShape:
+    """What all members of a family have in common besides their channel; `keys` in the order that they name them.
+
+    `technique`: asked for by its queries. `alone`: the only query of a family, where queries share nothing.
+    """
+
+    counts_rows: bool
+    where: Expression | None
+    keys: tuple[Expression, ...]
+    technique: str | None = None
+    alone: str = ""
+
+
+class Operator(Enum):
+    """The operators over rows of one input, by the names that EXPLAIN says."""
+
+    CONTINUOUS_ROWS = "ContinuousRows"
+    CONTINUOUS_AGGREGATE = "ContinuousAggregate"
+    COLLECTIVE_LOOKUP = "CollectiveLookup"
+    ROW_WINDOW = "RowWindow"
+    COUNTED_ROW_WINDOW = "CountedRowWindow"
+    PARTITIONED_ROWS = "PartitionedRows"
+    RESTORED = "RestoredOperator"
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A rewrite that was made, with what the whole plan cost before and after, in row touches a second."""
+
+    name: str
+    cost_before: float
+    cost_after: float
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.cost_before:,.0f} -> {self.cost_after:,.0f})"
+
+
+@dataclass(frozen=True)
+class FamilyQuery:
+    """An aggregate over a window that slides."""
+
+    plan: Emit
+    block: Block
+    inner: PhysicalQuery | None
+    shape: FamilyShape
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class RowQuery:
+    """A query over one input that shares with nobody. `silent`: it is only asked, and reports nothing."""
+
+    plan: Emit
+    block: Block
+    inner: PhysicalQuery | None
+    operator: Operator
+    silent: bool
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class DeltaQuery:
+    """A query over several inputs: its plan as rewritten, and the core that it may share. `inner`: by input."""
+
+    plan: Emit
+    block: Block
+    inner: tuple[PhysicalQuery | None, ...]
+    core: SharedCore | None
+    rewrites: tuple[Rewrite, ...]
+    alone: str
+    spread: Spread
+
+
+PhysicalQuery = FamilyQuery | RowQuery | DeltaQuery
