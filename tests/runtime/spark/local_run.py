@@ -18,10 +18,11 @@ from panewise.runtime.spark import worker
 from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import BatchWriter
 from panewise.runtime.spark.bucket_work import bucket_outputs
+from panewise.runtime.spark.changes import Change, write_change
 from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.inbox import Inbox, read_letter
 from panewise.runtime.spark.packing import OUTPUT
-from panewise.runtime.spark.program import Change, Program, write_change
+from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import read_entries
 from panewise.runtime.spark.stage_one import _letter_packets, packed_rows
@@ -99,8 +100,7 @@ class LocalRun:
         self.written = 0
 
     def change(self, *statements: str) -> None:
-        change = Change(len(self.program.versions), self.batch, statements)
-        self.program.apply(change)
+        change = self.program.apply(Change(len(self.program.versions), self.batch, statements))
         write_change(self.folder, change)
         if change.version:
             self.inbox.post_control({"wake": change.version})

@@ -7,6 +7,7 @@ partitioning (k, w):  trees that group by k, w and by w, k
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import panewise as pw
 from panewise.operators.family import family
 from panewise.runtime.spark import tree_pages
 from panewise.runtime.spark.bucket_head import Head
+from panewise.runtime.spark.changes import Change, Place, write_change
+from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import last_marks
 from panewise.runtime.spark.packing import Packet
-from panewise.runtime.spark.program import Change, Program
+from panewise.runtime.spark.program import Program, read_program
 from panewise.runtime.spark.stage_one import StreamTask, kept_column
 from panewise.state.snapshot_format import loaded
 from tests.case_runner import same_rows
@@ -62,6 +65,40 @@ def program_of(*changes: tuple[str, ...], sharing: str = "weave") -> Program:
 
 def tree_of(program: Program, name: str, version: int = -1) -> int:
     return program.versions[version].queries[name].tree
+
+
+def test_numbers_are_read_and_not_decided_again(tmp_path: Path) -> None:
+    """As another panewise might have numbered them: this one goes on with its numbers, and with greater ones."""
+    program = Program(4)
+    statements = (STREAM, *QUERIES)
+    change = program.apply(Change(0, 0, statements))
+    assert change.places is not None
+    moved = {
+        name: Place(place.fragment + 10, place.tree + 20 if place.tree else 0, place.selection + 30)
+        for name, place in change.places.items()
+    }
+    folder = Folder(str(tmp_path))
+    (tmp_path / "catalog").mkdir()
+    write_change(folder, replace(change, places=moved))
+    read = read_program(folder, 4, {})
+    assert {n: (q.fragment, q.tree) for n, q in read.versions[0].queries.items()} == {
+        name: (place.fragment, place.tree) for name, place in moved.items()
+    }
+    assert {tree.selection for tree in read.trees.values()} == {place.selection for place in moved.values()}
+    later = read.apply(Change(1, 5, (query("new", "RANGE 9 SECONDS SLIDE 3 SECONDS", "WHERE v > 99 GROUP BY k"),)))
+    assert later.places is not None
+    assert later.places["new"].fragment == read.versions[0].queries["plain"].fragment
+    assert later.places["new"].tree not in {place.tree for place in moved.values()}
+    assert later.places["new"].selection not in {place.selection for place in moved.values()}
+
+
+def test_a_place_that_does_not_fit_is_refused() -> None:
+    program = Program(4)
+    change = program.apply(Change(0, 0, (STREAM, *QUERIES)))
+    assert change.places is not None
+    wrong = {**change.places, "forth": change.places["plain"]}
+    with pytest.raises(pw.SnapshotError, match="'forth'"):
+        Program(4).apply(replace(change, places=wrong))
 
 
 def random_rows(chance: random.Random, count: int, since: float) -> Rows:

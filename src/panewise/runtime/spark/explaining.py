@@ -8,7 +8,8 @@ from typing import Any
 from panewise.plan.spark_sql import to_spark_sql
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
-from panewise.runtime.spark.program import Change, Fragment, PlannedQuery, PlannedTree, Program
+from panewise.runtime.spark.changes import Change
+from panewise.runtime.spark.program import Fragment, PlannedQuery, PlannedTree, Program
 
 
 def spark_lines(

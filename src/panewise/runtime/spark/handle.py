@@ -24,13 +24,14 @@ from panewise.runtime.spark.archive_lookups import archived_report
 from panewise.runtime.spark.archive_target import read_begun
 from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, Notice, VersionSinks
+from panewise.runtime.spark.changes import Change, write_change
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
 from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.identity import Defined, identity_of
 from panewise.runtime.spark.inbox import Inbox
 from panewise.runtime.spark.packing import ANSWER
 from panewise.runtime.spark.plan import output_frame
-from panewise.runtime.spark.program import Change, PlannedQuery, Version, read_program, write_change
+from panewise.runtime.spark.program import PlannedQuery, Version, read_program
 from panewise.runtime.spark.reading import Reader
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.runtime.spark.reference import Reference
@@ -107,8 +108,7 @@ class Handle(Reader):
 
     def _write_change(self, statements: list[str]) -> Change:
         number = len(self._program.versions)
-        change = Change(number, self._next_batch(), tuple(statements))
-        self._program.apply(change)
+        change = self._program.apply(Change(number, self._next_batch(), tuple(statements)))
         write_change(self._folder, change)
         self._tables.log()
         if number:

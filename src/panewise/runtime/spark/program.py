@@ -1,8 +1,8 @@
 """The program: which definitions hold in which micro-batch, and which fragments answer them.
 
-Definitions change by *changes*: lists of statements, kept in the pipeline's `catalog/` folder, each with the first
-micro-batch that it governs. Driver and workers read the same changes and come to the same program; a replayed
-micro-batch is governed by what governed it first. Binding costs a millisecond or two per statement, once per process.
+Definitions change by *changes*: lists of statements, each with the first micro-batch that it governs. Driver and
+workers read the same changes and come to the same program; a replayed micro-batch is governed by what governed it
+first. Binding costs a millisecond or two per statement, once per process.
 
 A fragment is a set of queries over one stream that run under one partitioning. Periodic time windows that group by the
 same expressions, in whatever order, are one *tree* fragment: partials are folded before the shuffle and spread over
@@ -17,8 +17,10 @@ by a key (`plan/partitioning.py`) share one whose rows are exchanged by that key
 same streams by the same keys. The others share fragments of one bucket each, several per stream so that cores share the
 work; a query that they read is computed beside them.
 
-Fragments keep their numbers for good. A tree has its number for as long as it has queries: one that loses all of them
-and gets others is another tree, with another number, so that nobody takes old partials for its own.
+Which fragment, tree and selection a query has is decided once, by the driver, which writes these numbers down with the
+change (`changes.py`); everybody else reads them. Fragments keep their numbers for good. A tree has its number for as
+long as it has queries: one that loses all of them and gets others is another tree, with another number, so that nobody
+takes old partials for its own.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from panewise.catalog import (
     StreamDefinition,
     TableDefinition,
 )
+from panewise.errors import SnapshotError
 from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.language.expressions import Expression
@@ -47,22 +50,10 @@ from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.physical import FamilyQuery, FamilyShape, PhysicalQuery, Spread, Way
 from panewise.runtime.definitions import definition_of
+from panewise.runtime.spark.changes import Change, Place, read_changes
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.keys import bucket_keys
 from panewise.schema import Schema
-
-
-@dataclass(frozen=True)
-class Change:
-    """Statements that take hold together, with micro-batch `from_batch`."""
-
-    version: int
-    from_batch: int
-    statements: tuple[str, ...]
-
-    @property
-    def file(self) -> str:
-        return f"catalog/{self.version:06d}.json"
 
 
 @dataclass(frozen=True)
@@ -239,28 +230,31 @@ class Program:
     _selections: dict[Expression | None, int] = field(default_factory=dict)
     _stream_keys: dict[str, str] = field(default_factory=dict)  # by name
 
-    def apply(self, change: Change) -> None:
-        """One more version."""
+    def apply(self, change: Change) -> Change:
+        """One more version. The change with the places of its queries, as it is to be written down."""
         last = self.versions[-1] if self.versions else Version(-1, 0, {}, {}, {})
         streams, queries, sinks = dict(last.streams), dict(last.queries), dict(last.sinks)
         tables, archives = dict(last.tables), dict(last.archives)
         for text in change.statements:
             for parsed in parse(text):
                 statement = bind_one(parsed, self.catalog, self.find_aggregate, self._aggregate_names)
-                self._run(statement, change.version, streams, queries, sinks, tables)
+                self._run(statement, change, streams, queries, sinks, tables)
                 self._run_archives(statement, change.version, archives)
-        self._plant(change.version, queries)
+        self._plant(change, queries)
         self.versions.append(Version(change.version, change.from_batch, streams, queries, sinks, tables, archives))
+        made = {name: query for name, query in queries.items() if query.created == change.version}
+        return replace(change, places={name: self._place_of(query) for name, query in made.items()})
 
     def _run(
         self,
         statement: s.Statement,
-        version: int,
+        change: Change,
         streams: dict[str, StreamDefinition],
         queries: dict[str, PlannedQuery],
         sinks: dict[str, PlannedSink],
         tables: dict[str, TableDefinition],
     ) -> None:
+        version = change.version
         match statement:
             case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink():
                 if statement.if_not_exists and self.catalog.find(statement.name) is not None:
@@ -278,8 +272,10 @@ class Program:
                 elif isinstance(definition, QueryDefinition):
                     assert plan is not None and isinstance(statement, s.CreateQuery)
                     node = physical(plan, definition.options, key if self.sharing == "none" else "")
+                    place = None if change.places is None else change.places.get(key)
                     fragment = self._fragment_of(definition, plan, node.spread, queries)
-                    queries[key] = PlannedQuery(definition, statement.query, plan, node, version, fragment)
+                    number = self._numbered(fragment, key, place)
+                    queries[key] = PlannedQuery(definition, statement.query, plan, node, version, number)
             case s.Drop():
                 if statement.if_exists and self.catalog.find(statement.name) is None:
                     return
@@ -325,21 +321,24 @@ class Program:
 
     # -- fragments and trees -------------------------------------------------------------------------------------
 
-    def _fragment_of(self, query: QueryDefinition, plan: Emit, spread: Spread, queries: dict[str, PlannedQuery]) -> int:
+    def _fragment_of(
+        self, query: QueryDefinition, plan: Emit, spread: Spread, queries: dict[str, PlannedQuery]
+    ) -> Fragment:
+        """Without a number."""
         stream, *others = self._streams_of(plan, queries)
         if spread.way is Way.FOLDED:
             buckets = self.partitions if spread.keys else 1
-            return self._numbered(Fragment(0, stream, True, buckets, spread.keys))
+            return Fragment(0, stream, True, buckets, spread.keys)
         for scan in plan.walk():
             if isinstance(scan, Scan) and scan.name.lower() in queries:
                 source = self.fragments[queries[scan.name.lower()].fragment]
                 if not source.tree and not source.exchanged_by and {stream, *others} <= set(source.streams):
-                    return source.number  # where the query that it reads is computed already
+                    return replace(source, number=0)  # where the query that it reads is computed already
         if spread.way is Way.EXCHANGED:
             by = tuple(spread.exchanged_by[self._name_of(key)] for key in (stream, *others))
-            return self._numbered(Fragment(0, stream, False, self.partitions, others=tuple(others), exchanged_by=by))
+            return Fragment(0, stream, False, self.partitions, others=tuple(others), exchanged_by=by)
         shard = zlib.crc32(query.name.lower().encode()) % self.partitions
-        return self._numbered(Fragment(0, stream, False, 1, shard=shard, others=tuple(others)))
+        return Fragment(0, stream, False, 1, shard=shard, others=tuple(others))
 
     def _streams_of(self, plan: Emit, queries: dict[str, PlannedQuery]) -> list[str]:
         """The streams that a query's rows come from in the end, each once."""
@@ -355,31 +354,46 @@ class Program:
         """The name of a stream that there is now, in lower case."""
         return next(name for name, key in self._stream_keys.items() if key == stream)
 
-    def _numbered(self, fragment: Fragment) -> int:
-        number = self._numbers.setdefault(fragment, len(self._numbers) + 1)
-        self.fragments[number] = replace(fragment, number=number)
+    def _numbered(self, fragment: Fragment, query: str, place: Place | None) -> int:
+        """The number of a fragment: the one that was written down, else the one that it has, else a new one."""
+        number = (
+            place.fragment if place is not None else self._numbers.get(fragment, max(self.fragments, default=0) + 1)
+        )
+        known = self.fragments.setdefault(number, replace(fragment, number=number))
+        if known != replace(fragment, number=number) or self._numbers.setdefault(fragment, number) != number:
+            raise _planned_otherwise(query)
         return number
 
-    def _plant(self, version: int, queries: dict[str, PlannedQuery]) -> None:
+    def _plant(self, change: Change, queries: dict[str, PlannedQuery]) -> None:
         """The queries of a version that is complete get their trees: one that goes on, or a new one."""
-        going_on = {query.tree for query in queries.values() if query.created < version}
+        going_on = {query.tree for query in queries.values() if query.created < change.version}
         for name, query in queries.items():
-            if query.created == version and self.fragments[query.fragment].tree:
+            if query.created == change.version and self.fragments[query.fragment].tree:
                 assert isinstance(query.node, FamilyQuery)
-                place = query.fragment, query.node.shape
-                number = self._newest.get(place)
-                if number is None or number not in going_on:
-                    number = self._new_tree(*place)
-                    going_on.add(number)
+                shape = query.node.shape
+                stored = None if change.places is None else change.places.get(name)
+                number = self._newest.get((query.fragment, shape))
+                if stored is not None:
+                    number = stored.tree
+                    if number not in self.trees:
+                        self._new_tree(number, query.fragment, shape, stored.selection)
+                    if (self.trees[number].fragment, self.trees[number].shape) != (query.fragment, shape):
+                        raise _planned_otherwise(name)
+                elif number is None or number not in going_on:
+                    number = max(self.trees, default=0) + 1
+                    selection = self._selections.get(shape.where, max(self._selections.values(), default=-1) + 1)
+                    self._new_tree(number, query.fragment, shape, selection)
+                going_on.add(number)
                 queries[name] = replace(query, tree=number)
 
-    def _new_tree(self, fragment: int, shape: FamilyShape) -> int:
-        number = len(self.trees) + 1
-        selection = self._selections.setdefault(shape.where, len(self._selections))
+    def _place_of(self, query: PlannedQuery) -> Place:
+        return Place(query.fragment, query.tree, self.trees[query.tree].selection if query.tree else 0)
+
+    def _new_tree(self, number: int, fragment: int, shape: FamilyShape, selection: int) -> None:
+        self._selections.setdefault(shape.where, selection)
         columns = tuple(f"key_{shape.keys.index(key)}" for key in self.fragments[fragment].keys)
         self.trees[number] = PlannedTree(number, fragment, shape, selection, columns)
         self._newest[fragment, shape] = number
-        return number
 
     def trees_in(self, version: Version, fragment: Fragment) -> list[PlannedTree]:
         """The trees of a fragment, in the order of their numbers."""
@@ -433,18 +447,16 @@ class Program:
         return Schema(tuple(column for column in definition.schema if column.name in needed))
 
 
+def _planned_otherwise(query: str) -> SnapshotError:
+    return SnapshotError(
+        f"the checkpoint has the state of query '{query}' in a place where this panewise would not put it",
+        hint="go on with the panewise that wrote it, or drop the query there and create it anew here",
+    )
+
+
 def log_name(name: str, created: int) -> str:
     """A name in logs and marks, with the version that created what it names."""
     return f"{name.lower()}@{created}"
-
-
-def read_changes(folder: Folder) -> list[Change]:
-    """All changes, in order."""
-    found = []
-    for number in folder.numbers("catalog"):
-        data = folder.read_json(f"catalog/{number:06d}.json")
-        found.append(Change(data["version"], data["from_batch"], tuple(data["statements"])))
-    return found
 
 
 def read_program(
@@ -455,10 +467,3 @@ def read_program(
     for change in read_changes(folder):
         program.apply(change)
     return program
-
-
-def write_change(folder: Folder, change: Change) -> None:
-    folder.write_json(
-        change.file,
-        {"version": change.version, "from_batch": change.from_batch, "statements": list(change.statements)},
-    )

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from panewise.runtime.spark.batch_clock import read_clock
+from panewise.runtime.spark.changes import read_changes
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import Marks, read_marks
-from panewise.runtime.spark.program import Program, Version, read_changes
+from panewise.runtime.spark.program import Program, Version
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.tables import PinnedTables
 

@@ -1,0 +1,73 @@
+"""Changes of a pipeline's definitions, as the folder `catalog/` keeps them: a file each, written once.
+
+A change is its statements as text, and what was decided on them: under which numbers each query is computed. State and
+partials go by these numbers, so a later panewise that would number otherwise still finds what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from panewise.runtime.spark.folder import Folder
+from panewise.state.records import FORMAT, Record, check_format
+
+CHANGE_FORMAT = 2  # 1 had no places
+
+
+@dataclass(frozen=True)
+class Place:
+    """The numbers under which a query is computed, decided once and written down: state and partials go by them.
+
+    `tree` and `selection` are 0 where its fragment has no trees.
+    """
+
+    fragment: int
+    tree: int = 0
+    selection: int = 0
+
+
+PLACE = Record(Place, "fragment tree selection")
+
+
+@dataclass(frozen=True)
+class Change:
+    """Statements that take hold together, with micro-batch `from_batch`, and the places of the queries that they made.
+
+    Without `places` they are decided when the change is applied.
+    """
+
+    version: int
+    from_batch: int
+    statements: tuple[str, ...]
+    places: Mapping[str, Place] | None = None
+
+    @property
+    def file(self) -> str:
+        return f"catalog/{self.version:06d}.json"
+
+
+def read_changes(folder: Folder) -> list[Change]:
+    """All changes, in order."""
+    found = []
+    for number in folder.numbers("catalog"):
+        data = folder.read_json(f"catalog/{number:06d}.json")
+        check_format(data, CHANGE_FORMAT, f"change {number} of the checkpoint's catalog")
+        places = data.get("places")
+        if places is not None:
+            places = {query: PLACE.of_dict(place) for query, place in places.items()}
+        found.append(Change(data["version"], data["from_batch"], tuple(data["statements"]), places))
+    return found
+
+
+def write_change(folder: Folder, change: Change) -> None:
+    folder.write_json(
+        change.file,
+        {
+            FORMAT: CHANGE_FORMAT,
+            "version": change.version,
+            "from_batch": change.from_batch,
+            "statements": list(change.statements),
+            "places": {query: PLACE.to_dict(place) for query, place in (change.places or {}).items()},
+        },
+    )
