@@ -71,7 +71,7 @@ class Change:
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """A query that runs; `created` is the version that created it."""
+    """A query that runs; `created` is the version that created it, `resumed` the last one that resumed it."""
 
     definition: QueryDefinition
     query: s.Query
@@ -80,6 +80,7 @@ class PlannedQuery:
     fragment: int
     tree: int = 0  # the number of its tree; 0 where its fragment has none
     suspended: bool = False
+    resumed: int | None = None
 
     @property
     def name(self) -> str:
@@ -300,7 +301,9 @@ class Program:
                 sinks.pop(key, None)
             case s.SuspendQuery() | s.ResumeQuery():
                 key = statement.name.lower()
-                queries[key] = replace(queries[key], suspended=isinstance(statement, s.SuspendQuery))
+                suspended, before = isinstance(statement, s.SuspendQuery), queries[key]
+                resumed = version if before.suspended and not suspended else before.resumed
+                queries[key] = replace(before, suspended=suspended, resumed=resumed)
             case s.AlterStream():
                 key = self._stream_keys[statement.name.lower()]
                 options = dict(streams[key].options) | dict(statement.options)

@@ -269,16 +269,39 @@ class Reader:
                 hint=f"it has come to {format_instant(watermark)}",
             )
         report = moment - (moment - window.align_us) % window.slide_us
+        found = self._logged(query, report, marks)
+        if found is not None and found.num_rows:
+            return found
+        if self.was_silent(query, report, marks):
+            raise NotHeldError(
+                f"the report of '{name}' at {format_instant(report)} is not in the log: it was due while the query was "
+                "suspended",
+                hint="the first report after RESUME QUERY is",
+            )
+        # A query that no micro-batch has seen yet has no point at which it took hold.
+        reached, _ = marks.at(query.created, key) if query.created in marks.since else (None, 0)
+        is_too_old = self._is_forgotten(query, report) or (at is not None and reached is not None and report <= reached)
+        if found is None and is_too_old:
+            raise NotHeldError(f"the report of '{name}' at {format_instant(report)} is not in the log")
+        return empty
+
+    def _logged(self, query: PlannedQuery, report: int, marks: Marks) -> pa.Table | None:
+        """The rows of a report; None where the log has none of it or of an earlier one."""
         for batch in reversed([n for n in self._folder.numbers("results") if n <= marks.batch]):
             for entry in read_entries(self._folder, batch, RESULT, query.log_name) or []:
                 ends = entry.table.column("window_end").cast(pa.int64())
                 if pc.min(ends).as_py() <= report:
                     return entry.table.filter(pc.equal(ends, report))
-        # A query that no micro-batch has seen yet has no point at which it took hold.
-        reached, _ = marks.at(query.created, key) if query.created in marks.since else (None, 0)
-        if self._is_forgotten(query, report) or (at is not None and reached is not None and report <= reached):
-            raise NotHeldError(f"the report of '{name}' at {format_instant(report)} is not in the log")
-        return empty
+        return None
+
+    def was_silent(self, query: PlannedQuery, report: int, marks: Marks) -> bool:
+        """Whether a query in a tree may have been suspended when a report was due of which it has delivered no rows."""
+        if query.suspended or query.resumed is None:
+            return query.suspended
+        if query.resumed not in marks.since:
+            return True
+        reached, _ = marks.at(query.resumed, self._program.fragments[query.fragment].stream)
+        return reached is not None and report <= reached
 
     def _is_forgotten(self, query: PlannedQuery, report: int) -> bool:
         """Whether the log may have had a report and lost it."""
