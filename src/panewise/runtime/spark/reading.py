@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from panewise.catalog import Catalog, QueryDefinition, StreamDefinition
 from panewise.connectors.tables import table_connector
 from panewise.errors import LateRowsWarning, NotHeldError
+from panewise.runtime.answer_form import answer_since
 from panewise.runtime.hosted_query import overflow_remark, overflow_warning
-from panewise.runtime.last_report import says_all
 from panewise.runtime.late_remarks import Lateness, LateRemarks, lateness, nothing_kept, remark_of, warn
 from panewise.runtime.spark.batch_writer import last_stats
 from panewise.runtime.spark.folder import Folder
@@ -24,7 +24,6 @@ from panewise.runtime.spark.packing import BAD, LATE, RESULT
 from panewise.runtime.spark.program import PlannedQuery, Program, Version
 from panewise.runtime.spark.result_log import forgotten, read_entries
 from panewise.runtime.spark.tables import Pin, last_pins
-from panewise.runtime.window_ends import due_report
 from panewise.temporal import TimeWindow, format_instant
 
 
@@ -143,17 +142,16 @@ class Reader:
                 "reason": reason or overflow_remark(overflows.get(query.log_name, 0)),
                 "results": stats["queries"].get(query.log_name, 0),
                 "overflows": overflows.get(query.log_name, 0),
-                "last_report": self._last_report(query, marks),
+                "answer_since": self._answer_since(query, marks),
             }
             if read := [version.tables[key].name for key in version.tables_of(query)]:
                 queries[query.definition.name]["tables"] = {name: tables[name]["version"] for name in read}
         return {"streams": streams, "tables": tables, "queries": queries, "trees": self._tree_stats(version, stats)}
 
-    def _last_report(self, query: PlannedQuery, marks: Marks) -> str | None:
-        """The instant of the last report, whether it had rows or not; None where answers are not whole reports."""
-        come_to = None if query.suspended or not says_all(query.plan) else self.come_to(query, marks)
-        report = None if come_to is None else due_report(query.plan, query.block, come_to)
-        return None if report is None else format_instant(report)
+    def _answer_since(self, query: PlannedQuery, marks: Marks) -> str | None:
+        come_to = self.come_to(query, marks)
+        since = None if come_to is None else answer_since(query.plan, query.block, come_to)
+        return None if since is None else format_instant(since)
 
     def table_stats(self, marks: Marks | None = None) -> dict[str, dict[str, Any]]:
         """Of every table: the version that the last micro-batch has seen, its rows, and what is wrong with later ones.
