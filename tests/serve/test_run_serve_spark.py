@@ -11,14 +11,16 @@ from typing import Any
 from websockets.sync.client import connect
 
 from panewise.serve.http.spark_answers import ASKED_SECONDS
+from tests.dashboard_host import chromium, chromium_path
 from tests.serve.served_process import Served, served
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_MS, PATIENCE_S, until
 
 FILE = """
 CREATE STREAM pushed (ts TIMESTAMP, k STRING, v BIGINT);
 CREATE STREAM files (ts TIMESTAMP, v BIGINT) WITH (connector = 'json', path = '{0}/in');
 CREATE QUERY sums AS SELECT k, SUM(v) AS s FROM pushed [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k;
 CREATE QUERY newest AS SELECT k, MAX(v) AS most FROM pushed [RANGE 5 SECONDS] GROUP BY k;
+CREATE QUERY low AS SELECT k, MAX(v) AS most FROM pushed [ROWS 2 SLIDE 2] GROUP BY k HAVING MAX(v) < 2;
 """
 
 
@@ -74,6 +76,7 @@ def test_served_changed_killed_and_served_again(tmp_path: Path) -> None:
         rows = server.rows("sums", 9)
         assert reports(rows) == expected(5)
         answers(server)
+        dashboard(server)
         refusals(server)
         comes_and_goes(server)
         live, series = read_live(server, 0, 9)
@@ -116,6 +119,24 @@ def answers(server: Served) -> None:
     assert server.get("stats")["spark"]["batches"] <= batches + 2 + took / ASKED_SECONDS
 
 
+def dashboard(server: Served) -> None:
+    """It shows the last report of a window of rows, which has no rows, and not one that is over."""
+    assert server.rows("low", 2) != []
+    if chromium_path() is None:
+        return
+    from playwright.sync_api import expect
+
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto(f"{server.address}/#low")
+        answer = page.locator("#panel-answer")
+        expect(answer).to_have_text("The answer at 1970-01-01 00:00:05 UTC has no rows.", timeout=PATIENCE_MS)
+        batches = server.get("stats")["spark"]["batches"]
+        with page.expect_response("**/v1/stats"):
+            pass
+        assert server.get("stats")["spark"]["batches"] <= batches + 1, "a page where nothing moves asks for nothing"
+
+
 def refusals(server: Served) -> None:
     """What Spark cannot do is said in words, and changes nothing."""
     refused = server.push("files", [{"ts": 0, "v": 1}])
@@ -128,7 +149,7 @@ def refusals(server: Served) -> None:
     assert server.execute("CREATE QUERY x AS SELECT nothing FROM pushed [NOW]").status_code == 400
     assert server.execute("SELECT k, s FROM sums").json()["rows"] != []
     names = [definition["name"] for definition in server.get("catalog")["queries"]]
-    assert names == ["sums", "newest"]
+    assert names == ["sums", "newest", "low"]
     assert server.client.get("/v1/queries/absent/lookup").status_code == 404
 
 

@@ -359,14 +359,6 @@ class TreeConsumer(QueryConsumer):
         after, upto, at = self.answered_late
         return at if after < report <= upto else None
 
-    def last_due(self, query: HostedQuery) -> int | None:
-        """Of a window of rows the instant of its last row; None also where that is forgotten."""
-        if not self.counts_rows:
-            return super().last_due(query)
-        cadence = self._member(query.name).cadence
-        row = self._taken - self._taken % cadence.slide - cadence.offset - 1
-        return int(self._time_of(np.array([row]))[0]) if self._times_from <= row else None
-
     def fail(self, reason: str) -> None:
         """The state is torn that all its queries share."""
         self.torn = True

@@ -15,9 +15,10 @@ from panewise.catalog import (
     TableDefinition,
 )
 from panewise.credentials import masked_option
+from panewise.runtime.answer_form import answer_since
 from panewise.runtime.archives import Archives
+from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting, shown_name
-from panewise.runtime.last_report import last_report
 from panewise.runtime.lateness import lateness_of
 from panewise.temporal import format_instant
 
@@ -73,10 +74,17 @@ def query_stats(catalog: Catalog, hosting: Hosting) -> dict[str, Any]:
             "overflows": hosting.overflows(query.name),
             "results_unread_dropped": query.rows_dropped,
             "lateness": lateness_of(query, hosting),
-            "last_report": None if (report := last_report(query, hosting)) is None else format_instant(report),
+            "answer_since": _answer_since(query, hosting),
             "bytes": query.bytes_held + _own_bytes(hosting, query.name),
         }
     return found
+
+
+def _answer_since(query: HostedQuery, hosting: Hosting) -> str | None:
+    """None also while a query that came in mid-stream has yet to begin."""
+    since = answer_since(query.plan, query.block, hosting.consumers[query.name].come_to)
+    to_begin = since is not None and query.whole_from is not None and since < query.whole_from
+    return None if since is None or to_begin else format_instant(since)
 
 
 def tree_stats(hosting: Hosting, postponed: dict[int, int]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit
-from panewise.runtime.channel import INT64_MIN, Channel, Consumer
+from panewise.runtime.channel import Channel, Consumer
 from panewise.runtime.entering_rows import EnteringRows
 from panewise.runtime.ledger import Ledger, Place, Reader, piece_bytes, row_count
 from panewise.runtime.unread_total import UnreadTotal
@@ -45,7 +45,6 @@ class HostedQuery(Channel):
     counts_all = True
     # Where it came in mid-stream: results before this instant are missing, or are there only because others held rows.
     whole_from: int | None = None
-    silent_until = INT64_MIN  # up to this instant it was suspended, and made no reports
     begins_by_count = False  # it came in mid-stream and begins when enough rows have come: nobody knows when that is
 
     def __init__(self, name: str, plan: Emit, block: Block, total: UnreadTotal | None = None) -> None:
@@ -126,8 +125,6 @@ class HostedQuery(Channel):
         if status != "RUNNING":
             self.stand_apart()
         before, self._status = self._status, status
-        if (before, status) == ("SUSPENDED", "RUNNING"):
-            self.silent_until = self.watermark
         if (before, status) == ("SUSPENDED", "RUNNING") and self._withheld is not None:
             # Like every change by a statement this one happens at the watermark.
             self.receive(list(self._withheld.shown_at(self.watermark)), self.watermark)
@@ -308,7 +305,6 @@ class HostedQuery(Channel):
             **({} if self._withheld is None or self.status == "RUNNING" else {"withheld": self._withheld.net()}),
             **({} if self.counts_all else {"counts_all": False}),
             **({} if self.whole_from is None else {"whole_from": self.whole_from}),
-            **({} if self.silent_until == INT64_MIN else {"silent_until": self.silent_until}),
             **({"begins_by_count": True} if self.begins_by_count else {}),
         }
 
@@ -331,7 +327,6 @@ class HostedQuery(Channel):
         self._unread_rows = sum(map(row_count, self._unread))
         self.counts_all = snapshot.get("counts_all", self.counts_all)
         self.whole_from = snapshot.get("whole_from", self.whole_from)
-        self.silent_until = snapshot.get("silent_until", self.silent_until)
         self.begins_by_count = snapshot.get("begins_by_count", self.begins_by_count)
         withheld = snapshot.get("withheld")
         if self._withheld is not None and withheld is not None:

@@ -17,7 +17,6 @@ from panewise.operators.relation_rows import RelationRows
 from panewise.operators.table_source import TableSource
 from panewise.runtime.channel import Channel
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.window_ends import due_report
 
 
 class QueryConsumer(ABC):
@@ -84,10 +83,6 @@ class QueryConsumer(ABC):
     def holds_until(self, name: str) -> int | None:
         """The watermark at which a lookup without an instant is answered otherwise; None where that is not known."""
         return None
-
-    def last_due(self, query: HostedQuery) -> int | None:
-        """The last instant at which a query was to report; None where it reports at no instants, or at none so far."""
-        return due_report(query.plan, query.block, self.come_to)
 
     def answered_at(self, report: int) -> float | None:
         """By the clock when a report was made; None: when the rows that completed it were processed."""

@@ -236,8 +236,10 @@ def test_restarts(stock: SparkSession, tmp_path: Path) -> None:
         (tree,) = [tree for tree in handle.stats()["trees"] if tree["queries"] == ["grouped"]]
         assert tree["groups"] >= 2 and tree["stored_bytes"] > 0
         told, said = handle.stats()["queries"], twin.engine.stats()["queries"]
-        assert {name: told[name]["last_report"] for name in told} == {name: said[name]["last_report"] for name in told}
-        assert told["grouped"]["last_report"] is not None and told["changing"]["last_report"] is None
+        assert {name: told[name]["answer_since"] for name in told} == {
+            name: said[name]["answer_since"] for name in told
+        }
+        assert told["grouped"]["answer_since"] is not None
         assert handle.metrics()["rows"] == len(first) + len(second)
 
         # A stream that falls silent is closed up to its last row.

@@ -58,7 +58,7 @@ from panewise.schema import Schema
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """A query that runs; `created` is the version that created it."""
+    """A query that runs; `created` is the version that created it, `resumed` the last one that resumed it."""
 
     definition: QueryDefinition
     query: s.Query
@@ -68,6 +68,7 @@ class PlannedQuery:
     fragment: int
     tree: int = 0  # the number of its tree; 0 where its fragment has none
     suspended: bool = False
+    resumed: int | None = None
 
     @property
     def name(self) -> str:
@@ -289,7 +290,9 @@ class Program:
                 sinks.pop(key, None)
             case s.SuspendQuery() | s.ResumeQuery():
                 key = statement.name.lower()
-                queries[key] = replace(queries[key], suspended=isinstance(statement, s.SuspendQuery))
+                suspended, before = isinstance(statement, s.SuspendQuery), queries[key]
+                resumed = version if before.suspended and not suspended else before.resumed
+                queries[key] = replace(before, suspended=suspended, resumed=resumed)
             case s.AlterStream():
                 key = self._stream_keys[statement.name.lower()]
                 options = dict(streams[key].options) | dict(statement.options)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from panewise.catalog import Catalog, QueryDefinition, StreamDefinition
 from panewise.connectors.tables import table_connector
 from panewise.errors import LateRowsWarning, NotHeldError
+from panewise.runtime.answer_form import answer_since
 from panewise.runtime.hosted_query import overflow_remark, overflow_warning
-from panewise.runtime.last_report import says_all
 from panewise.runtime.late_remarks import Lateness, LateRemarks, lateness, nothing_kept, remark_of, warn
 from panewise.runtime.spark.batch_writer import last_stats
 from panewise.runtime.spark.folder import Folder
@@ -24,7 +24,6 @@ from panewise.runtime.spark.packing import BAD, LATE, RESULT
 from panewise.runtime.spark.program import PlannedQuery, Program, Version
 from panewise.runtime.spark.result_log import forgotten, read_entries
 from panewise.runtime.spark.tables import Pin, last_pins
-from panewise.runtime.window_ends import due_report
 from panewise.temporal import TimeWindow, format_instant
 
 
@@ -143,17 +142,16 @@ class Reader:
                 "reason": reason or overflow_remark(overflows.get(query.log_name, 0)),
                 "results": stats["queries"].get(query.log_name, 0),
                 "overflows": overflows.get(query.log_name, 0),
-                "last_report": self._last_report(query, marks),
+                "answer_since": self._answer_since(query, marks),
             }
             if read := [version.tables[key].name for key in version.tables_of(query)]:
                 queries[query.definition.name]["tables"] = {name: tables[name]["version"] for name in read}
         return {"streams": streams, "tables": tables, "queries": queries, "trees": self._tree_stats(version, stats)}
 
-    def _last_report(self, query: PlannedQuery, marks: Marks) -> str | None:
-        """The instant of the last report, whether it had rows or not; None where answers are not whole reports."""
-        come_to = None if query.suspended or not says_all(query.plan) else self.come_to(query, marks)
-        report = None if come_to is None else due_report(query.plan, query.block, come_to)
-        return None if report is None else format_instant(report)
+    def _answer_since(self, query: PlannedQuery, marks: Marks) -> str | None:
+        come_to = self.come_to(query, marks)
+        since = None if come_to is None else answer_since(query.plan, query.block, come_to)
+        return None if since is None else format_instant(since)
 
     def table_stats(self, marks: Marks | None = None) -> dict[str, dict[str, Any]]:
         """Of every table: the version that the last micro-batch has seen, its rows, and what is wrong with later ones.
@@ -269,16 +267,39 @@ class Reader:
                 hint=f"it has come to {format_instant(watermark)}",
             )
         report = moment - (moment - window.align_us) % window.slide_us
+        found = self._logged(query, report, marks)
+        if found is not None and found.num_rows:
+            return found
+        if self.was_silent(query, report, marks):
+            raise NotHeldError(
+                f"the report of '{name}' at {format_instant(report)} is not in the log: it was due while the query was "
+                "suspended",
+                hint="the first report after RESUME QUERY is",
+            )
+        # A query that no micro-batch has seen yet has no point at which it took hold.
+        reached, _ = marks.at(query.created, key) if query.created in marks.since else (None, 0)
+        is_too_old = self._is_forgotten(query, report) or (at is not None and reached is not None and report <= reached)
+        if found is None and is_too_old:
+            raise NotHeldError(f"the report of '{name}' at {format_instant(report)} is not in the log")
+        return empty
+
+    def _logged(self, query: PlannedQuery, report: int, marks: Marks) -> pa.Table | None:
+        """The rows of a report; None where the log has none of it or of an earlier one."""
         for batch in reversed([n for n in self._folder.numbers("results") if n <= marks.batch]):
             for entry in read_entries(self._folder, batch, RESULT, query.log_name) or []:
                 ends = entry.table.column("window_end").cast(pa.int64())
                 if pc.min(ends).as_py() <= report:
                     return entry.table.filter(pc.equal(ends, report))
-        # A query that no micro-batch has seen yet has no point at which it took hold.
-        reached, _ = marks.at(query.created, key) if query.created in marks.since else (None, 0)
-        if self._is_forgotten(query, report) or (at is not None and reached is not None and report <= reached):
-            raise NotHeldError(f"the report of '{name}' at {format_instant(report)} is not in the log")
-        return empty
+        return None
+
+    def was_silent(self, query: PlannedQuery, report: int, marks: Marks) -> bool:
+        """Whether a query in a tree may have been suspended when a report was due of which it has delivered no rows."""
+        if query.suspended or query.resumed is None:
+            return query.suspended
+        if query.resumed not in marks.since:
+            return True
+        reached, _ = marks.at(query.resumed, self._program.fragments[query.fragment].stream)
+        return reached is not None and report <= reached
 
     def _is_forgotten(self, query: PlannedQuery, report: int) -> bool:
         """Whether the log may have had a report and lost it."""

@@ -104,6 +104,7 @@ def described(definition: Definition) -> dict[str, Any]:
     }  # fmt: skip
     if definition.kind == "query":
         shown |= {"status": definition.status, "reason": definition.reason, "inputs": list(definition.inputs)}
+        shown["answers"] = definition.answers
     elif definition.kind == "stream":
         shown |= {"timestamp": definition.timestamp, "pushable": definition.pushable}
     elif definition.inputs:

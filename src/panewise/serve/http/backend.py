@@ -25,8 +25,9 @@ class Definition:
     """A stream, table, query or sink. `statement` has created it, with `***` where a secret stood; `columns` are names
     and types as CQL writes them.
 
-    Only queries have a `status` (RUNNING, SUSPENDED or FAILED) and a `reason`, streams a `timestamp`, their event time,
-    and `pushable`: whether rows may be pushed to it here.
+    Only queries have a `status` (RUNNING, SUSPENDED or FAILED), a `reason` and `answers`, the form of the answer
+    (`answer_form`). Only streams have a `timestamp`, their event time, and `pushable`: whether rows may be pushed to it
+    here.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Definition:
     timestamp: str = ""
     inputs: tuple[str, ...] = ()
     pushable: bool = True
+    answers: str = ""
 
 
 @dataclass(frozen=True)

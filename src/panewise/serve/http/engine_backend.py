@@ -26,6 +26,7 @@ from panewise.errors import EngineBroken, NotHeldError, PanewiseError, QueryFail
 from panewise.language import nodes
 from panewise.language.binder import ParsedStatement, parse
 from panewise.operators.read_budget import ReadLimits
+from panewise.runtime.answer_form import answer_form
 from panewise.runtime.answers import watermark_us
 from panewise.runtime.definitions import shown_statement_of
 from panewise.runtime.engine import Engine
@@ -166,7 +167,9 @@ class EngineBackend:
                 query = hosted.get(definition.name.lower())
                 reason = "" if query is None else self.engine.hosting.shown_reason(query.name)
                 status = "" if query is None else query.status
-                found.append(Definition(*common, status, reason, definition.timestamp, definition.inputs))
+                form = "" if query is None else answer_form(query.plan, definition.options)
+                told = status, reason, definition.timestamp, definition.inputs
+                found.append(Definition(*common, *told, answers=form))
             elif isinstance(definition, StreamDefinition):
                 found.append(Definition(*common, timestamp=definition.timestamp))
             elif isinstance(definition, SinkDefinition | ArchiveDefinition):

@@ -110,6 +110,11 @@ _QUERY = _DEFINITION | {
     "status": {"type": "string", "enum": ["RUNNING", "SUSPENDED", "FAILED"]},
     "reason": _TEXT | {"description": "Why it failed."},
     "inputs": {"type": "array", "items": _TEXT},
+    "answers": {
+        "type": "string",
+        "enum": ["", "reports", "changes", "lookup"],
+        "description": "Whether results are whole reports, say what has changed, or there are none, only lookups.",
+    },
 }
 SCHEMAS: dict[str, Any] = {
     "Error": _object(
@@ -147,7 +152,7 @@ SCHEMAS: dict[str, Any] = {
         age_seconds={"type": "number", "minimum": 0, "description": "How old the answer is."},
     ),
     "Definition": _object("name kind statement columns", **_DEFINITION),
-    "Query": _object("name kind statement columns status reason inputs", **_QUERY, stats={"type": "object"}),
+    "Query": _object("name kind statement columns status reason inputs answers", **_QUERY, stats={"type": "object"}),
     "Catalog": _object(
         "streams tables queries sinks archives",
         **{

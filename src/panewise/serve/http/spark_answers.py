@@ -72,15 +72,19 @@ class SparkAnswers:
                 if name in self._now:
                     now[name] = self._now[name]
             elif name in self._reports or name in never:
-                now[name] = self._report(query, marks, at)
+                report = self._report(query, marks, at)
+                if report is not None:
+                    now[name] = report
         self._now = now
 
-    def _report(self, query: PlannedQuery, marks: Marks, at: float) -> Answer:
-        """The report that the watermark has reached; a grouped query may have no group in it, and then no row."""
+    def _report(self, query: PlannedQuery, marks: Marks, at: float) -> Answer | None:
+        """The report that the watermark has reached; a grouped query may have no group in it, and then no row. None
+        where it was due while the query was suspended."""
         name, come_to = query.log_name, self._handle.come_to(query, marks)
-        delivered, delivered_at = self._reports.get(name, (None, at))
-        if delivered is None or come_to is None:
-            return Answer(self._no_rows(query), come_to, at, marks.batch)
+        no_rows = Answer(self._no_rows(query), come_to, at, marks.batch)
+        if come_to is None:
+            return no_rows
+        delivered, delivered_at = self._reports.get(name, (no_rows.table, at))
         window = query.block.window
         assert isinstance(window, TimeWindow) and window.slide_us is not None
         report = come_to - (come_to - window.align_us) % window.slide_us
@@ -88,7 +92,7 @@ class SparkAnswers:
         table = delivered.filter(pc.equal(ends, report))
         before = self._now.get(name)
         if not table.num_rows:
-            return Answer(self._no_rows(query), come_to, at, marks.batch)
+            return None if self._handle.was_silent(query, report, marks) else no_rows
         if before is not None and before.at == delivered_at and before.table.num_rows:
             table = before.table
         return Answer(table, come_to, delivered_at, marks.batch)

@@ -23,6 +23,7 @@ from panewise.catalog import Definition as CatalogDefinition
 from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition
 from panewise.errors import CatalogError, NotHeldError, PanewiseError, QueryFailed
 from panewise.language.binder import parse
+from panewise.runtime.answer_form import answer_form
 from panewise.runtime.definitions import shown_statement_of
 from panewise.runtime.one_group import of_key
 from panewise.runtime.spark.deliveries import Deliveries, Delivery
@@ -201,7 +202,9 @@ class SparkBackend:
             key = definition.name.lower()
             query = self.handle.version.queries.get(key)
             status = "FAILED" if key in failed else "SUSPENDED" if query is not None and query.suspended else "RUNNING"
-            return Definition(*common, status, failed.get(key, ""), definition.timestamp, definition.inputs)
+            form = "" if query is None else answer_form(query.plan, definition.options)
+            told = status, failed.get(key, ""), definition.timestamp, definition.inputs
+            return Definition(*common, *told, answers=form)
         return Definition(*common)
 
     def stats(self) -> dict[str, Any]:

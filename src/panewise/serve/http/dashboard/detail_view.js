@@ -11,6 +11,8 @@ import { Tabs } from "./tabs.js";
 const GROUPS_MAX = 8;
 const TABLE_ROWS_MAX = 200;
 const WAITING = "Waiting for the first answer: it comes when the first window ends.";
+const ASKED = "This query has no results to draw. It answers when it is asked, as below.";
+const ANSWERS = { reports: "Last answer", changes: "Last change", lookup: "Answer now" };
 
 export class DetailView {
   /** `act(action, name)` suspends, resumes or drops; `follow(name, column)` tells which column is drawn. */
@@ -35,6 +37,7 @@ export class DetailView {
   /** Puts the frame of a query up; `showState` and `showAnswer` fill it. */
   open(query) {
     this.name = query.name;
+    this.form = query.answers;
     this.version = null;
     this.history = null;
     this.colours = new Map();
@@ -51,7 +54,7 @@ export class DetailView {
       statement: element("pre", { tabindex: "0", "aria-label": "Statement" }),
     };
     this.tabs = new Tabs("What is known of the query", [
-      ["answer", "Last answer"],
+      ["answer", ANSWERS[this.form] ?? ANSWERS.reports],
       ["plan", "Plan"],
       ["statement", "Statement"],
     ], (tab) => this.openTab(tab));
@@ -90,6 +93,10 @@ export class DetailView {
 
   showState(query) {
     if (query.name !== this.name) return;
+    if (query.answers !== this.form) {
+      this.open(query); // made anew, as another kind
+      return;
+    }
     this.query = query;
     const parts = [query.status.toLowerCase()];
     if (Number.isFinite(query.results)) parts.push(`${whole(query.results)} result rows`);
@@ -117,10 +124,11 @@ export class DetailView {
     this.version = key;
     const index = history.columnNamed(column);
     this.fillColumns(history, index);
-    const isDrawn = index >= 0 || !history.columns.length;
+    const isAsked = this.form === "lookup";
+    const isDrawn = !isAsked && (index >= 0 || !history.columns.length);
     this.chart.node.hidden = this.parts.legend.hidden = !isDrawn;
-    if (index >= 0) this.drawChart(history, index);
-    else setText(this.parts.note, isDrawn ? WAITING : "No numeric column to draw.");
+    if (isDrawn && index >= 0) this.drawChart(history, index);
+    else setText(this.parts.note, isAsked ? ASKED : isDrawn ? WAITING : "No numeric column to draw.");
     if (this.tabs.open === "answer") this.fillTable(history);
     this.history = history;
   }
@@ -149,8 +157,9 @@ export class DetailView {
     this.chart.show(instants, lines, { timed: history.timeColumn >= 0, label, joinsGaps: history.isByTurns() });
     const left = ranking.length - groups.length;
     setText(this.parts.summary, summary(this.chart, label, left));
-    this.fillLegend(lines, history.latest(), index);
-    setText(this.parts.note, history.last() ? this.noteOf(ranking.length, left, history) : WAITING);
+    this.fillLegend(lines, new Map(history.current()), index);
+    const waiting = history.answer ? "No result to draw." : WAITING;
+    setText(this.parts.note, history.last() ? this.noteOf(ranking.length, left, history) : waiting);
   }
 
   noteOf(groups, left, history) {
@@ -208,17 +217,11 @@ export class DetailView {
 
   fillTable(history) {
     const panel = this.tabs.panel("answer");
-    const last = history.last();
-    if (!last) {
-      panel.replaceChildren(element("p", { class: "empty" }, "No answer yet."));
+    const rows = history.current().sort(([one], [other]) => one.localeCompare(other, "en", { numeric: true }));
+    if (!rows.length) {
+      panel.replaceChildren(element("p", { class: "empty" }, emptyText(history)));
       return;
     }
-    if (!last.rows.size) {
-      const text = `The last report, at ${dayAndClock(last.at)} UTC, has no rows.`;
-      panel.replaceChildren(element("p", { class: "empty" }, text));
-      return;
-    }
-    const rows = [...history.latest()].sort(([one], [other]) => one.localeCompare(other, "en", { numeric: true }));
     const columns = history.shownColumns;
     const table = answerTable(
       columns.map((index) => history.columns[index]),
@@ -227,13 +230,20 @@ export class DetailView {
     const region = panel.querySelector(".scroll");
     // The region stays, so that it keeps its place and the focus while answers come.
     if (region) region.replaceChildren(table);
-    else panel.replaceChildren(scrolling("Last answer", table), element("p", { class: "note" }));
+    else panel.replaceChildren(scrolling(ANSWERS[this.form] ?? ANSWERS.reports, table), element("p", { class: "note" }));
     const more = rows.length - TABLE_ROWS_MAX;
     const left = more > 0 ? `, ${whole(more)} more are not shown` : "";
     const until = history.isByTurns() ? ", the last of each group until" : " at";
-    const at = history.timeColumn >= 0 ? `${until} ${dayAndClock(last.at)} UTC` : "";
+    const instant = history.currentAt();
+    const at = Number.isFinite(instant) ? `${until} ${dayAndClock(instant)} UTC` : "";
     setText(panel.querySelector("p"), `${plural(rows.length, "row")}${at}${left}`);
   }
+}
+
+function emptyText(history) {
+  if (history.form === "changes") return "No change yet.";
+  if (!history.answer) return "No answer yet.";
+  return history.answer.problem ?? `The answer at ${dayAndClock(history.currentAt())} UTC has no rows.`;
 }
 
 function rateText(perSecond) {

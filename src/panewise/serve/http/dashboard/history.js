@@ -1,6 +1,7 @@
-// The last answers of one query, by instant: what sparklines, charts and the table of the last answer are drawn from.
+// What is known of one query: its last results by instant, which sparklines and charts are drawn from, and its answer.
 // An instant holds one row for each group. At most INSTANTS_MAX instants and ROWS_MAX rows are kept, so memory stays
-// bounded whatever a query sends. A report without rows sends nothing: the figures tell of it (`reported`).
+// bounded whatever a query sends. Results do not say that a report had no rows, so the answer is what a lookup gives; of
+// a query that tells changes only the last ones are shown.
 
 import { instant } from "./format.js";
 
@@ -10,9 +11,12 @@ const NUMERIC = /^(INT|BIGINT|FLOAT|DOUBLE|DECIMAL)/;
 const WINDOW_COLUMNS = ["window_start", "window_end"];
 
 export class History {
-  constructor(statement, back) {
+  /** `form`: whether results are whole "reports", "changes", or there are none and the query answers a "lookup". */
+  constructor(statement, back, form) {
     this.statement = statement ?? "";
     this.back = back; // rows of the past that were asked for
+    this.form = form;
+    this.answer = null; // {rows, watermark, upTo, status}, or {rows: [], problem, upTo, status}
     this.next = null; // the number of the next row
     this.seriesId = null; // what the number is of: another one where the query was created anew
     this.columns = []; // nothing is known of them until the server's greeting
@@ -22,7 +26,6 @@ export class History {
     this.shownColumns = [];
     this.subscribed = false;
     this.greeted = false;
-    this.isWhole = false; // whether every instant is a report with the rows of all groups
     this.attempts = 0;
     this.forget();
   }
@@ -38,9 +41,12 @@ export class History {
   greet(columns) {
     this.greeted = true;
     this.columns = columns;
+    this.version += 1;
     const names = columns.map((column) => column.name.toLowerCase());
     this.timeColumn = names.indexOf("window_end");
-    if (this.timeColumn < 0) this.timeColumn = columns.findIndex((column) => column.type.startsWith("TIMESTAMP"));
+    if (this.timeColumn < 0 && this.form !== "lookup") {
+      this.timeColumn = columns.findIndex((column) => column.type.startsWith("TIMESTAMP"));
+    }
     this.keyColumns = keyColumns(columns, this.statement);
     this.valueColumns = columns.flatMap((column, index) =>
       NUMERIC.test(column.type) && !this.keyColumns.includes(index) ? [index] : [],
@@ -59,37 +65,57 @@ export class History {
     }
   }
 
-  /**
-   * The figures: when the last report was (NaN where answers are not whole reports, or none was made), and how many
-   * rows there were then. Where all of them have come and are older, that report was empty, and so is the answer.
-   */
-  reported(at, results) {
-    if (!this.greeted || this.timeColumn < 0 || !Number.isFinite(at)) return;
-    this.isWhole = true;
-    const last = this.last();
-    if (this.next === null || this.next < results || (last && at <= last.at)) return;
-    // Of empty reports in a row the last one is kept, so that they do not drive the others out.
-    if (last && !last.rows.size) last.at = at;
-    else this.instants.push({ at, rows: new Map() });
+  add(row) {
+    this.rowsSeen += 1;
+    const known = this.placeOf(this.timeColumn < 0 ? this.rowsSeen : instant(row[this.timeColumn]));
+    if (!this.keyColumns.length && known.rows.size) this.regroup();
+    const before = known.rows.size;
+    known.rows.set(this.groupOf(row), row);
+    this.rowsHeld += known.rows.size - before;
+  }
+
+  /** The place of an instant, made where it is not there. Joined rows may come out of order by a little. */
+  placeOf(at) {
+    let index = this.instants.length;
+    while (index > 0 && this.instants[index - 1].at > at) index -= 1;
+    if (this.instants[index - 1]?.at !== at) this.instants.splice(index++, 0, { at, rows: new Map() });
+    return this.instants[index - 1];
+  }
+
+  /** Whether the answer was another one at `since` (as the figures write it), or in another status, than that here. */
+  isBehind(since, status) {
+    return since !== null && !(this.answer?.status === status && this.answer.upTo >= since);
+  }
+
+  /** What a lookup says, {columns, rows, watermark}, or the `problem` that it has, asked when `isBehind` was true. */
+  answered({ columns, rows = [], watermark, problem }, since, status) {
+    // The figures write no T, and a fraction only where there is one: then their text is the beginning of this one.
+    const upTo = watermark?.replace("T", " ") ?? since;
+    this.answer = { rows, watermark, problem, upTo, status };
+    if (this.form === "lookup" && columns) this.greet(columns);
+    if (this.form === "reports" && !rows.length && !problem) this.breakOff(instant(upTo));
     this.version += 1;
   }
 
-  add(row) {
-    this.rowsSeen += 1;
-    const at = this.timeColumn < 0 ? this.rowsSeen : instant(row[this.timeColumn]);
-    let last = this.instants.at(-1);
-    if (!last || at > last.at) {
-      last = { at, rows: new Map() };
-      this.instants.push(last);
-    } else if (at < last.at) {
-      // Joined rows may come out of order by a little: they belong where their instant is.
-      last = this.instants.findLast((known) => known.at === at);
-      if (!last) return;
-    }
-    if (!this.keyColumns.length && last.rows.size) this.regroup();
-    const before = last.rows.size;
-    last.rows.set(this.groupOf(row), row);
-    this.rowsHeld += last.rows.size - before;
+  /** No group has a value: lines end, and do not go on to the next one. Of such instants in a row the last is kept. */
+  breakOff(at) {
+    const last = this.last();
+    if (!last || at <= last.at) return;
+    if (last.rows.size) this.placeOf(at);
+    else last.at = at;
+  }
+
+  /** The answer as pairs of a group and its row; of a change log the last change of each group. */
+  current() {
+    if (this.form === "changes") return [...this.latest()];
+    return this.columns.length ? (this.answer?.rows ?? []).map((row) => [this.groupOf(row), row]) : [];
+  }
+
+  /** The instant that `current` is of: the end of a window, or how far the query had come; NaN where none is known. */
+  currentAt() {
+    if (this.form === "changes") return this.timeColumn < 0 ? NaN : (this.last()?.at ?? NaN);
+    const row = this.timeColumn < 0 ? null : this.answer?.rows[0];
+    return instant(row ? row[this.timeColumn] : this.answer?.upTo);
   }
 
   /** Several rows at one instant, and no GROUP BY: rows of a join or a selection are told apart by their texts. */
@@ -108,7 +134,7 @@ export class History {
     return this.instants.at(-1) ?? null;
   }
 
-  /** The last row of each group: that of the last instant, or the last known where groups answer by turns. */
+  /** The last row of each group: that of the last instant, or the last known where groups change by turns. */
   latest() {
     if (!this.isByTurns()) return this.last()?.rows ?? new Map();
     const rows = new Map();
@@ -116,9 +142,9 @@ export class History {
     return rows;
   }
 
-  /** Whether an instant has rows of few groups only, as rows of joins and of windows of rows do. */
+  /** Whether an instant has rows of few groups only. A report has those of all. */
   isByTurns() {
-    if (this.isWhole) return false;
+    if (this.form !== "changes") return false;
     if (this.turnsVersion !== this.version) {
       const groups = new Set(this.instants.flatMap(({ rows }) => [...rows.keys()]));
       this.byTurns = this.rowsHeld / this.instants.length < groups.size / 2;

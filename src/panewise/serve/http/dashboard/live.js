@@ -12,7 +12,7 @@ const BEHIND_ROWS_MAX = 50_000;
 const ATTEMPTS_MAX = 5;
 
 export class Live {
-  /** `describe(name)` gives {statement, results, lastReport} of a query; `changed(name)` is called after new rows, `ended(name)`
+  /** `describe(name)` gives {statement, results, answers} of a query; `changed(name)` is called after new rows, `ended(name)`
    *  when the query was dropped. */
   constructor(describe, changed, ended) {
     this.describe = describe;
@@ -33,7 +33,8 @@ export class Live {
       const history = this.histories.get(name);
       if (history && history.back >= back) continue;
       if (history) this.leave(name);
-      this.histories.set(name, new History(this.describe(name).statement, back));
+      const { statement, answers } = this.describe(name);
+      this.histories.set(name, new History(statement, back, answers));
       this.subscribe(name);
     }
     if (wanted.size && !this.socket && !this.timer) this.connect();
@@ -55,14 +56,6 @@ export class Live {
     }
   }
 
-  /** Tells the histories what the figures say; called when those are new. */
-  reported() {
-    for (const [name, history] of this.histories) {
-      const { lastReport, results } = this.describe(name);
-      history.reported(lastReport, results);
-    }
-  }
-
   historyOf(name) {
     return this.histories.get(name) ?? null;
   }
@@ -74,7 +67,7 @@ export class Live {
 
   subscribe(name) {
     const history = this.histories.get(name);
-    if (!history || this.socket?.readyState !== WebSocket.OPEN) return;
+    if (!history || history.form === "lookup" || this.socket?.readyState !== WebSocket.OPEN) return;
     const end = this.describe(name).results;
     if (history.next === null && Number.isFinite(end)) history.next = Math.max(0, end - history.back);
     history.subscribed = true;
@@ -114,7 +107,10 @@ export class Live {
     if (!history) return;
     if (message.type === "hello") {
       // Dropped and created anew while the connection was lost: what is drawn is of another query.
-      if (history.seriesId !== null && history.seriesId !== message.series) history.forget();
+      if (history.seriesId !== null && history.seriesId !== message.series) {
+        history.forget();
+        history.answer = null;
+      }
       history.seriesId = message.series;
       history.greet(message.columns);
       history.attempts = 0;

@@ -1,13 +1,12 @@
 // The dashboard: polls the figures once a second, asks for the catalog and the weave when they may have changed, and
-// follows live only the results of the queries that are in sight. With a thousand queries that is one request a second
-// and one WebSocket.
+// follows live only the results of the queries that are in sight. Those it looks up when their last report is another
+// one. With a thousand queries that is one request a second, at most sixteen lookups, and one WebSocket.
 
 import { ApiError, get, post, queryPath, remove, Unreachable } from "./api.js";
 import { Connection } from "./connection.js";
 import { DetailView } from "./detail_view.js";
 import { byId, setText } from "./dom.js";
 import { Figures } from "./figures.js";
-import { instant } from "./format.js";
 import { Live } from "./live.js";
 import { QueriesView } from "./queries_view.js";
 import { Rates } from "./rates.js";
@@ -147,7 +146,8 @@ class Dashboard {
       reason: state.reason || known.reason || "",
       results: state.results ?? NaN,
       lateness: state.lateness ?? NaN,
-      lastReport: instant(state.last_report),
+      answers: known.answers ?? "",
+      answerSince: state.answer_since ?? null,
       bytes: state.bytes ?? 0,
       perSecond: this.rates.of(name),
     };
@@ -164,7 +164,6 @@ class Dashboard {
       this.isStarted = true;
       this.chooseFromAddress();
     }
-    this.live.reported();
     this.want();
     document.body.dataset.ready = "yes";
   }
@@ -179,6 +178,35 @@ class Dashboard {
     if (this.chosen) wanted.set(this.chosen, CHART_BACK_ROWS);
     this.live.want(wanted);
     for (const name of wanted.keys()) this.dirty.add(name);
+    this.lookUp();
+  }
+
+  /** One after the other: a pipeline may need a micro-batch for an answer. */
+  async lookUp() {
+    if (this.isLookingUp) return;
+    this.isLookingUp = true;
+    try {
+      for (const name of new Set([this.chosen, ...this.sighted])) await this.lookUpOne(name);
+    } finally {
+      this.isLookingUp = false;
+    }
+  }
+
+  /** What a query answers now, where that is not known. One in mode 'lookup' works only when it is asked: when chosen. */
+  async lookUpOne(name) {
+    const history = this.live.historyOf(name);
+    const { answerSince, status } = this.describe(name);
+    const isAsked = history?.form === "reports" || (history?.form === "lookup" && name === this.chosen);
+    if (!isAsked || !history.isBehind(answerSince, status)) return;
+    try {
+      const failed = status === "FAILED" ? { problem: "There is no answer: the query has failed." } : null;
+      history.answered(failed ?? (await get(queryPath(name, "lookup"))), answerSince, status);
+    } catch (error) {
+      if (error instanceof Unreachable) return; // the next poll says so
+      if (!(error instanceof ApiError)) throw error;
+      history.answered({ problem: `There is no answer: ${error.message}.` }, answerSince, status);
+    }
+    this.dirty.add(name);
   }
 
   draw() {
@@ -218,7 +246,7 @@ class Dashboard {
     try {
       if (action === "drop") await remove(queryPath(name));
       else await post(queryPath(name, action));
-      if (action === "drop") this.dropped();
+      if (action === "drop") this.dropped(name);
       else this.detail.say(action === "suspend" ? `${name} is suspended.` : `${name} runs again.`);
       await this.pollAnew();
     } catch (error) {
@@ -226,7 +254,8 @@ class Dashboard {
     }
   }
 
-  dropped() {
+  dropped(name) {
+    delete this.stats.queries?.[name]; // nothing asks for it until the next poll says the same
     this.choose(null, true);
     byId("queries").focus();
   }

@@ -136,7 +136,7 @@ export class QueriesView {
 
   /** One group throughout, so that the eye can follow an answer as it changes. */
   followed(row, history, column) {
-    const latest = history.latest();
+    const latest = new Map(history.current());
     if (row.group === undefined || !latest.has(row.group)) {
       const ranking = column < 0 ? [] : history.ranking(column);
       row.group = ranking.find((group) => latest.has(group)) ?? latest.keys().next().value ?? ranking[0];
@@ -146,15 +146,18 @@ export class QueriesView {
 }
 
 function answerParts(history, group) {
-  const last = history.last();
-  if (last && !last.rows.size) return [element("span", { class: "note" }, `no rows at ${dayAndClock(last.at)}`)];
-  const row = history.latest().get(group);
-  if (!row) return [];
+  const note = (text) => element("span", { class: "note" }, text);
+  const rows = history.current();
+  if (history.form === "lookup" && !history.answer) return [note("answers when asked")];
+  if (!rows.length && history.answer?.problem) return [note("no answer")];
+  if (!rows.length) return history.answer ? [note(`no rows at ${dayAndClock(history.currentAt())}`)] : [];
+  const [, row] = rows.find(([name]) => name === group) ?? rows[0];
   const values = history.shownColumns.filter((index) => !history.keyColumns.includes(index));
   const parts = values.flatMap((index) => {
     const { name, type } = history.columns[index];
     const value = typeof row[index] === "number" ? plain(History.value(row, index)) : cell(row[index], type);
-    return [element("span", { class: "note" }, `${name} `), `${value}   `];
+    return [note(`${name} `), `${value}   `];
   });
-  return group ? [element("span", { class: "group" }, `${group}   `), ...parts] : parts;
+  if (group) parts.unshift(element("span", { class: "group" }, `${group}   `));
+  return history.form === "changes" ? [note("last change "), ...parts] : parts;
 }
