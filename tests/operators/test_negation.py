@@ -157,10 +157,10 @@ def test_storage_follows_the_share_and_results_stay_the_same(kind: str, restarts
 
 def test_what_explain_says() -> None:
     operator = Negation("NOT EXISTS", SCHEMA, (K,), (K,))
-    assert operator.described == "by expiration, 0% of the results end prematurely"
+    assert operator.said["negation results"] == "by expiration, 0% of the results end prematurely"
     for number, inputs in enumerate(_phases(90)[:30]):
         operator.process(inputs, 100 * number, 100 * (number + 1))
-    assert operator.described == "by key, 100% of the results end prematurely"
+    assert operator.said["negation results"] == "by key, 100% of the results end prematurely"
     assert Negation("EXCEPT", SCHEMA).storage == BY_KEY
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.aggregates.columns import empty_batch
-from panewise.operators.deltas import NONE, Delta, no_delta
+from panewise.operators.deltas import NONE, Delta, DeltaOperator, no_delta
 
 
-class Beginning:
+class Beginning(DeltaOperator):
     """Holds the rows of an edge back until the instant `begins`."""
 
     def __init__(self, schema: pa.Schema, begins: int) -> None:

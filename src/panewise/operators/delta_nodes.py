@@ -77,7 +77,7 @@ class OperatorNode:
         return [*(operator for node in self._inputs for operator in node.operators()), self.operator]
 
 
-class Selecting:
+class Selecting(DeltaOperator):
     """WHERE: rows for which the predicate is true. Rows that did not pass do not end here either."""
 
     def __init__(self, predicate: Expression, strict: bool) -> None:

@@ -24,7 +24,6 @@ from panewise.operators.relation_rows import RelationRows
 from panewise.operators.relation_to_stream import Restore
 from panewise.operators.rows import Rows
 from panewise.operators.table_source import TableSource
-from panewise.operators.window_join import WindowJoin
 from panewise.operators.windowed_source import WindowedSource
 from panewise.plan.inputs import (
     is_table,
@@ -100,7 +99,7 @@ class DeltaPlan:
     @property
     def results_made(self) -> int:
         """How many results its joins have made."""
-        return sum(operator.results_made for operator in self._operators if isinstance(operator, WindowJoin))
+        return sum(operator.results_made for operator in self._operators)
 
     @property
     def relation(self) -> RelationRows:

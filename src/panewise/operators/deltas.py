@@ -14,8 +14,10 @@ Invariant: what a relation is at any instant does not depend on how time was cut
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -84,15 +86,29 @@ def no_delta(schema: pa.Schema) -> Delta:
     return Delta(empty_batch(schema), NONE, NONE, NONE)
 
 
-class DeltaOperator(Protocol):
+class DeltaOperator(ABC):
     """A node of a running plan."""
 
+    @abstractmethod
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
         """Accounts for the instants in [since, until), of which the inputs are all that is new."""
 
     @property
+    def results_made(self) -> int:
+        """How many results a join has made."""
+        return 0
+
+    @property
+    def said(self) -> Mapping[str, str]:
+        """What EXPLAIN says of it besides its name."""
+        return {}
+
+    @property
+    @abstractmethod
     def bytes_held(self) -> int: ...
 
+    @abstractmethod
     def snapshot(self) -> dict[str, Any]: ...
 
+    @abstractmethod
     def restore(self, snapshot: dict[str, Any]) -> None: ...

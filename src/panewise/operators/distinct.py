@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.loops import compiled_loop
-from panewise.operators.deltas import FOREVER, Delta, Ints
+from panewise.operators.deltas import FOREVER, Delta, DeltaOperator, Ints
 from panewise.operators.keyed_rows import Arrived, KeyedRows, MakeQueue, arrived
 from panewise.schema import Schema
 from panewise.state.calendar_queue import CalendarQueue
@@ -279,7 +279,7 @@ class _Counters:
         self._next = snapshot["next"]
 
 
-class Distinct:
+class Distinct(DeltaOperator):
     """Each row once; `strict` where the input is STRICT.
 
     `queue` makes the structure by expiration for the rows that the strict form holds, by the input's pattern.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
 from panewise.aggregates.user import matrix_of
-from panewise.operators.deltas import FOREVER, Delta
+from panewise.operators.deltas import FOREVER, Delta, DeltaOperator
 from panewise.operators.group_windows import Events, GroupWindows, Leaving
 from panewise.operators.lifetimes import NEVER, Assigned
 from panewise.operators.multiset import equal_to_previous
@@ -35,7 +35,7 @@ LEAVING = {
 }
 
 
-class GroupedRelation:
+class GroupedRelation(DeltaOperator):
     """`pattern` is that of the input. Who runs it sets `starts_at`, from when on there is an ungrouped answer."""
 
     def __init__(self, aggregation: Aggregation, pattern: Pattern) -> None:

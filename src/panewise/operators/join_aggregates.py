@@ -15,9 +15,9 @@ time is cut into steps changes nothing. Golab 2006, section 8.3.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -78,6 +78,8 @@ class _Reader:
 
 class JoinAggregates:
     """`until`: how far the join has come. Who runs it sets `starts`: by query, when its series begins."""
+
+    said: ClassVar[Mapping[str, str]] = {}  # what EXPLAIN says of it besides its name
 
     def __init__(self, keys: tuple[Expression, ...], inputs: int, until: int = NEVER) -> None:
         self._keys = keys

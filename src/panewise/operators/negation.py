@@ -25,6 +25,7 @@ O(1), expected, and each time that it is shown or hidden O(1) more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ import pyarrow as pa
 
 from panewise.aggregates.columns import flags, wrapped
 from panewise.language.expressions import Expression
-from panewise.operators.deltas import Delta, Ints
+from panewise.operators.deltas import Delta, DeltaOperator, Ints
 from panewise.operators.held_batches import HeldBatches
 from panewise.operators.keyed_rows import Arrived, KeyedRows, MakeQueue, arrived
 from panewise.operators.negation_changes import (
@@ -65,7 +66,7 @@ _ROW_KINDS = {"NOT EXISTS": NOT_EXISTS, "EXISTS": EXISTS, "EXCEPT ALL": EXCEPT_A
 _SPARE = 4096  # so many keys that are gone are never worth forgetting
 
 
-class Negation:
+class Negation(DeltaOperator):
     """Left rows by what is on the right.
 
     `schema` is that of the left input and of the result. `left_keys` and `right_keys` are the equal sides of the
@@ -117,9 +118,9 @@ class Negation:
         return self._storage.in_use
 
     @property
-    def described(self) -> str:
-        """For EXPLAIN: the storage in use, and the share by which it was chosen."""
-        return f"{self.storage}, {self._storage.share:.0%} of the results end prematurely"
+    def said(self) -> Mapping[str, str]:
+        """The storage in use, and the share by which it was chosen."""
+        return {"negation results": f"{self.storage}, {self._storage.share:.0%} of the results end prematurely"}
 
     @property
     def premature_share(self) -> float:

@@ -33,7 +33,7 @@ from panewise.plan.aggregation import Aggregation
 from panewise.plan.nodes import Aggregate, Emit, Join, Node, Project, Scan, WindowOf
 
 
-class GroupsOnce:
+class GroupsOnce(DeltaOperator):
     """GROUP BY of a plan that takes one step: the groups at its last instant."""
 
     bytes_held = 0

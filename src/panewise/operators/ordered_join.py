@@ -7,6 +7,7 @@ stay as they are, only their chains are made anew. Golab and Özsu 2003, section
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
 
 from panewise.operators.deltas import Delta
@@ -27,10 +28,13 @@ class OrderedJoin(WindowJoin):
     names: tuple[str, ...] = ()  # of the inputs, for people
 
     @property
-    def described(self) -> str:
-        """Which inputs the rows of each probe, one after the other."""
+    def said(self) -> Mapping[str, str]:
+        """Of a join of many, which inputs the rows of each probe, one after the other."""
+        if len(self.orders) < 3:
+            return {}
         names = self.names or tuple(map(str, range(len(self.orders))))
-        return "; ".join(f"{names[i]} probes {', '.join(names[j] for j in o)}" for i, o in enumerate(self.orders))
+        probes = (f"{names[i]} probes {', '.join(names[j] for j in o)}" for i, o in enumerate(self.orders))
+        return {"order": "; ".join(probes)}
 
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
         result = super().process(inputs, since, until)

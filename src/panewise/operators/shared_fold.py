@@ -34,10 +34,12 @@ from panewise.aggregates.holistic import HeldKind
 from panewise.aggregates.states import Operation
 from panewise.errors import raise_interrupt_behind
 from panewise.language.expressions import ColumnRef, Expression
+from panewise.language.sql_text import to_sql
 from panewise.operators.family.family import Family
 from panewise.operators.family.partials import END, START
 from panewise.operators.rows import Rows
 from panewise.operators.selection_classes import ChosenRows, Mask, SelectionClasses
+from panewise.optimize.sharing.report_texts import counted
 from panewise.optimize.sharing.roll_up import combines, key_name
 from panewise.plan.aggregation import ROW_COUNT, StateKey
 from panewise.schema import BIGINT, STRING
@@ -220,6 +222,16 @@ class Host:
     def selection_count(self) -> int:
         """How many WHERE clauses its guests have between them."""
         return len({family.where for family in self.active if family.where is not None})
+
+    @property
+    def shown(self) -> str:
+        """What one of its guests shares with the others, for people."""
+        parts = [counted(len(self.active) - 1, "other family")]
+        if self.keys:
+            parts.append(f"by {', '.join(map(to_sql, self.keys))}")
+        if self.selection_count:
+            parts.append(f"by which of {self.selection_count} selections keep a row")
+        return " ".join(parts)
 
     @property
     def active(self) -> list[Family]:

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.aggregates.columns import wrapped
-from panewise.operators.deltas import NONE, Delta, Ints
+from panewise.operators.deltas import NONE, Delta, DeltaOperator, Ints
 from panewise.operators.keyed_rows import Arrived, KeyedRows, MakeQueue, arrived
 from panewise.schema import Schema
 from panewise.state.calendar_queue import CalendarQueue
 
 
-class UnionAll:
+class UnionAll(DeltaOperator):
     """Two inputs as one; `strict` says which of them are STRICT. Columns are named by the schema, the left input's.
 
     >>> from panewise.schema import BIGINT, Column

@@ -20,14 +20,14 @@ import pyarrow as pa
 
 from panewise.aggregates.columns import wrapped
 from panewise.language.expressions import Expression
-from panewise.operators.deltas import Delta
+from panewise.operators.deltas import Delta, DeltaOperator
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.window_join import WindowJoin
 
 DEATH = "\0death"  # stands in no name that a statement can give
 
 
-class VersionedJoin:
+class VersionedJoin(DeltaOperator):
     """Inputs: the stream side, then the table, whose columns have other names.
 
     >>> from panewise.language.functions import resolve

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
-from panewise.operators.deltas import FOREVER, NONE, Delta, Ints
+from panewise.operators.deltas import FOREVER, NONE, Delta, DeltaOperator, Ints
 from panewise.operators.found_results import FoundResults
 from panewise.operators.join_condition import resolved, taken_apart
 from panewise.operators.join_keys import JoinKeys
@@ -48,7 +48,7 @@ RESULTS_MIN = 4096
 STEP_COST = 64  # what a step may cost by itself, in rows looked at for dead ones
 
 
-class WindowJoin:
+class WindowJoin(DeltaOperator):
     """Joins inputs whose columns have different names; `condition` refers to them by these.
 
     `orders[i]` names the inputs that a new row of input i probes, one after the other; `strict[i]` says that rows of

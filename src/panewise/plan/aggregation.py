@@ -23,6 +23,7 @@ from panewise.aggregates.states import COUNT, Feed, Operation, StateKind
 from panewise.aggregates.string_pool import StringPool
 from panewise.errors import PlanError
 from panewise.language.expressions import Expression
+from panewise.language.sql_text import to_sql
 from panewise.language.statements import SelectItem
 from panewise.plan.blocks import Block
 from panewise.plan.evaluate import compiled
@@ -51,6 +52,11 @@ class StateKey:
     def name(self) -> str:
         """A short text that is the same in every process, for what is written down."""
         return f"{self.kind.name}_{blake2b(repr(self).encode(), digest_size=8).hexdigest()}"
+
+    @property
+    def shown(self) -> str:
+        """For people: `sum(price)`."""
+        return f"{self.kind.name}({', '.join(map(to_sql, self.arguments)) or '*'})"
 
     @cached_property
     def code_fields(self) -> tuple[tuple[int, Expression], ...]:

@@ -6,7 +6,8 @@ line. `str(...)` is the text, `.to_dict()` the same as data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from panewise.language.sql_text import to_sql
@@ -35,6 +36,10 @@ class Explanation:
     properties: Properties = field(default_factory=dict)
     inputs: tuple[Explanation, ...] = ()
 
+    def saying(self, more: Mapping[str, Any]) -> Explanation:
+        """The same with further properties."""
+        return replace(self, properties={**self.properties, **more})
+
     def to_dict(self) -> Properties:
         return {"node": self.title, **self.properties, "inputs": [part.to_dict() for part in self.inputs]}
 
@@ -47,6 +52,11 @@ class Explanation:
         )
         line = "  " * depth + self.title + (f"  <{details}>" if details else "")
         return [line, *(inner for part in self.inputs for inner in part._lines(depth + 1))]
+
+
+def shared_with(others: int) -> str:
+    """With how many other queries something is shared."""
+    return "alone" if not others else f"shared with {others} other " + ("query" if others == 1 else "queries")
 
 
 def explain(node: Node) -> Explanation:

@@ -29,6 +29,7 @@ from panewise.catalog import ArchiveDefinition
 from panewise.credentials import masked
 from panewise.errors import ArchiveError, DurabilityWarning
 from panewise.operators.rows import Rows, concatenated
+from panewise.plan.explain import Explanation
 from panewise.runtime.archive_history import rows_between
 from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
@@ -106,6 +107,15 @@ class Keeper:
 
     def fail(self, reason: str) -> None:
         self.status, self.reason = "FAILED", reason
+
+    def explained(self) -> Explanation:
+        said = {"key": ", ".join(self.definition.key), "layout": self.layout.name}
+        return Explanation(f"ARCHIVE {self.definition.name}", said)
+
+    @property
+    def running(self) -> list[str]:
+        """It belongs to no query."""
+        return []
 
     def resume(self) -> None:
         """What made it fail is said to be over; whether that is true the next update says."""

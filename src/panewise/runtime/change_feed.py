@@ -35,6 +35,7 @@ from panewise.errors import PlanError, did_you_mean
 from panewise.loops import compiled_loop
 from panewise.operators.deltas import NONE, Ints
 from panewise.operators.rows import Rows
+from panewise.plan.explain import Explanation
 from panewise.plan.supported import KEYS_MAX
 from panewise.runtime.channel import INT64_MAX, INT64_MIN
 from panewise.runtime.intake import shown_row
@@ -119,10 +120,16 @@ class ChangeFeed:
         arrays = self._latest, self._retired_at, self._slot_numbers, self._slot_before
         return self._keys.bytes_held + sum(array.nbytes for array in arrays)
 
+    def explained(self) -> Explanation:
+        said = {"primary key": ", ".join(self.table.definition.primary_key)} if self._keyed else {}
+        if self.operation is not None:
+            said["operation"] = self.operation
+        return Explanation(f"TABLE {self.table.name}", said)
+
     @property
-    def described(self) -> dict[str, str]:
-        by = {"primary key": ", ".join(self.table.definition.primary_key)} if self._keyed else {}
-        return by | ({"operation": self.operation} if self.operation is not None else {})
+    def running(self) -> list[str]:
+        """It belongs to no query."""
+        return []
 
     def next_due(self) -> int:
         return INT64_MAX  # nobody is told by the table itself

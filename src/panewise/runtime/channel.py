@@ -18,6 +18,7 @@ import numpy as np
 from panewise.aggregates.columns import empty_batch
 from panewise.operators.reorder import ReorderBuffer
 from panewise.operators.rows import Rows, concatenated
+from panewise.plan.explain import Explanation
 from panewise.runtime.failures import guarded
 from panewise.schema import Schema
 
@@ -41,12 +42,22 @@ class Consumer(Protocol):
     def fail(self, reason: str) -> None:
         """Its state is torn, or the query that it reads has failed: all its queries are FAILED."""
 
+    def explained(self) -> Explanation:
+        """Its line in EXPLAIN PLAN, with those below it."""
+
+    @property
+    def running(self) -> list[str]:
+        """The names of its queries that have not failed."""
+
 
 class Together(Protocol):
     """Hands the same rows to several consumers that take them in any order, with what they have in common done once."""
 
     def take(self, consumers: list[Any], rows: Rows, watermark: int, more: bool) -> None:
         """`more`: other rows follow before the watermark moves."""
+
+    def folded_with(self, family: Any) -> str:
+        """Whose rows are folded in the same pass as this family's, in words."""
 
 
 class Postponed(Protocol):

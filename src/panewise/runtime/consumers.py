@@ -22,7 +22,9 @@ from panewise.operators.family.member import Member
 from panewise.operators.reports import Piece, Reports
 from panewise.operators.rows import Rows
 from panewise.operators.shared_fold import SharedFold
+from panewise.optimize.sharing.report import family_explanation
 from panewise.plan.aggregation import Aggregation
+from panewise.plan.explain import Explanation, explain, shared_with
 from panewise.plan.physical import FamilyShape
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import failed, guarded
@@ -30,6 +32,7 @@ from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.leading_trees import Leads
 from panewise.runtime.ledger import Entry, Ledger, Place, last_report_of, row_count
 from panewise.runtime.query_consumer import QueryConsumer
+from panewise.runtime.sharing import family_report
 from panewise.runtime.weaver import Weaver
 from panewise.runtime.window_ends import end_of
 from panewise.slicing.pairs import Cadence
@@ -302,6 +305,16 @@ class TreeConsumer(QueryConsumer):
         """Before a snapshot, so that it changes nothing itself: folds the rows that leads begin with."""
         guarded(self, self._leads.begin)
 
+    def explained(self) -> Explanation:
+        return family_explanation(family_report(self))
+
+    def explained_query(self, query: HostedQuery) -> Explanation:
+        plan = explain(query.plan)
+        if not self.queries:
+            return plan
+        states = ", ".join(key.shown for key in self.tree.states)
+        return plan.saying({"tree": shared_with(len(self.queries) - 1), "states": states})
+
     def see(self, rows: Rows) -> None:
         """Rows that the tree has folded, or will before it is asked."""
         self._leads.fold(rows)
@@ -533,6 +546,11 @@ class TreesTogether:
 
     def __init__(self) -> None:
         self.shared_fold = SharedFold()
+
+    def folded_with(self, family: Family) -> str:
+        """Whose rows are folded in the same pass as this family's, in words, as it was the last time."""
+        host = self.shared_fold.host_of(family)
+        return "" if host is None or family not in host.active else host.shown
 
     def take(self, consumers: list[TreeConsumer], rows: Rows, watermark: int, more: bool) -> None:
         torn: dict[int, Exception] = {}  # What was raised, by the id of the tree.

@@ -40,7 +40,7 @@ from panewise.runtime.archives import Archives
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.engine_report import query_stats, tree_stats
 from panewise.runtime.engine_snapshot import restore_into, sharing_of, snapshot_of
-from panewise.runtime.explaining import explain_all, explain_query
+from panewise.runtime.explaining import explain_all, explain_query, sharing_report
 from panewise.runtime.hosted_query import HostedQuery, Subscriber
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.input_queue import TURN_ROWS
@@ -51,7 +51,6 @@ from panewise.runtime.past_answers import past_answer
 from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.report_schedule import DEFAULT, ReportSchedule, postponed_reports
 from panewise.runtime.run.driver import Driver, Manner, RunSummary
-from panewise.runtime.sharing import sharing_report
 from panewise.runtime.statement_runner import StatementRunner, Unfinished
 from panewise.runtime.stepwise_read import SourceGone
 from panewise.runtime.stream import Stream
@@ -270,7 +269,7 @@ class Engine:
             if query is None:
                 return explain_all(self.streams, self.hosting)
             hosted = self._query(query)
-            return explain_query(hosted.plan, self.hosting.consumers[hosted.name])
+            return explain_query(hosted, self.hosting)
 
     def sharing_report(self) -> SharingReport:
         """What queries share, in which trees and at what estimated cost; `.to_dict()` is data."""

@@ -32,6 +32,11 @@ CHUNK = 1 << 16
 HIDDEN = "\0"  # stands in names of queries inside queries, and in no name that a statement can give
 
 
+def shown_name(name: str) -> str:
+    """The name of a query for people: that of the second query inside `q` is `q/2`."""
+    return name.replace(HIDDEN, "/")
+
+
 class HostedQuery(Channel):
     """The results of one query. As a channel it is what queries over this query read.
 
@@ -80,6 +85,11 @@ class HostedQuery(Channel):
     def is_hidden(self) -> bool:
         """Whether it is a query inside another one."""
         return HIDDEN in self.name
+
+    @property
+    def shown(self) -> str:
+        """Its name for people."""
+        return shown_name(self.name)
 
     @property
     def is_to_begin(self) -> bool:
@@ -137,7 +147,7 @@ class HostedQuery(Channel):
     def overflowed(self, count: int) -> None:
         """So many more of its answers are outside their type. It goes on; the first ones are remarked on."""
         if count and not self.overflows:
-            self.remarks.append(overflow_warning(self.name.replace(HIDDEN, "/")))
+            self.remarks.append(overflow_warning(self.shown))
         self.overflows += count
 
     def fail(self, reason: str) -> None:

@@ -30,7 +30,7 @@ from panewise.runtime.block_operators import items_of, operator_of
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer, TreesTogether
 from panewise.runtime.finish import CountedFinish, TimedFinish
-from panewise.runtime.hosted_query import HIDDEN, HostedQuery, overflow_remark
+from panewise.runtime.hosted_query import HIDDEN, HostedQuery, overflow_remark, shown_name
 from panewise.runtime.late_queries import (
     check_begun,
     check_counts,
@@ -55,11 +55,6 @@ from panewise.temporal import RowsWindow, TimeWindow, Window
 
 REMARKS_MAX = 1000  # that wait for somebody to hear them; the oldest go first
 STOPPED = "it was dropped while the folder was open with suspended=True"
-
-
-def shown_name(name: str) -> str:
-    """The name of a query for people: that of the second query inside `q` is `q/2`."""
-    return name.replace(HIDDEN, "/")
 
 
 class Hosting:

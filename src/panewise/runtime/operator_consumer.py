@@ -15,7 +15,8 @@ from panewise.operators.partition_tail import PartitionTail, RowCounts
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
-from panewise.plan.physical import RowQuery
+from panewise.plan.explain import Explanation, explain
+from panewise.plan.physical import Operator, RowQuery
 from panewise.runtime.archive_history import History
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.finish import RestoredOperator
@@ -89,6 +90,20 @@ class OperatorConsumer(QueryConsumer):
         """How many rows of each partition it has counted; None where it has no such window."""
         tail = getattr(self.operator, "tail", None)
         return tail.counted(partition_by) if isinstance(tail, PartitionTail) else None
+
+    def explained(self) -> Explanation:
+        block = self.query.block
+        return Explanation(f"QUERY {self.query.shown}", {**self._said, "window": str(block.window)})
+
+    def explained_query(self, query: HostedQuery) -> Explanation:
+        return explain(query.plan).saying(self._said)
+
+    @property
+    def _said(self) -> dict[str, str]:
+        named = {"operator": self.node.operator.value}
+        if self.node.operator is Operator.COLLECTIVE_LOOKUP:
+            named["collective index"] = self.operator.description
+        return named
 
     def fail(self, reason: str) -> None:
         self.torn = True

@@ -22,6 +22,9 @@ from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows, concatenated
 from panewise.operators.table_source import TableSource
+from panewise.optimize.rewrites.explained import explained
+from panewise.optimize.rewrites.statistics import Statistics
+from panewise.plan.explain import Explanation
 from panewise.plan.inputs import windowed_inputs
 from panewise.plan.physical import DeltaQuery
 from panewise.runtime.archive_history import PlanHistory
@@ -40,6 +43,11 @@ class Owner(Protocol):
     def go_on(self) -> None: ...
 
     def fail(self, reason: str) -> None: ...
+
+    def explained(self) -> Explanation: ...
+
+    @property
+    def running(self) -> list[str]: ...
 
 
 class Port:
@@ -67,6 +75,13 @@ class Port:
 
     def fail(self, reason: str) -> None:
         self.owner.fail(reason)
+
+    def explained(self) -> Explanation:
+        return self.owner.explained()
+
+    @property
+    def running(self) -> list[str]:
+        return self.owner.running
 
     def forget(self) -> None:
         """Nothing waits any more."""
@@ -129,6 +144,13 @@ class Clock:
     def fail(self, reason: str) -> None:
         self.owner.fail(reason)
 
+    def explained(self) -> Explanation:
+        return self.owner.explained()
+
+    @property
+    def running(self) -> list[str]:
+        return self.owner.running
+
 
 class PlanConsumer(QueryConsumer):
     """A plan, its ports and its query."""
@@ -173,6 +195,28 @@ class PlanConsumer(QueryConsumer):
     @property
     def fed(self) -> list[HostedQuery]:
         return [self.query]
+
+    def explained(self) -> Explanation:
+        return Explanation(f"QUERY {self.query.shown}", self._said)
+
+    def explained_query(self, query: HostedQuery) -> Explanation:
+        rates = {port.channel.name: port.rate for port in self.ports if port.rate is not None}
+        return explained(self.node, Statistics(rates=rates), self._said, self.folded)
+
+    @property
+    def _said(self) -> dict[str, str]:
+        """The operators with state, from the inputs up, and what each has to say."""
+        found = {"operators": ", ".join(type(operator).__name__ for operator in self.operators)}
+        if self.clocks:
+            found["waits for the changes of"] = ", ".join(clock.channel.name for clock in self.clocks)
+        for operator in self.operators:
+            found.update(operator.said)
+        return found
+
+    @property
+    def folded(self) -> bool:
+        """Whether others fold its groups with their own."""
+        return False
 
     @property
     def inputs(self) -> list[Channel]:

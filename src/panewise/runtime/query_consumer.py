@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.table_source import TableSource
+from panewise.plan.explain import Explanation
 from panewise.runtime.channel import Channel
 from panewise.runtime.hosted_query import HostedQuery
 
@@ -56,6 +57,19 @@ class QueryConsumer(ABC):
     @abstractmethod
     def ends(self, channel: Channel, newest: int) -> list[int]:
         """When the windows have closed that hold a row of this time of one of its channels."""
+
+    @property
+    def running(self) -> list[str]:
+        """The names of its queries that have not failed."""
+        return [query.name for query in self.fed if query.status != "FAILED"]
+
+    @abstractmethod
+    def explained(self) -> Explanation:
+        """Its line in EXPLAIN PLAN, with those below it."""
+
+    @abstractmethod
+    def explained_query(self, query: HostedQuery) -> Explanation:
+        """The plan of one of its queries, and how it is run."""
 
     # -- what it answers -----------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from panewise.operators.join_core import JoinCore
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.rows import Rows
 from panewise.operators.series_start import first_of_inputs, surely_shown
+from panewise.plan.explain import Explanation, shared_with
 from panewise.plan.inputs import report_window
 from panewise.plan.nodes import Emit, Join
 from panewise.plan.physical import DeltaQuery
@@ -145,6 +146,15 @@ class SharedPlan:
         for member in members:
             member.fail(reason)
 
+    def explained(self) -> Explanation:
+        """What its queries have in common, and each of them."""
+        queries = tuple(member.explained() for member in self.members.values())
+        return Explanation(self.core.described, {"queries": len(queries)}, queries)
+
+    @property
+    def running(self) -> list[str]:
+        return [name for member in self.members.values() for name in member.running]
+
     def has_begun(self, name: str) -> None:
         """The series of a query goes on as soon as its windows are whole."""
         self._starts[name] = NEVER
@@ -256,6 +266,11 @@ class SharingConsumer(PlanConsumer):
     def folded(self) -> bool:
         """Whether the core answers it, with others that have the same groups."""
         return not self.torn and self.shared.core.folds(self.query.name)
+
+    @property
+    def _said(self) -> dict[str, str]:
+        found = super()._said
+        return {"operators": found.pop("operators"), "core": shared_with(len(self.shared.members) - 1), **found}
 
     @property
     def operators(self) -> list[Any]:

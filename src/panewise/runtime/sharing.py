@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Protocol
 
 from panewise.aggregates.holistic import HeldKind
 from panewise.language.sql_text import to_sql
@@ -10,15 +12,15 @@ from panewise.operators.closed_values import STRUCTURES
 from panewise.operators.family.family import Family
 from panewise.operators.family.member import Member
 from panewise.optimize.sharing.edges import edge_rate
-from panewise.optimize.sharing.report import FamilyReport, SharingReport, TreeReport
-from panewise.optimize.sharing.report_texts import counted
+from panewise.optimize.sharing.report import FamilyReport, TreeReport
 from panewise.optimize.sharing.rules import Query, Situation, Synopsis, applicable, synopsis_type
 from panewise.plan.aggregation import StateKey
-from panewise.runtime.consumers import TreeConsumer, TreesTogether
-from panewise.runtime.hosting import Hosting, shown_name
+from panewise.runtime.channel import Channel
+from panewise.runtime.hosted_query import HostedQuery, shown_name
 from panewise.runtime.weaver import (
     ASSUMED_ROWS_PER_SECOND,
     SECOND,
+    Fed,
     classes_in,
     load_of,
     model_of,
@@ -27,13 +29,18 @@ from panewise.runtime.weaver import (
 )
 
 
-def sharing_report(hosting: Hosting) -> SharingReport:
-    """Of all trees that there are."""
-    return SharingReport(tuple(map(family_report, hosting.trees)), hosting.sharing)
+class Answering(Fed, Protocol):
+    """A family that answers queries."""
+
+    channel: Channel
+    queries: dict[str, HostedQuery]
+
+    def queries_of(self, member: str) -> Iterable[str]:
+        """The queries that get a member's reports."""
 
 
-def family_report(consumer: TreeConsumer) -> FamilyReport:
-    """Of one tree: its rows are folded once, and the trees of its weave answer its queries.
+def family_report(consumer: Answering) -> FamilyReport:
+    """Of one family: its rows are folded once, and the trees of its weave answer its queries.
 
     Costs are nanoseconds of a core per second of the stream; windows of rows are taken to slide as fast as rows are
     assumed to come.
@@ -51,7 +58,7 @@ def family_report(consumer: TreeConsumer) -> FamilyReport:
         stream=shown_name(consumer.channel.name),
         grouping=", ".join(map(to_sql, tree.keys)),
         selections=() if tree.where is None else (to_sql(tree.where),),
-        states=tuple(state_name(key) for key in tree.states),
+        states=tuple(key.shown for key in tree.states),
         rows_per_second=None if rate is None else rate * SECOND,
         groups=(tree.group_count or None) if tree.keys else 1,
         composite_edges_per_second=_edges(tree, 0) * unit,
@@ -65,21 +72,13 @@ def family_report(consumer: TreeConsumer) -> FamilyReport:
     )
 
 
-def _folded_with(consumer: TreeConsumer) -> str:
+def _folded_with(consumer: Answering) -> str:
     """Whose rows are folded in the same pass, as it was the last time."""
     together = consumer.channel.together
-    host = together.shared_fold.host_of(consumer.tree) if isinstance(together, TreesTogether) else None
-    if host is None or consumer.tree not in host.active:
-        return ""
-    parts = [counted(len(host.active) - 1, "other family")]
-    if host.keys:
-        parts.append(f"by {', '.join(map(to_sql, host.keys))}")
-    if host.selection_count:
-        parts.append(f"by which of {host.selection_count} selections keep a row")
-    return " ".join(parts)
+    return "" if together is None else together.folded_with(consumer.tree)
 
 
-def _alone(cost: float, consumer: TreeConsumer) -> float:
+def _alone(cost: float, consumer: Answering) -> float:
     """Queries that are alike are one member; alone, each would cost as much."""
     return cost * len(consumer.queries) / max(1, len(consumer.tree.members))
 
@@ -92,7 +91,7 @@ def _edges(tree: Family, number: int) -> float:
     return edge_rate(classes_in(windows)).per_unit
 
 
-def _tree_report(consumer: TreeConsumer, number: int, unit: float, keys: list[StateKey]) -> TreeReport:
+def _tree_report(consumer: Answering, number: int, unit: float, keys: list[StateKey]) -> TreeReport:
     tree = consumer.tree
     members = tree.members_by_tree[number]
     model = model_of(consumer, tree.movable)[1]
@@ -104,7 +103,7 @@ def _tree_report(consumer: TreeConsumer, number: int, unit: float, keys: list[St
     )
     return TreeReport(
         name=f"tree {number + 1}",
-        technique={state_name(key): _technique(tree, number, key) for key in _states(members)},
+        technique={key.shown: _technique(tree, number, key) for key in _states(members)},
         members=queries,
         edges_per_second=_edges(tree, number) * unit,
         slices_held=len(slices),
@@ -114,10 +113,6 @@ def _tree_report(consumer: TreeConsumer, number: int, unit: float, keys: list[St
 
 def _states(members: list[Member]) -> list[StateKey]:
     return list(dict.fromkeys(key for member in members for key in member.aggregation.states))
-
-
-def state_name(key: StateKey) -> str:
-    return f"{key.kind.name}({', '.join(map(to_sql, key.arguments)) or '*'})"
 
 
 def _technique(tree: Family, number: int, key: StateKey) -> str:

@@ -29,7 +29,7 @@ from panewise.runtime.change_feed import check_changes
 from panewise.runtime.changed_table import ChangedTable
 from panewise.runtime.definitions import Created, definition_of
 from panewise.runtime.engine_report import shown
-from panewise.runtime.explaining import explain_query
+from panewise.runtime.explaining import explain_plan
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.input_queue import declare_queue
 from panewise.runtime.refresh_option import is_at_most, slide_at_most, with_slide
@@ -211,7 +211,7 @@ class StatementRunner:
             plan = build(statement.query, self._engine.find_aggregate)
             archived = any(isinstance(node, Scan) and node.kind == "archive" for node in plan.walk())
             check_supported(plan, once=archived)
-            explanation = explain_query(plan, None)
+            explanation = explain_plan(plan)
             if archived:
                 return ArchiveExplanation(plan, explanation, self._engine.archives)
         elif statement.name is not None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
 from panewise.loops import compiled_loop
-from panewise.operators.deltas import FOREVER, NONE, Delta, Ints
+from panewise.operators.deltas import FOREVER, NONE, Delta, DeltaOperator, Ints
 from panewise.state.keyed_store import KeyedStore
 from panewise.state.list_store import ListStore
 
@@ -44,7 +44,7 @@ def _youngest(values: Ints, value_of: Ints, rows: Ints, deaths: Ints, place_of: 
         place_of[values[i]] = -1
 
 
-class ListedDistinct:
+class ListedDistinct(DeltaOperator):
     """DIRECT: input and output are lists, both scanned at every instant. Where a result expires, the input is scanned
     for the youngest row with its value. O(rows in the window) a step."""
 
@@ -92,7 +92,7 @@ class ListedDistinct:
         self._next = snapshot["next"]
 
 
-class KeyedDistinct:
+class KeyedDistinct(DeltaOperator):
     """NT: input and output are found by value. The end of a row that is shown ends its result, and the youngest row
     with the value takes over. O(1) a row and an end, expected."""
 
