@@ -50,7 +50,7 @@ class Both:
 
     def buckets_of(self, name: str) -> int:
         program = self.run.program
-        return program.fragments[program.versions[-1].queries[name].fragment].buckets
+        return program.fragments[program.newest.queries[name].fragment].buckets
 
     def compare(self, name: str, after: int | None = None) -> int:
         """How many results were the same; those of later instants only, where `after` says so."""

@@ -100,16 +100,16 @@ class LocalRun:
         self.written = 0
 
     def change(self, *statements: str) -> None:
-        change = self.program.apply(Change(len(self.program.versions), self.batch, statements))
+        change = self.program.apply(Change(self.program.next_version, self.batch, statements))
         write_change(self.folder, change)
         if change.version:
             self.inbox.post_control({"wake": change.version})
 
     def push(self, stream: str, batch: pa.RecordBatch) -> None:
-        self.inbox.post_rows(self.program.versions[-1].stream_key(stream), [batch])
+        self.inbox.post_rows(self.program.newest.stream_key(stream), [batch])
 
     def advance(self, stream: str, until: int) -> None:
-        self.inbox.post_control({"advance": {"stream": self.program.versions[-1].stream_key(stream), "until": until}})
+        self.inbox.post_control({"advance": {"stream": self.program.newest.stream_key(stream), "until": until}})
 
     def run(self) -> dict[str, pa.Table]:
         """One micro-batch of all letters since the last one; the results by query."""
@@ -153,7 +153,7 @@ class LocalRun:
         return outputs
 
     def _task(self) -> Task:
-        changes = len(self.program.versions)
+        changes = self.program.next_version
         reference = Reference(
             self.identity, self.folder, self.partitions, changes, self.program.aggregates, self.sharing
         )

@@ -188,12 +188,12 @@ def test_queries_by_the_same_keys_share_a_fragment(tmp_path: Path) -> None:
     run.change(f"CREATE QUERY r AS SELECT x.w, x.v FROM {windows} WHERE x.w = y.w")
     run.change(f"CREATE QUERY s AS SELECT ISTREAM x.k, y.v FROM {windows} WHERE x.k = y.k")
     run.change("CREATE QUERY o AS SELECT DISTINCT v FROM s [RANGE 3 SECONDS]")
-    queries = run.program.versions[-1].queries
+    queries = run.program.newest.queries
     fragments = {name: run.program.fragments[query.fragment] for name, query in queries.items()}
     assert fragments["p"] is fragments["q"] is fragments["s"] is not fragments["r"]
     assert [fragments[name].buckets for name in "pro"] == [BUCKETS, BUCKETS, 1]
     # The query that another one reads is computed once more beside it, where all its results are.
-    assert list(run.program.versions[-1].hosted(fragments["o"])) == ["s", "o"]
+    assert list(run.program.newest.hosted(fragments["o"])) == ["s", "o"]
 
 
 def test_explained() -> None:

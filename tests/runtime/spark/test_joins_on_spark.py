@@ -84,7 +84,7 @@ def test_streams_that_are_read_together_meet_in_one_fragment(tmp_path: Path) -> 
     run.change("CREATE QUERY o AS SELECT j.v FROM j [RANGE 5 SECONDS], c [RANGE 5 SECONDS] WHERE j.k = c.k")
     run.change("CREATE QUERY s AS SELECT DISTINCT k FROM a [RANGE 5 SECONDS]")
     program = run.program
-    version = program.versions[-1]
+    version = program.newest
     fragments = {name: program.fragments[query.fragment] for name, query in version.queries.items()}
     names = {name: {version.streams[key].name for key in fragment.streams} for name, fragment in fragments.items()}
     assert names == {"j": {"a", "b"}, "o": {"a", "b", "c"}, "s": {"a"}}

@@ -64,7 +64,8 @@ def program_of(*changes: tuple[str, ...], sharing: str = "weave") -> Program:
 
 
 def tree_of(program: Program, name: str, version: int = -1) -> int:
-    return program.versions[version].queries[name].tree
+    held = program.newest if version < 0 else program.version(version)
+    return held.queries[name].tree
 
 
 def test_numbers_are_read_and_not_decided_again(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def stored_trees(run: LocalRun) -> set[int]:
 @pytest.mark.parametrize(("sharing", "trees"), [("weave", 9), ("none", 10)])
 def test_a_partitioning_is_a_fragment(sharing: str, trees: int) -> None:
     program = program_of((STREAM, *QUERIES), sharing=sharing)
-    version = program.versions[0]
+    version = program.version(0)
     by_fragment: dict[int, set[str]] = {}
     for name, planned in version.queries.items():
         by_fragment.setdefault(planned.fragment, set()).add(name)
@@ -185,7 +186,7 @@ def test_a_tree_has_its_number_as_long_as_it_has_queries() -> None:
     assert len({first, *later, last}) == 5
     assert tree_of(program, "three", 7) == last
     assert {tree_of(program, "other", at) for at in range(8)} == {tree_of(program, "other", 0)}
-    assert {v.queries["other"].fragment for v in program.versions} == {program.versions[0].queries["other"].fragment}
+    assert {v.queries["other"].fragment for v in program.versions} == {program.version(0).queries["other"].fragment}
 
 
 def test_a_packet_carries_partials_of_several_trees() -> None:
@@ -345,7 +346,7 @@ def test_what_is_left_of_a_tree_that_is_gone_disappears(tmp_path: Path) -> None:
     for each in (run, alone):
         each.change(STREAM, query("long", "RANGE 1000 SECONDS SLIDE 10 SECONDS", "GROUP BY k"))
     run.change(query("large", "RANGE 1000 SECONDS SLIDE 1 SECOND", "WHERE v > 0 GROUP BY k"))
-    version = run.program.versions[-1]
+    version = run.program.newest
     chance = random.Random(3)
     for turn in range(10):
         rows = random_rows(chance, 80, turn * 20)

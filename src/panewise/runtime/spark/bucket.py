@@ -20,7 +20,6 @@ from panewise.catalog import StreamDefinition
 from panewise.errors import NotHeldError, PlanError
 from panewise.operators.family.family import Family
 from panewise.operators.rows import Rows, concatenated
-from panewise.plan.nodes import Emit
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
 from panewise.runtime.hosted_query import HostedQuery
@@ -103,7 +102,7 @@ class Bucket:
         self.merged: list[TreePart] = []  # the partials of this micro-batch
         self.table_changes: dict[str, TableChange] = {}  # those of this micro-batch
         self.limited: dict[str, str] = {}  # the queries that failed in this micro-batch by its span, and why
-        self._plans: dict[str, Emit] = {}  # by query that is hosted, as it was written: hosting may run another
+        self._created: dict[str, int] = {}  # by query that is hosted: the version that created it
         self._consumers: dict[int, TreeConsumer] = {}  # by tree
         self._tree_of: dict[str, int] = {}  # by query that is hosted in a tree
 
@@ -116,7 +115,7 @@ class Bucket:
         return query
 
     def _table_of(self, name: str) -> FollowedTable:
-        version = self.program.versions[self.main.channel.version]
+        version = self.program.version(self.main.channel.version)
         key = version.table_key(name)
         return self.tables.setdefault(key, FollowedTable(version.tables[key]))
 
@@ -129,8 +128,8 @@ class Bucket:
 
     def become(self, version: Version, marks: Marks) -> None:
         """Queries come and go as the versions up to this one say."""
-        for number in range(self.version + 1, version.number + 1):
-            self._step(self.program.versions[number], marks)
+        for step in self.program.between(self.version, version.number):
+            self._step(step, marks)
         self.version = version.number
 
     def _step(self, version: Version, marks: Marks) -> None:
@@ -151,7 +150,7 @@ class Bucket:
                 hosted[name].status = "SUSPENDED" if query.suspended else "RUNNING"
 
     def _changed(self, name: str, wanted: dict[str, PlannedQuery]) -> bool:
-        return name not in wanted or wanted[name].plan is not self._plans[name]
+        return name not in wanted or wanted[name].created != self._created[name]
 
     def _change_rows(self, leaving: list[str], coming: list[PlannedQuery], version: Version, marks: Marks) -> None:
         for stream, inflow in self.inflows.items():
@@ -200,7 +199,7 @@ class Bucket:
             self._consumers[number].tree.cut_from(cut, WindowSet(map(cadence_of, found)))
 
     def _host(self, query: PlannedQuery) -> None:
-        self._plans[query.name] = query.plan
+        self._created[query.name] = query.created
         try:
             self.hosting.host(query.name, query.node)
         except PlanError as problem:
@@ -274,7 +273,7 @@ class Bucket:
                 f"the first rows of '{inflow.channel.name}' reach from {format_instant(oldest)} to "
                 f"{format_instant(end)} and would close more than {WINDOWS_CLOSED_MAX:,} windows"
             )
-            for name, query in self.program.versions[self.version].hosted(self.fragment).items():
+            for name, query in self.program.version(self.version).hosted(self.fragment).items():
                 slide = query.block.slide_us
                 if slide is not None and end - oldest > slide * WINDOWS_CLOSED_MAX:
                     self.limited[name] = reason
@@ -366,7 +365,7 @@ class Bucket:
 
     def restore(self, snapshot: dict[str, Any], marks: Marks) -> None:
         """A fresh bucket becomes the one of the snapshot."""
-        self.become(self.program.versions[snapshot["version"]], marks)
+        self.become(self.program.version(snapshot["version"]), marks)
         self.hosting.restore(snapshot)
         for key, table in snapshot.get("tables", {}).items():
             if key in self.tables:  # not of a query that has failed or gone

@@ -51,14 +51,14 @@ def opened(
         kept = None
     if kept is not None and (kept.batch == head.batch or layout.catch_up(kept.bucket, kept.batch, head, store)):
         return kept.bucket, head
-    bucket = Bucket(program, fragment, program.versions[head.version])
+    bucket = Bucket(program, fragment, program.version(head.version))
     layout.build(bucket, head, store, marks)
     return bucket, head
 
 
 def _was_gone(program: Program, fragment: int, since: int, until: int) -> bool:
     """Whether a fragment had no queries in one of the versions after `since`."""
-    return any(fragment not in program.versions[n].fragment_numbers for n in range(since + 1, until + 1))
+    return any(fragment not in version.fragment_numbers for version in program.between(since, until))
 
 
 def committed(store: Store, bucket: Bucket, head: Head, packets: list[bytes], batch: int) -> Kept:

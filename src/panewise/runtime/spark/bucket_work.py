@@ -32,7 +32,7 @@ def bucket_outputs(task: Task, key: int, payloads: list[bytes], store: Store) ->
     failed = task.marks.failed
     if bucket.fragment.tree and 0 <= bucket.version < task.version.number:
         # First, so that who comes with a new version finds the same in every bucket, whichever of them saw the failure.
-        _fail(bucket, task.program.versions[bucket.version], failed)
+        _fail(bucket, task.program.version(bucket.version), failed)
     bucket.become(task.version, task.marks)
     _fail(bucket, task.version, failed)
     bucket.see(task.tables)

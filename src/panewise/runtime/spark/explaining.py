@@ -21,7 +21,7 @@ def spark_lines(
     """
     program = Program(partitions or 1, books.user_aggregates, books.hosting.sharing)
     program.apply(Change(0, 0, tuple(statement_of(d) for d in books.catalog if d.kind != "sink")))
-    version = program.versions[0]
+    version = program.version(0)
     lines = ["on Spark:"]
     for number in sorted(version.fragment_numbers):
         fragment = program.fragments[number]

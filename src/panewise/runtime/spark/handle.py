@@ -107,7 +107,7 @@ class Handle(Reader):
                 )
 
     def _write_change(self, statements: list[str]) -> Change:
-        number = len(self._program.versions)
+        number = self._program.next_version
         change = self._program.apply(Change(number, self._next_batch(), tuple(statements)))
         write_change(self._folder, change)
         self._tables.log()
@@ -117,7 +117,7 @@ class Handle(Reader):
 
     def wake(self) -> None:
         """Has a micro-batch come also where there are no rows."""
-        self._inbox.post_control({"wake": len(self._program.versions) - 1})
+        self._inbox.post_control({"wake": self._program.newest.number})
 
     def _next_batch(self) -> int:
         """The first micro-batch whose offsets Spark has not written yet."""
@@ -171,7 +171,7 @@ class Handle(Reader):
 
     def check_new_sink(self, sink: SinkDefinition) -> None:
         """What a sink finds at its place is looked at before everything is stopped for it."""
-        version = self._program.versions[-1]
+        version = self._program.newest
         if sink.source.lower() in version.queries:
             target = self._target(sink, version)
             for kind, targets in sink_kinds([target], self._identity["id"], _print_plainly):
@@ -184,7 +184,7 @@ class Handle(Reader):
             f"{self._identity['id']}/{self._run}",
             self._folder,
             self._identity["partitions"],
-            len(self._program.versions),
+            self._program.next_version,
             dict(pipeline.books.user_aggregates),
             self._identity["sharing"],
         )
@@ -218,7 +218,7 @@ class Handle(Reader):
         sinks = [self._version_sinks(version) for version in program.versions[first:]]
         for kind, targets in sinks[-1].kinds:
             kind.check(targets)
-        self._prepare(program.versions[-1], sinks[-1])
+        self._prepare(program.newest, sinks[-1])
         retention_seconds = self._pipeline.retention_us / 1e6
         archives = archive_writer(self._folder, program, retention_seconds)
         if not is_connect(self._pipeline.spark):
@@ -260,7 +260,7 @@ class Handle(Reader):
 
     def _start_helpers(self) -> None:
         """Threads that post letters: rows of generators, punctuations of idle streams."""
-        for key, stream in self._program.versions[-1].streams.items():
+        for key, stream in self._program.newest.streams.items():
             if connector_of(stream) == "generator":
                 self._helpers.append(Feeder(key, stream, self._folder, self._inbox, wait=not self._available_now))
             idle = dict(self._program.options(key)).get("idle")
@@ -338,7 +338,7 @@ class Handle(Reader):
 
     def _settle_archives(self) -> None:
         """What waits for its slot to be over is archived now; through Spark Connect the files are the server's."""
-        if self._program.versions[-1].archives and not is_connect(self._pipeline.spark):
+        if self._program.newest.archives and not is_connect(self._pipeline.spark):
             archive_writer(self._folder, self._program, self._pipeline.retention_us / 1e6).settle(self.marks())
 
     def _halt(self) -> None:
@@ -393,7 +393,7 @@ class Handle(Reader):
     def _limit(self, stream: str) -> tuple[WindowLimit, Extent]:
         """What rows and punctuations of a stream may close, and how far it has come."""
         marks = self.marks()
-        limit = limit_of(self._program, self._program.versions[-1], marks, stream, now=time.time_ns() // 1000)
+        limit = limit_of(self._program, self._program.newest, marks, stream, now=time.time_ns() // 1000)
         return limit, extent_of(marks, stream)
 
     def flush(self, streams: list[str] | None = None) -> None:
@@ -458,7 +458,7 @@ class Handle(Reader):
         What nobody holds any more comes from an archive of the query, where one has it.
         """
         definition = self._catalog.get(query, "query")
-        planned = self._program.versions[-1].queries[definition.name.lower()]
+        planned = self._program.newest.queries[definition.name.lower()]
         reason = self.marks().failed.get(planned.log_name)
         if reason is not None:
             raise NotHeldError(f"query '{query}' has failed: {reason}")

@@ -356,10 +356,10 @@ class SparkPipeline:
     def _log_name(self, folder: Folder, query: QueryDefinition) -> str:
         """As what the log knows a query: by the change that created it, or that will when the pipeline is started."""
         program = read_program(folder, self.partitions or 1, self.books.user_aggregates)
-        stored = program.versions[-1].queries.get(query.name.lower()) if program.versions else None
+        stored = program.newest.queries.get(query.name.lower()) if program.versions else None
         if stored is not None and stored.definition.text == query.text:
             return stored.log_name
-        return log_name(query.name, len(program.versions))
+        return log_name(query.name, program.next_version)
 
     # -- running -------------------------------------------------------------------------------------------------
 

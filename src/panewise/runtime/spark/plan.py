@@ -76,7 +76,7 @@ def _projection(program: Program, stream: str, needed: Schema) -> list[str]:
     A row that no WHERE keeps still moves the stream's time on, so none is left out here.
     """
     columns = ["`" + column.name.replace("`", "``") + "`" for column in needed]
-    version = program.versions[-1]
+    version = program.newest
     trees = [tree for f in program.fragments_over(version, stream) for tree in program.trees_in(version, f)]
     selections = {kept_column(tree): tree.shape.where for tree in trees}
     return columns + [f"{to_spark_sql(where)} AS {name}" for name, where in selections.items() if where is not None]

@@ -26,9 +26,11 @@ takes old partials for its own.
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 
 from panewise.aggregates import registry
 from panewise.aggregates.functions import AggregateFunction
@@ -233,7 +235,7 @@ class Program:
 
     def apply(self, change: Change) -> Change:
         """One more version. The change with the places of its queries, as it is to be written down."""
-        last = self.versions[-1] if self.versions else Version(-1, 0, {}, {}, {})
+        last = self.newest if self.versions else Version(-1, 0, {}, {}, {})
         streams, queries, sinks = dict(last.streams), dict(last.queries), dict(last.sinks)
         tables, archives = dict(last.tables), dict(last.archives)
         for text in change.statements:
@@ -406,6 +408,24 @@ class Program:
         return bucket_keys(fragment.number, fragment.buckets, self.partitions)
 
     # -- what holds when -----------------------------------------------------------------------------------------
+
+    @property
+    def newest(self) -> Version:
+        return self.versions[-1]
+
+    def version(self, number: int) -> Version:
+        found = self.versions[bisect_left(self.versions, number, key=attrgetter("number"))]
+        assert found.number == number, number
+        return found
+
+    def between(self, after: int, upto: int) -> list[Version]:
+        """The versions behind one number, up to another one."""
+        return [version for version in self.versions if after < version.number <= upto]
+
+    @property
+    def next_version(self) -> int:
+        """The number of the next change."""
+        return self.newest.number + 1 if self.versions else 0
 
     def at(self, batch: int) -> Version:
         """The version that governs a micro-batch."""

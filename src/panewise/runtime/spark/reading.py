@@ -46,7 +46,7 @@ class Reader:
     @property
     def version(self) -> Version:
         """What is defined now."""
-        return self._program.versions[-1]
+        return self._program.newest
 
     def marks(self) -> Marks:
         """How far the streams have come."""
@@ -68,7 +68,7 @@ class Reader:
 
     def stream_keys(self) -> dict[str, str]:
         """By the names of streams, what their marks are kept under."""
-        return {stream.name.lower(): key for key, stream in self._program.versions[-1].streams.items()}
+        return {stream.name.lower(): key for key, stream in self._program.newest.streams.items()}
 
     def begins_late(self, name: str) -> bool:
         """Whether a query came in mid-stream and is no stream by itself, or who reads its results from now on has a
@@ -88,26 +88,26 @@ class Reader:
         return any(marks.at(query.created, key) != now.get(key, (None, 0)) for key in fragment.streams)
 
     def _key(self, stream: str) -> str:
-        return self._program.versions[-1].stream_key(stream)
+        return self._program.newest.stream_key(stream)
 
     # -- how it is -----------------------------------------------------------------------------------------------
 
     def failed(self) -> dict[str, str]:
         """The queries that have failed, with the reason of each."""
         failed = self.marks().failed
-        queries = self._program.versions[-1].queries
+        queries = self._program.newest.queries
         return {name: failed[query.log_name] for name, query in queries.items() if query.log_name in failed}
 
     def overflows(self) -> dict[str, int]:
         """The queries with answers outside their type, and how many there were."""
         counted = last_stats(self._folder).get("overflows", {})
-        queries = self._program.versions[-1].queries
+        queries = self._program.newest.queries
         return {name: counted[query.log_name] for name, query in queries.items() if query.log_name in counted}
 
     def metrics(self) -> dict[str, Any]:
         """A few figures: micro-batches, rows, results, bytes of state held and last written."""
         marks, stats = self.marks(), last_stats(self._folder)
-        live = self._program.versions[-1].fragment_numbers
+        live = self._program.newest.fragment_numbers
         buckets = [bucket for bucket in stats["buckets"].values() if bucket["fragment"] in live]
         return {
             "batches": marks.batch + 1,
@@ -120,7 +120,7 @@ class Reader:
     def stats(self) -> dict[str, Any]:
         """Rows, late rows, slices and bytes of state, per stream, query and tree, as `pw.Engine.stats` says them."""
         marks, stats = self.marks(), last_stats(self._folder)
-        version = self._program.versions[-1]
+        version = self._program.newest
         streams = {}
         for key, stream in version.streams.items():
             of_stream = marks.of(key)
@@ -161,7 +161,7 @@ class Reader:
         marks = marks or self.marks()
         pins = last_pins(self._folder, marks.batch)
         found = {}
-        for key, table in self._program.versions[-1].tables.items():
+        for key, table in self._program.newest.tables.items():
             pin = pins.get(key, Pin(0, 0))
             changes = table_connector(table) or "statements"
             found[table.name] = {
@@ -193,7 +193,7 @@ class Reader:
         """What the query has delivered since the last call."""
         definition = self._catalog.get(query, "query")
         assert isinstance(definition, QueryDefinition)
-        log_name = self._program.versions[-1].queries[definition.name.lower()].log_name
+        log_name = self._program.newest.queries[definition.name.lower()].log_name
         tables = self._fetch(RESULT, log_name)
         self._warn_of_late_rows()
         self._warn_of_overflows(definition.name, log_name)
@@ -255,7 +255,7 @@ class Reader:
         empty = query.definition.schema.to_arrow().empty_table()
         assert isinstance(window, TimeWindow) and window.slide_us is not None
         key = self._program.fragments[query.fragment].stream
-        stream = self._program.versions[-1].streams[key]
+        stream = self._program.newest.streams[key]
         marks = self.marks()
         watermark = marks.of(key).watermark(stream.delay_us)
         if watermark == INT64_MIN:
@@ -304,7 +304,7 @@ class Reader:
     def _is_forgotten(self, query: PlannedQuery, report: int) -> bool:
         """Whether the log may have had a report and lost it."""
         marks = forgotten(self._folder)
-        if marks is None or marks.batch < self._program.versions[query.created].from_batch:
+        if marks is None or marks.batch < self._program.version(query.created).from_batch:
             return False
         come_to = self.come_to(query, marks)
         return come_to is not None and report <= come_to

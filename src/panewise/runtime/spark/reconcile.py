@@ -67,7 +67,7 @@ def alterations(here: dict[str, Definition], stored: dict[str, Definition], kept
 def _rested(books: Engine, program: Program, kept: list[str]) -> list[str]:
     """Queries that rest here begin to rest; those that rest in the checkpoint go on doing so."""
     found = []
-    stored = program.versions[-1].queries
+    stored = program.newest.queries
     for key in kept:
         query = books.hosting.queries.get(key)
         if query is None:
@@ -81,7 +81,7 @@ def _rested(books: Engine, program: Program, kept: list[str]) -> list[str]:
 
 
 def _learn(books: Engine, program: Program, definitions: list[Definition]) -> None:
-    suspended = {name for name, query in program.versions[-1].queries.items() if query.suspended}
+    suspended = {name for name, query in program.newest.queries.items() if query.suspended}
     for definition in definitions:
         books.execute(statement_of(definition))
         if definition.name.lower() in suspended:

@@ -66,7 +66,7 @@ class RowJournal:
             bucket.restore(loaded(store.page(head.snapshot_page)), marks)
             pages = [page for page in pages if page.number != head.snapshot_page]
         elif head.body["from_version"] >= 0:
-            bucket.become(bucket.program.versions[head.body["from_version"]], marks)
+            bucket.become(bucket.program.version(head.body["from_version"]), marks)
         for page in pages:
             for entry in loaded(store.page(page.number)):
                 _become(bucket, entry["version"], head, marks)
@@ -129,7 +129,7 @@ def _become(bucket: Bucket, version: int, head: Head, marks: Marks) -> None:
     for key, watermark in head.body["since"].get(str(version), {}).items():
         channel = bucket.inflows[key].channel
         channel.flow(channel.empty_rows(), watermark)
-    bucket.become(bucket.program.versions[version], marks)
+    bucket.become(bucket.program.version(version), marks)
 
 
 def _set_progress(bucket: Bucket, progress: dict[str, list[int]]) -> None:
@@ -174,7 +174,7 @@ def _note_progress(bucket: Bucket, head: Head, batch: int) -> int:
 
 def _reach(bucket: Bucket) -> dict[str, int] | None:
     """By stream, how long rows matter to any of the queries; None where that is not known of all."""
-    version = bucket.program.versions[bucket.version]
+    version = bucket.program.version(bucket.version)
     found = dict.fromkeys(bucket.inflows, 0)
     for query in version.hosted(bucket.fragment).values():
         own = reach_of(query.plan)

@@ -63,7 +63,7 @@ class TableBooks:
             table.restore(logged.snapshot())
 
     def _common(self) -> Iterator[tuple[str, TableDefinition, Table]]:
-        stored = self._program.versions[-1].tables if self._program.versions else {}
+        stored = self._program.newest.tables if self._program.versions else {}
         for key, definition in stored.items():
             table = self._books.tables.get(definition.name.lower())
             if table is not None and statement_of(table.definition) == statement_of(definition):
@@ -80,7 +80,7 @@ class TableBooks:
         """Writes what statements have changed; whether there was something."""
         before = self._folder.read_json(NEWEST) or {}
         newest = {}
-        for key, definition in self._program.versions[-1].tables.items():
+        for key, definition in self._program.newest.tables.items():
             table, log = self._books.tables[definition.name.lower()], TableLog(self._folder, key, definition)
             connected = table_connector(definition) is not None
             if key not in self._logged:
@@ -113,7 +113,7 @@ class TableBooks:
         """Brings tables with a connector to the rows that the last micro-batch has seen."""
         pins = last_pins(self._folder, LATEST)
         for name in names:
-            table, key = self._books.tables[name.lower()], self._program.versions[-1].table_key(name)
+            table, key = self._books.tables[name.lower()], self._program.newest.table_key(name)
             if table_connector(table.definition) is not None and key in pins:
                 table.restore(TableLog(self._folder, key, table.definition).at(pins[key].version).snapshot())
 

@@ -58,7 +58,7 @@ class TreePages:
     @staticmethod
     def build(bucket: Bucket, head: Head, store: Store, marks: Marks) -> None:
         """A fresh bucket becomes the one of the head."""
-        bucket.become(bucket.program.versions[head.version], marks)
+        bucket.become(bucket.program.version(head.version), marks)
         for name, reason in head.body["failed"].items():
             bucket.fail(name, reason)
         _set_progress(bucket, head)

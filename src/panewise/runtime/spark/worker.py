@@ -71,10 +71,11 @@ def program_of(reference: Reference) -> Program:
     key = reference.pipeline, reference.partitions
     made = reference.partitions, reference.aggregates, reference.sharing
     program: Program = _recent(_programs, key, lambda: Program(*made))
-    if len(program.versions) < reference.changes:
+    if program.next_version < reference.changes:
         program.aggregates = reference.aggregates
-        for change in read_changes(reference.folder)[len(program.versions) : reference.changes]:
-            program.apply(change)
+        for change in read_changes(reference.folder):
+            if program.next_version <= change.version < reference.changes:
+                program.apply(change)
     return program
 
 
