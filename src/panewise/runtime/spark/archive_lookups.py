@@ -14,7 +14,7 @@ from panewise.catalog import ArchiveDefinition
 from panewise.errors import ArchiveError
 from panewise.language.statements import Emit as Emission
 from panewise.runtime.spark.archive_target import Begun
-from panewise.runtime.spark.program import PlannedQuery, Version
+from panewise.runtime.spark.version import PlannedQuery, Version
 from panewise.temporal import TimeWindow
 
 

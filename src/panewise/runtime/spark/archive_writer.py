@@ -47,7 +47,8 @@ from panewise.runtime.spark.result_log import file_of, read_entries
 
 if TYPE_CHECKING:
     from panewise.archive.manifest import Manifest
-    from panewise.runtime.spark.program import Program, Version
+    from panewise.runtime.spark.program import Program
+from panewise.runtime.spark.version import Version
 
 SWEPT_EVERY = 100  # micro-batches
 

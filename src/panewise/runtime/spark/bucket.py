@@ -26,8 +26,9 @@ from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.spark.marks import Marks
 from panewise.runtime.spark.packing import Packet
-from panewise.runtime.spark.program import Fragment, PlannedQuery, Program, Version
+from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.tables import FollowedTable, PinnedTables, TableChange
+from panewise.runtime.spark.version import Fragment, PlannedQuery, Version
 from panewise.runtime.watermark import Watermark
 from panewise.runtime.window_ends import cadence_of
 from panewise.runtime.window_limit import WINDOWS_CLOSED_MAX

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.bucket_head import Head, Store
 from panewise.runtime.spark.marks import Marks
-from panewise.runtime.spark.program import Program, Version
+from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.row_journal import RowJournal
 from panewise.runtime.spark.tree_pages import TreePages
+from panewise.runtime.spark.version import Version
 
 RECENT = 16
 

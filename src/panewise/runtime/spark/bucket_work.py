@@ -11,7 +11,8 @@ from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.bucket_head import Head, Store
 from panewise.runtime.spark.bucket_state import Kept, committed, opened
 from panewise.runtime.spark.packing import ANSWER, COUNTED, FAILED, OVERFLOWS, RESULT, STATE, Packet, ipc_bytes
-from panewise.runtime.spark.program import METER, Version
+from panewise.runtime.spark.program import METER
+from panewise.runtime.spark.version import Version
 from panewise.runtime.spark.worker import Task
 
 KEPT_BYTES_MAX = 1 << 30  # per worker

@@ -9,7 +9,8 @@ from panewise.plan.spark_sql import to_spark_sql
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.spark.changes import Change
-from panewise.runtime.spark.program import Fragment, PlannedQuery, PlannedTree, Program
+from panewise.runtime.spark.program import Program
+from panewise.runtime.spark.version import Fragment, PlannedQuery, PlannedTree
 
 
 def spark_lines(

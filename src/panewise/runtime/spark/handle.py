@@ -31,7 +31,7 @@ from panewise.runtime.spark.identity import Defined, identity_of
 from panewise.runtime.spark.inbox import Inbox
 from panewise.runtime.spark.packing import ANSWER
 from panewise.runtime.spark.plan import output_frame
-from panewise.runtime.spark.program import PlannedQuery, Version, read_program
+from panewise.runtime.spark.program import read_program
 from panewise.runtime.spark.reading import Reader
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.runtime.spark.reference import Reference
@@ -43,6 +43,7 @@ from panewise.runtime.spark.sources import INBOX, connector_of
 from panewise.runtime.spark.stream_limits import extent_of, limit_of
 from panewise.runtime.spark.table_books import TableBooks
 from panewise.runtime.spark.table_pins import TablePins
+from panewise.runtime.spark.version import PlannedQuery, Version
 from panewise.runtime.window_limit import Extent, WindowLimit
 from panewise.temporal import INSTANT_MAX, instant_us
 

@@ -31,10 +31,11 @@ from panewise.runtime.refresh_option import refuse_at_most
 from panewise.runtime.shedding import refuse_overload_options
 from panewise.runtime.spark.archive_reading import with_files
 from panewise.runtime.spark.folder import Folder
-from panewise.runtime.spark.program import log_name, read_program
+from panewise.runtime.spark.program import read_program
 from panewise.runtime.spark.session import check_version, is_connect, own_session, settings
 from panewise.runtime.spark.sources import INBOX, check_source, connector_of, source_frame
 from panewise.runtime.spark.table_readers import table_reader
+from panewise.runtime.spark.version import log_name
 from panewise.schema import DOUBLE, Column, DataType, Schema, from_arrow
 from panewise.temporal import duration_us
 

@@ -29,7 +29,6 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from operator import attrgetter
 
 from panewise.aggregates import registry
@@ -37,6 +36,7 @@ from panewise.aggregates.functions import AggregateFunction
 from panewise.catalog import (
     ArchiveDefinition,
     Catalog,
+    Definition,
     Options,
     QueryDefinition,
     SinkDefinition,
@@ -48,170 +48,23 @@ from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.language.expressions import Expression
 from panewise.optimize.physical import physical
-from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.physical import FamilyQuery, FamilyShape, PhysicalQuery, Spread, Way
-from panewise.runtime.definitions import definition_of
+from panewise.plan.physical import FamilyQuery, FamilyShape, Spread, Way
+from panewise.runtime.definitions import Created
+from panewise.runtime.interpreter import Definer, Defining, interpret
 from panewise.runtime.spark.changes import Change, Place, read_changes
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.keys import bucket_keys
+from panewise.runtime.spark.version import (
+    Fragment,
+    PlannedArchive,
+    PlannedQuery,
+    PlannedSink,
+    PlannedTree,
+    Version,
+    log_name,
+)
 from panewise.schema import Schema
-
-
-@dataclass(frozen=True)
-class PlannedQuery:
-    """A query that runs; `created` is the version that created it, `resumed` the last one that resumed it."""
-
-    definition: QueryDefinition
-    query: s.Query
-    plan: Emit
-    node: PhysicalQuery
-    created: int
-    fragment: int
-    tree: int = 0  # the number of its tree; 0 where its fragment has none
-    suspended: bool = False
-    resumed: int | None = None
-
-    @property
-    def name(self) -> str:
-        return self.definition.name.lower()
-
-    @property
-    def log_name(self) -> str:
-        """Its name in the log and in marks: a query that is dropped and made anew is another one there."""
-        return log_name(self.definition.name, self.created)
-
-    @property
-    def block(self) -> Block:
-        return self.node.block
-
-    @property
-    def is_folded(self) -> bool:
-        """Whether partials of its slices, folded anywhere and merged by group, are all that it needs."""
-        return self.node.spread.way is Way.FOLDED
-
-
-@dataclass(frozen=True)
-class PlannedSink:
-    """A sink, and the version that created it."""
-
-    definition: SinkDefinition
-    created: int
-
-    @property
-    def log_name(self) -> str:
-        return log_name(self.definition.name, self.created)
-
-
-@dataclass(frozen=True)
-class PlannedArchive:
-    """An archive of a query's results or a stream's rows, and the version that created it."""
-
-    definition: ArchiveDefinition
-    created: int
-
-    @property
-    def log_name(self) -> str:
-        return log_name(self.definition.name, self.created)
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """`tree`: partials are folded before the shuffle and spread over `buckets`; otherwise rows go there whole.
-
-    `keys`: what a tree fragment is partitioned by, in one order for all its trees. `others`: further streams whose rows
-    go to the buckets, where queries read several. `exchanged_by`: for each of `streams` what says to which bucket its
-    rows go; empty where there is one bucket.
-    """
-
-    number: int
-    stream: str
-    tree: bool
-    buckets: int
-    keys: tuple[Expression, ...] = ()
-    shard: int = 0
-    others: tuple[str, ...] = ()
-    exchanged_by: tuple[tuple[Expression, ...], ...] = ()
-
-    @property
-    def streams(self) -> tuple[str, ...]:
-        return self.stream, *self.others
-
-
-@dataclass(frozen=True)
-class PlannedTree:
-    """A tree of a fragment, by its number. `selection` is equal for trees with equal WHERE."""
-
-    number: int
-    fragment: int
-    shape: FamilyShape
-    selection: int
-    key_columns: tuple[str, ...]  # of its partials, in the order of the fragment's keys
-
-
-@dataclass(frozen=True)
-class Version:
-    """All that holds from one micro-batch on, in the order of creation; queries, sinks and archives by name.
-
-    Streams are known by name and creation: one that is dropped and made anew has other rows and another time. So are
-    tables; which rows they have is no matter of versions (`tables.py`).
-    """
-
-    number: int
-    from_batch: int
-    streams: dict[str, StreamDefinition]
-    queries: dict[str, PlannedQuery]
-    sinks: dict[str, PlannedSink]
-    tables: dict[str, TableDefinition] = field(default_factory=dict)
-    archives: dict[str, PlannedArchive] = field(default_factory=dict)
-
-    def stream_key(self, name: str) -> str:
-        """By what a stream's rows, marks and fragments are known."""
-        return next(key for key, stream in self.streams.items() if stream.name.lower() == name.lower())
-
-    @cached_property
-    def archived_streams(self) -> frozenset[str]:
-        """The streams whose rows are archived, by what they are known."""
-        sources = {archive.definition.source.lower() for archive in self.archives.values()}
-        return frozenset(key for key, stream in self.streams.items() if stream.name.lower() in sources)
-
-    def table_key(self, name: str) -> str:
-        """By what a table's rows are known."""
-        return next(key for key, table in self.tables.items() if table.name.lower() == name.lower())
-
-    def hosted(self, fragment: Fragment) -> dict[str, PlannedQuery]:
-        """The queries that a fragment's buckets compute: its own and those that they read, in order of creation."""
-        own = {name for name, query in self.queries.items() if query.fragment == fragment.number}
-        needed = set(own)
-        if not fragment.tree:
-            for name in reversed(self.queries):
-                if name in needed:
-                    needed |= {i.lower() for i in self.queries[name].definition.inputs if i.lower() in self.queries}
-        return {name: query for name, query in self.queries.items() if name in needed}
-
-    def tables_of(self, query: PlannedQuery) -> list[str]:
-        """The tables that a query and the queries below it read, each once: by what their rows are known."""
-        found: dict[str, None] = {}
-        for node in query.plan.walk():
-            if isinstance(node, Scan) and node.kind == "table":
-                found[self.table_key(node.name)] = None
-            elif isinstance(node, Scan) and node.name.lower() in self.queries:
-                found.update(dict.fromkeys(self.tables_of(self.queries[node.name.lower()])))
-        return list(found)
-
-    @cached_property
-    def fragment_numbers(self) -> frozenset[int]:
-        return frozenset(query.fragment for query in self.queries.values())
-
-    @cached_property
-    def tree_numbers(self) -> dict[int, list[int]]:
-        """By fragment, in ascending order."""
-        found: dict[int, set[int]] = {}
-        for query in self.queries.values():
-            if query.tree:
-                found.setdefault(query.fragment, set()).add(query.tree)
-        return {fragment: sorted(numbers) for fragment, numbers in found.items()}
-
 
 # Number 0 is no fragment: its only bucket passes on what the tasks have counted.
 METER = 0
@@ -235,88 +88,34 @@ class Program:
 
     def apply(self, change: Change) -> Change:
         """One more version. The change with the places of its queries, as it is to be written down."""
-        last = self.newest if self.versions else Version(-1, 0, {}, {}, {})
-        streams, queries, sinks = dict(last.streams), dict(last.queries), dict(last.sinks)
-        tables, archives = dict(last.tables), dict(last.archives)
+        draft = _Draft(self, change)
         for text in change.statements:
             for parsed in parse(text):
                 statement = bind_one(parsed, self.catalog, self.find_aggregate, self._aggregate_names)
-                self._run(statement, change, streams, queries, sinks, tables)
-                self._run_archives(statement, change.version, archives)
-        self._plant(change, queries)
-        self.versions.append(Version(change.version, change.from_batch, streams, queries, sinks, tables, archives))
-        made = {name: query for name, query in queries.items() if query.created == change.version}
+                assert isinstance(statement, Defining), "rows of tables have files of their own"
+                interpret(statement, self.catalog, self.find_aggregate, draft)
+        self._plant(change, draft.queries)
+        self.versions.append(draft.version())
+        made = {name: query for name, query in draft.queries.items() if query.created == change.version}
         return replace(change, places={name: self._place_of(query) for name, query in made.items()})
 
-    def _run(
-        self,
-        statement: s.Statement,
-        change: Change,
-        streams: dict[str, StreamDefinition],
-        queries: dict[str, PlannedQuery],
-        sinks: dict[str, PlannedSink],
-        tables: dict[str, TableDefinition],
-    ) -> None:
-        version = change.version
-        match statement:
-            case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink():
-                if statement.if_not_exists and self.catalog.find(statement.name) is not None:
-                    return
-                definition, plan = definition_of(statement, self.find_aggregate)
-                self.catalog.add(definition)
-                key = definition.name.lower()
-                if isinstance(definition, StreamDefinition):
-                    streams[log_name(key, version)] = definition
-                    self._stream_keys[key] = log_name(key, version)
-                elif isinstance(definition, TableDefinition):
-                    tables[log_name(key, version)] = definition
-                elif isinstance(definition, SinkDefinition):
-                    sinks[key] = PlannedSink(definition, version)
-                elif isinstance(definition, QueryDefinition):
-                    assert plan is not None and isinstance(statement, s.CreateQuery)
-                    node = physical(plan, definition.options, key if self.sharing == "none" else "")
-                    place = None if change.places is None else change.places.get(key)
-                    fragment = self._fragment_of(definition, plan, node.spread, queries)
-                    number = self._numbered(fragment, key, place)
-                    queries[key] = PlannedQuery(definition, statement.query, plan, node, version, number)
-            case s.Drop():
-                if statement.if_exists and self.catalog.find(statement.name) is None:
-                    return
-                self.catalog.drop(statement.name, statement.kind)
-                key = statement.name.lower()
-                if statement.kind == "stream":
-                    del streams[self._stream_keys.pop(key)]
-                elif statement.kind == "table":
-                    del tables[next(known for known, table in tables.items() if table.name.lower() == key)]
-                queries.pop(key, None)
-                sinks.pop(key, None)
-            case s.SuspendQuery() | s.ResumeQuery():
-                key = statement.name.lower()
-                suspended, before = isinstance(statement, s.SuspendQuery), queries[key]
-                resumed = version if before.suspended and not suspended else before.resumed
-                queries[key] = replace(before, suspended=suspended, resumed=resumed)
-            case s.AlterStream():
-                key = self._stream_keys[statement.name.lower()]
-                options = dict(streams[key].options) | dict(statement.options)
-                streams[key] = replace(streams[key], options=tuple(options.items()))
-                self.catalog.change(statement.name, options=tuple(options.items()))
+    def place(self, query: QueryDefinition, plan: Emit, statement: s.CreateQuery, draft: _Draft) -> PlannedQuery:
+        """A new query in its fragment; it gets its tree when the version is complete."""
+        key, change = query.name.lower(), draft.change
+        node = physical(plan, query.options, key if self.sharing == "none" else "")
+        stored = None if change.places is None else change.places.get(key)
+        fragment = self._fragment_of(query, plan, node.spread, draft.queries)
+        number = self._numbered(fragment, key, stored)
+        return PlannedQuery(query, statement.query, plan, node, change.version, number)
 
-    def _run_archives(self, statement: s.Statement, version: int, archives: dict[str, PlannedArchive]) -> None:
-        match statement:
-            case s.CreateArchive():
-                if statement.if_not_exists and self.catalog.find(statement.name) is not None:
-                    return
-                definition, _ = definition_of(statement, self.find_aggregate)
-                assert isinstance(definition, ArchiveDefinition)
-                self.catalog.add(definition)
-                archives[definition.name.lower()] = PlannedArchive(definition, version)
-            case s.Drop(kind="archive"):
-                archives.pop(statement.name.lower(), None)
-            case s.AlterArchive():
-                known = archives[statement.name.lower()]
-                options = tuple((dict(known.definition.options) | dict(statement.options)).items())
-                self.catalog.change(statement.name, options=options)
-                archives[statement.name.lower()] = replace(known, definition=replace(known.definition, options=options))
+    def know_stream(self, name: str, key: str | None) -> str:
+        """A stream of this name has this key from now on, or is gone (None). The key that it has or had."""
+        if key is None:
+            return self._stream_keys.pop(name)
+        return self._stream_keys.setdefault(name, key)
+
+    def stream_key(self, name: str) -> str:
+        return self._stream_keys[name]
 
     def find_aggregate(self, name: str) -> AggregateFunction | None:
         return registry.find(name) or self.aggregates.get(name.upper())
@@ -470,16 +269,67 @@ class Program:
         return Schema(tuple(column for column in definition.schema if column.name in needed))
 
 
+class _Draft(Definer):
+    """A version while the statements of its change are run."""
+
+    def __init__(self, program: Program, change: Change) -> None:
+        last = program.newest if program.versions else Version(-1, 0, {}, {}, {})
+        self.change = change
+        self._program = program
+        self._streams, self.queries, self._sinks = dict(last.streams), dict(last.queries), dict(last.sinks)
+        self._tables, self._archives = dict(last.tables), dict(last.archives)
+
+    def version(self) -> Version:
+        number, from_batch = self.change.version, self.change.from_batch
+        return Version(number, from_batch, self._streams, self.queries, self._sinks, self._tables, self._archives)
+
+    def made(self, definition: Definition, plan: Emit | None, statement: Created) -> None:
+        name, version = definition.name.lower(), self.change.version
+        match definition:
+            case StreamDefinition():
+                self._streams[self._program.know_stream(name, log_name(name, version))] = definition
+            case TableDefinition():
+                self._tables[log_name(name, version)] = definition
+            case SinkDefinition():
+                self._sinks[name] = PlannedSink(definition, version)
+            case ArchiveDefinition():
+                self._archives[name] = PlannedArchive(definition, version)
+            case QueryDefinition():
+                assert plan is not None and isinstance(statement, s.CreateQuery)
+                self.queries[name] = self._program.place(definition, plan, statement, self)
+
+    def dropped(self, definition: Definition) -> None:
+        name = definition.name.lower()
+        match definition:
+            case StreamDefinition():
+                del self._streams[self._program.know_stream(name, None)]
+            case TableDefinition():
+                del self._tables[next(key for key, table in self._tables.items() if table.name.lower() == name)]
+            case SinkDefinition():
+                del self._sinks[name]
+            case ArchiveDefinition():
+                del self._archives[name]
+            case QueryDefinition():
+                del self.queries[name]
+
+    def set_suspended(self, query: str, suspended: bool) -> None:
+        before = self.queries[query]
+        resumed = self.change.version if before.suspended and not suspended else before.resumed
+        self.queries[query] = replace(before, suspended=suspended, resumed=resumed)
+
+    def altered(self, definition: Definition, options: Options) -> None:
+        name = definition.name.lower()
+        if isinstance(definition, StreamDefinition):
+            self._streams[self._program.stream_key(name)] = definition
+        elif isinstance(definition, ArchiveDefinition):
+            self._archives[name] = replace(self._archives[name], definition=definition)
+
+
 def _planned_otherwise(query: str) -> SnapshotError:
     return SnapshotError(
         f"the checkpoint has the state of query '{query}' in a place where this panewise would not put it",
         hint="go on with the panewise that wrote it, or drop the query there and create it anew here",
     )
-
-
-def log_name(name: str, created: int) -> str:
-    """A name in logs and marks, with the version that created what it names."""
-    return f"{name.lower()}@{created}"
 
 
 def read_program(

@@ -21,9 +21,10 @@ from panewise.runtime.spark.batch_writer import last_stats
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import INT64_MIN, Marks, StreamMarks, last_marks
 from panewise.runtime.spark.packing import BAD, LATE, RESULT
-from panewise.runtime.spark.program import PlannedQuery, Program, Version
+from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.result_log import forgotten, read_entries
 from panewise.runtime.spark.tables import Pin, last_pins
+from panewise.runtime.spark.version import PlannedQuery, Version
 from panewise.temporal import TimeWindow, format_instant
 
 

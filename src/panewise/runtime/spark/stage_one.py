@@ -30,9 +30,10 @@ from panewise.runtime.spark.doors import Door, Wanted
 from panewise.runtime.spark.inbox import Letter, read_letter
 from panewise.runtime.spark.keys import bucket_keys
 from panewise.runtime.spark.packing import BAD, LATE, PACKED, Packet
-from panewise.runtime.spark.program import METER, Fragment, PlannedTree, Program
+from panewise.runtime.spark.program import METER, Program
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.stream_limits import extent_of, limit_of
+from panewise.runtime.spark.version import Fragment, PlannedTree
 from panewise.runtime.spark.worker import Task, task_of
 from panewise.runtime.window_limit import Extent
 from panewise.state.key_hash import split_by_bucket, split_by_keys

@@ -9,7 +9,8 @@ by what it showed before the micro-batch ran (`batch_clock`), so that a retry ju
 from __future__ import annotations
 
 from panewise.runtime.spark.marks import Marks
-from panewise.runtime.spark.program import Program, Version
+from panewise.runtime.spark.program import Program
+from panewise.runtime.spark.version import Version
 from panewise.runtime.window_limit import Extent, WindowLimit, ahead_of, reach_of
 
 

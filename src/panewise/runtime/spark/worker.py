@@ -14,9 +14,10 @@ from panewise.runtime.spark.batch_clock import read_clock
 from panewise.runtime.spark.changes import read_changes
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import Marks, read_marks
-from panewise.runtime.spark.program import Program, Version
+from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.tables import PinnedTables
+from panewise.runtime.spark.version import Version
 
 BATCH_ID = "streaming.sql.batchId"  # the local property by which Spark tells a task its micro-batch
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from panewise.runtime.spark.deliveries import Delivery
 from panewise.runtime.spark.handle import Handle
 from panewise.runtime.spark.marks import Marks
-from panewise.runtime.spark.program import PlannedQuery
+from panewise.runtime.spark.version import PlannedQuery
 from panewise.serve.http.backend import Lookup
 from panewise.temporal import TimeWindow
 

@@ -29,8 +29,8 @@ from panewise.runtime.one_group import of_key
 from panewise.runtime.spark.deliveries import Deliveries, Delivery
 from panewise.runtime.spark.handle import Handle
 from panewise.runtime.spark.pipeline import SparkPipeline
-from panewise.runtime.spark.program import PlannedQuery
 from panewise.runtime.spark.sources import connector_of
+from panewise.runtime.spark.version import PlannedQuery
 from panewise.serve.http import logs
 from panewise.serve.http.backend import Definition, Lookup, Pushed, Unready
 from panewise.serve.http.connector_rules import adds_definition, adds_query, check_connectors
