@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.free_port import free_port
 from tests.waiting import PATIENCE_S, until
 
 TOOL = Path(__file__).parent.parent / "tools" / "ensure_postgres.sh"
@@ -31,7 +31,7 @@ class PostgresServer:
         self._programs = programs
         # Not pytest's folder: the user `postgres` may not enter that of root.
         self._folder = Path(tempfile.mkdtemp(prefix="panewise-postgres-"))
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         if os.getuid() == 0:
             shutil.chown(self._folder, "postgres", "postgres")
@@ -93,13 +93,6 @@ class PostgresServer:
     def _as_server(self, program: str, *arguments: str) -> list[str]:
         command = [str(self._programs / program), *arguments]
         return ["runuser", "-u", "postgres", "--", *command] if os.getuid() == 0 else command
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="session")

@@ -41,7 +41,7 @@ def compare(archive: Archive, plain: PlainTable, chance: random.Random) -> None:
 def test_through_hundreds_of_updates(layout: Layout, tmp_path: Path, soak: bool) -> None:
     chance = random.Random(layout.name)
     archive, plain, now = Archive.create(tmp_path, SCHEMA, key="key", layout=layout, grace_s=0), PlainTable(), 0
-    for number in range(1, (1_000 if soak else 80) + 1):
+    for number in range(1, (1_000 if soak else 48) + 1):
         now += chance.choice((EVERY, EVERY, EVERY, 1, 3 * EVERY, 0))
         rows = random_rows(chance, now, chance.choice((0, 5, 30, 60)))
         done = archive.update(now, table_of(rows))

@@ -103,7 +103,7 @@ def test_at_every_file_operation(
     """Each operation in turn; a part of them, each time the same, where time is short."""
     count, _ = run(tmp_path / "counted", script, None, how)
     operations = range(1, count + 1)
-    chosen = operations if soak else random.Random(how).sample(operations, 14)
+    chosen = operations if soak else random.Random(how).sample(operations, 10)
     disturbed = sum(run(tmp_path / str(at), script, at, how)[1] for at in sorted(chosen))
     # What cannot be removed now can be removed later, and is no failure.
     assert disturbed > len(chosen) // 2

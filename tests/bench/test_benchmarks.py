@@ -27,6 +27,7 @@ from bench.measure import isolated_on_all_cores
 from bench.report import Aim, Report
 from bench.spark_session import trigger_seconds
 from bench.zipf_rows import ZipfRows
+from tests.now_or_soak import soaking
 
 ROWS = 100_000
 PEERS = spark_peers.SYSTEMS
@@ -39,7 +40,7 @@ def test_windows_of_the_engine_agree_with_the_reference(key_type: str) -> None:
     assert figure["results"] > 0
 
 
-@pytest.mark.parametrize("range_s", [1, 10, 60])
+@pytest.mark.parametrize("range_s", soaking([1, 10, 60], now=[10]))
 @pytest.mark.parametrize("peer", window_peers.PEERS)
 def test_windows_of_the_peers_agree_with_the_reference(peer: str, range_s: int) -> None:
     pytest.importorskip(peer)
@@ -72,7 +73,9 @@ def test_a_hundred_queries_share_a_tree_and_agree() -> None:
     assert figure["one"]["disagreement"] == figure["hundred"]["disagreement"] == ""
 
 
-@pytest.mark.parametrize(("window", "ranges"), [(1, 1), (64, 1), (2048, 1), (2048, 1000)])
+@pytest.mark.parametrize(
+    ("window", "ranges"), soaking([(1, 1), (64, 1), (2048, 1), (2048, 1000)], now=[(1, 1), (64, 1), (2048, 1000)])
+)
 @pytest.mark.parametrize(("name", "aggregate"), [("two_stacks", "SUM"), ("slick_deque", "MAX")])
 def test_techniques_agree_with_numpy_at_every_size(name: str, aggregate: str, window: int, ranges: int) -> None:
     figure = techniques.measure(name, aggregate, window, ranges, budget_s=0.01)

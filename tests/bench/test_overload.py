@@ -7,9 +7,14 @@ import pytest
 from bench import overload
 
 
+@pytest.fixture(scope="module")
+def sustained() -> float:
+    return overload.sustainable(seconds=1)["rows/s"]
+
+
 @pytest.mark.parametrize("case", overload.CASES)
-def test_every_case_of_overload_agrees(case: str) -> None:
-    figure = overload.measure(case, seconds=1, sustained=overload.sustainable(seconds=1)["rows/s"])
+def test_every_case_of_overload_agrees(case: str, sustained: float) -> None:
+    figure = overload.measure(case, seconds=1, sustained=sustained)
     assert figure["agrees"], figure
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 
+import pytest
+
 from bench import server_load
 from bench.server_load import Outcome, disagreements, expected_rows
 from bench.server_traffic import Lookups, Subscriber
+from tests.waiting import PATIENCE_S
 
 
-def test_subscribers_and_lookups_agree_with_the_embedded_engine() -> None:
+def test_subscribers_and_lookups_agree_with_the_embedded_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_load, "FINISH_S", PATIENCE_S)
     figures = server_load.measure(seconds=1.5, subscribers=12, lookups_per_s=200, kills=0)
     assert figures["agrees"], figures["wrong"]
     assert figures["rows delivered"] > 0

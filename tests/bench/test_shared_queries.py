@@ -17,6 +17,7 @@ from bench import (
     window_rows,
 )
 from bench.measure import isolated_on_all_cores
+from tests.now_or_soak import soaking
 
 ROWS = 100_000
 WINDOWS = floor_of_queries.queries(40)
@@ -69,7 +70,8 @@ def test_all_queries_of_the_engine_agree(grouped: bool) -> None:
 
 
 @pytest.mark.own_processes  # one of the settings switches the shared fold off, for its whole process
-@pytest.mark.parametrize("name", shared_selections.SETS)
+# Three processes each, which load all of it: one set by WHERE and by GROUP BY.
+@pytest.mark.parametrize("name", soaking(shared_selections.SETS, now=["40 queries, 10 thresholds, by kind"]))
 def test_selections_folded_together_agree(name: str) -> None:
     figure = shared_selections.measure(name, queries=6, count=40_000, repeat=1)
     assert figure["agrees"]

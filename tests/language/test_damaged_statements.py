@@ -14,7 +14,8 @@ from tests.language.samples import DEFINITIONS, STATEMENTS, sample_catalog
 
 TEXTS = [*STATEMENTS, *(part.strip() for part in DEFINITIONS.split(";") if part.strip())]
 DAMAGED_COUNT = 2000
-SECONDS_MAX = 0.1
+# How long a damaged statement may take, in times that all texts together take, on this machine and now.
+TIMES_MAX = 3.0
 PIECES = [
     *"()[]{}'\"`,;.*+-/%<>=!?@#$&|^~\\:\0\n\t",
     *"0 9 1e999 99999999999999999999 é 漢 🙂 \u200b \u2028 -- /* */ :: <=> || NULL".split(),
@@ -70,17 +71,28 @@ def timed(text: str, catalog: Catalog, limit: float) -> tuple[PanewiseError | No
     return error, least
 
 
-def test_damaged_statements_give_only_our_errors(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(scope="module")
+def time_of_all() -> float:
+    """That long all texts take here, at best. The first time whatever is needed is loaded."""
+    catalog, least = sample_catalog(), float("inf")
+    for _ in range(3):
+        started = time.thread_time()
+        for text in TEXTS:
+            bind_all(text, catalog)
+        least = min(least, time.thread_time() - started)
+    return least
+
+
+def test_damaged_statements_give_only_our_errors(time_of_all: float, capfd: pytest.CaptureFixture[str]) -> None:
     catalog = sample_catalog()
     before = catalog.copy()
-    for text in TEXTS:
-        bind_all(text, catalog)  # load and warm whatever is loaded on first use
+    limit = TIMES_MAX * time_of_all
     dice = random.Random(20_260_131)
     failed = 0
     for _ in range(DAMAGED_COUNT):
         text = damaged(dice.choice(TEXTS), dice)
-        error, elapsed = timed(text, catalog, SECONDS_MAX)
-        assert elapsed < SECONDS_MAX, text
+        error, elapsed = timed(text, catalog, limit)
+        assert elapsed < limit, text
         if error is not None:
             failed += 1
             assert str(error), text
@@ -154,9 +166,9 @@ def test_damaged_statements_give_only_our_errors(capfd: pytest.CaptureFixture[st
     ],
     ids=lambda text: text[:24].strip(),
 )
-def test_hostile_texts_are_refused_in_words(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_hostile_texts_are_refused_in_words(text: str, time_of_all: float, capfd: pytest.CaptureFixture[str]) -> None:
     catalog = sample_catalog()
-    limit = 2 if len(text) > 5_000 else 0.5
+    limit = (60 if len(text) > 5_000 else 15) * time_of_all
     error, elapsed = timed(text, catalog, limit)
     assert isinstance(error, QueryError) or (error is None and text.startswith("SELECT 'x"))
     assert error is None or len(str(error)) < 1000

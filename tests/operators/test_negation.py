@@ -60,7 +60,7 @@ def expected(kind: str, places: list[int], left: Counter[Values], right: Counter
     ("kind", "storage"),
     [(kind, storage) for kind in KINDS for storage in ((None,) if kind == "EXCEPT" else (BY_EXPIRATION, BY_KEY, None))],
 )
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=max(35, settings.default.max_examples // 8), deadline=None)
 @given(data=st.data(), patterns=st.tuples(st.sampled_from(PATTERNS), st.sampled_from(PATTERNS)))
 def test_every_instant_is_as_defined(
     kind: str, storage: str | None, data: st.DataObject, patterns: tuple[str, str]

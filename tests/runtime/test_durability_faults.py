@@ -27,11 +27,11 @@ def test_undisturbed_files_change_nothing(tmp_path: Path, expected: Player) -> N
 def test_at_every_file_operation(
     how: str, tmp_path: Path, expected: Player, soak: bool, figure: Callable[[str, object], None]
 ) -> None:
-    """Each operation in turn; an eighth of them, each time the same, where time is short."""
+    """Each operation in turn; a sixteenth of them, each time the same, where time is short."""
     counting = FaultyFiles()
     run(tmp_path / "counted", counting, expected)
     operations = range(1, counting.count + 1)
-    chosen = operations if soak else random.Random(how).sample(operations, len(operations) // 8)
+    chosen = operations if soak else random.Random(how).sample(operations, len(operations) // 16)
     disturbed = 0
     for at in sorted(chosen):
         player = run(tmp_path / f"at-{at}", FaultyFiles(at, how), expected)
@@ -47,7 +47,7 @@ def test_one_death_after_another(
     """What a death has left is read by a process that dies over it, and so on."""
     chance = random.Random(7)
     deaths = 0
-    for number in range(300 if soak else 6):
+    for number in range(300 if soak else 4):
         # Most operations of a start come first: those of reading what there is.
         later = [FaultyFiles(chance.randint(1, 12), chance.choice(KILLS)) for _ in range(3)]
         first = FaultyFiles(chance.randint(1, 90), chance.choice(KILLS))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import math
 import threading
-import time
 import weakref
 from typing import Any
 
@@ -18,7 +17,7 @@ import panewise as pw
 from panewise.runtime.input_monitor import InputMonitor, RateMeter
 from panewise.runtime.stream import Stream
 from tests.runtime.small_engine import COUNTS, SECOND, STREAM, engine_of, row, rows, tuples
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 QUEUED = "CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE) WITH (queue = 100)"
 LAST = "CREATE QUERY l AS SELECT COUNT(*) AS n, SUM(v) AS s FROM t [RANGE 1 HOUR SLIDE 1 SECOND]"
@@ -163,7 +162,10 @@ def test_a_fast_pusher_of_a_slow_engine_is_slowed(monkeypatch: pytest.MonkeyPatc
     process = Stream._process
 
     def slowly(self: Stream, batch: pa.RecordBatch, last: bool) -> None:
-        time.sleep(batch.num_rows / 20_000)
+        """Slower than the pushers, however slow these are: it goes on when one of them waits, or all have ended."""
+        assert self.queue is not None
+        waiting = self.queue._changed._waiters  # type: ignore[attr-defined]
+        until(lambda: waiting or not any(pusher.is_alive() for pusher in pushers))
         process(self, batch, last)
 
     monkeypatch.setattr(Stream, "_process", slowly)
@@ -178,7 +180,6 @@ def test_a_fast_pusher_of_a_slow_engine_is_slowed(monkeypatch: pytest.MonkeyPatc
         pusher.start()
     for pusher in pushers:
         pusher.join(PATIENCE_S)
-    # 10,000 rows at 20,000 a second: the pushers had to wait for room.
     queue = engine.stats()["streams"]["t"]["queue"]
     assert queue["blocked_seconds"] > 0 and queue["rows_most"] <= 550
     assert total(engine) == (10_000, 30_000)

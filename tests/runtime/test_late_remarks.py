@@ -13,6 +13,7 @@ import pytest
 
 import panewise as pw
 from panewise.temporal import SECOND
+from tests.waiting import PATIENCE_S
 
 PLAIN = "CREATE STREAM t (ts TIMESTAMP, v BIGINT)"
 COUNT = "CREATE QUERY q AS SELECT COUNT(*) AS n FROM t [RANGE 10 SECONDS SLIDE 10 SECONDS]"
@@ -144,4 +145,4 @@ def test_who_pushes_to_a_queue_is_warned_by_its_thread() -> None:
         warnings.showwarning = lambda message, category, *_: category is pw.LateRowsWarning and heard.set()  # type: ignore[assignment]
         engine.push("t", [row(5), row(4)])
         assert engine.stats()["streams"]["t"]["late_rows"] == 1
-        assert heard.wait(60)
+        assert heard.wait(PATIENCE_S)

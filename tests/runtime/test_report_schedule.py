@@ -130,11 +130,11 @@ def play(schedule: str, seed: int) -> tuple[list[Any], int]:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULED)
-def test_every_schedule_says_the_same(schedule: str) -> None:
+def test_every_schedule_says_the_same(schedule: str, soak: bool) -> None:
     """Every report once, in the same order and with the same content, whatever comes and goes in between."""
     waited = 0
 
-    @settings(max_examples=6, deadline=None)
+    @settings(max_examples=6 if soak else 3, deadline=None)
     @given(st.integers(0, 1 << 32))
     def same(seed: int) -> None:
         nonlocal waited

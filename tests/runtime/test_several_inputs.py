@@ -310,7 +310,7 @@ def test_a_query_over_a_join_begins_where_the_slowest_input_is() -> None:
     assert [(row["instant"].timestamp(), row["n"]) for row in gone] == [(6.0, 0)]
 
 
-def test_orders_that_change_in_mid_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orders_that_change_in_mid_stream(soak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A join of three or more goes on with its rows in another order, also after a restart."""
     monkeypatch.setattr(ordered_join, "LOOK_FROM", 3)
     monkeypatch.setattr(ordered_join, "DRIFT", 1.0001)
@@ -319,7 +319,8 @@ def test_orders_that_change_in_mid_stream(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         ordered_join.OrderedJoin, "reorder", lambda join, orders: (changed.append(orders), reorder(join, orders))[1]
     )
-    for seed in range(900_000, 900_120):
+    # Few of them make an order change: the short run has those among its seeds.
+    for seed in range(900_000, 900_120) if soak else (*range(900_034, 900_046), 900_111):
         check(seed)
     assert len(changed) > 2
 

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 from panewise.serve.demo import demo_statements
 from panewise.serve.http.settings import Token
 from tests.dashboard_host import STREAM, DashboardHost, chromium, chromium_path
+from tests.free_port import free_port
 from tests.waiting import PATIENCE_MS
 
 pytestmark = pytest.mark.skipif(chromium_path() is None, reason="no Chromium: sh tools/ensure_chromium.sh")
@@ -275,8 +276,8 @@ def test_small_screens_do_not_scroll_sideways(browser: Browser, host: DashboardH
 
 def test_a_token_is_asked_for_and_the_page_survives_a_restart(browser: Browser) -> None:
     tokens = (Token("write", "swordfish-swordfish", "somebody"),)
-    with DashboardHost(rows_per_second=20_000, tokens=tokens) as host:
-        port = int(host.address.rpartition(":")[2])
+    port = free_port()
+    with DashboardHost(rows_per_second=20_000, tokens=tokens, port=port) as host:
         page = browser.new_page()
         page.set_default_timeout(PATIENCE_MS)
         page.goto(host.address)

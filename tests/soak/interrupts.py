@@ -24,6 +24,7 @@ import pyarrow as pa
 
 import panewise as pw
 from panewise.runtime.engine import Engine
+from tests.line_faults import nothing_collected
 
 SOURCE = str(Path(pw.__file__).parent)
 STATEMENTS = (
@@ -80,13 +81,14 @@ class Interrupt:
 
     def during(self, call: Callable[[], None]) -> bool:
         """Whether the call was interrupted."""
-        sys.setprofile(self)
-        try:
-            call()
-        except KeyboardInterrupt:
-            return True
-        finally:
-            sys.setprofile(None)
+        with nothing_collected():
+            sys.setprofile(self)
+            try:
+                call()
+            except KeyboardInterrupt:
+                return True
+            finally:
+                sys.setprofile(None)
         return False
 
 

@@ -15,6 +15,7 @@ from panewise.language.binder import parse
 from panewise.language.dialect import ParsedStatement
 from panewise.language.parse_select import EMIT_WORDS
 from panewise.runtime.engine import Engine
+from tests.now_or_soak import soaking
 from tests.soak.expression_grammar import aggregate_signatures, scalar_signatures
 from tests.soak.statement_grammar import Grammar
 from tests.soak.statements import BASE, play
@@ -25,7 +26,7 @@ SELECT_CLAUSES = ("emit", "restore", "distinct", "joins", "where", "group", "hav
 WINDOW_KINDS = ("range", "rows", "now", "unbounded")
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
+@pytest.mark.parametrize("first", soaking(range(0, SEEDS, TOGETHER), now=[0, 5, 10]))
 def test_statements_work_or_are_refused(first: int) -> None:
     assert sum(map(play, range(first, first + TOGETHER))) >= 100 * TOGETHER
 

@@ -25,6 +25,7 @@ from panewise.operators.family import family, forgetting
 from panewise.operators.family.family import Family
 from panewise.slicing.pairs import Cadence
 from panewise.state.snapshot_format import dumped, loaded
+from tests.now_or_soak import soaking
 from tests.operators.timelines import POSITIVE, K, Query, Row, Values, multiset, passes, rows_of
 
 SHAPES: list[list[tuple[str, str | None]]] = [
@@ -285,7 +286,7 @@ def test_trees_whose_host_cuts(grouped: bool, where: bool, steps: list[tuple[Any
     play(grouped, where, steps, dense_groups if grouped else 4096, by_cuts=True)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", soaking(range(60), now=range(30)))
 def test_long_scripts_of_a_host_that_cuts(seed: int) -> None:
     """Longer ones than hypothesis draws: queries that join, with history, while slices of others are open."""
     random = Random(seed)

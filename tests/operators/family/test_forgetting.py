@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 
 import pytest
 
 import panewise as pw
 from panewise.operators.family import family, forgetting
+from tests.now_or_soak import soaking
 
 SECOND = 1_000_000
 
@@ -55,8 +57,14 @@ def test_idle_groups_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str) -> N
     assert len(answers) == sum(len({r["k"] for r in window(e * SECOND, 3)}) for e in range(310))
 
 
-@pytest.mark.parametrize("dense", [True, False])
-@pytest.mark.parametrize("aggregate", ["MAX(s)", "MIN(s)", "FIRST(s)", "LAST(s)", "ARG_MAX(s, v)", "ARG_MIN(v, s)"])
+OF_STRINGS = ["MAX(s)", "MIN(s)", "FIRST(s)", "LAST(s)", "ARG_MAX(s, v)", "ARG_MIN(v, s)"]
+
+
+# Each once: by groups that are dense and groups that are not in turn.
+@pytest.mark.parametrize(
+    ("aggregate", "dense"),
+    soaking(product(OF_STRINGS, [True, False]), now=[(text, at % 2 == 0) for at, text in enumerate(OF_STRINGS)]),
+)
 def test_idle_strings_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str, dense: bool) -> None:
     monkeypatch.setattr(family, "DENSE_GROUPS", 4096 if dense else 2)
     monkeypatch.setattr(forgetting, "FORGET_FROM", 64)

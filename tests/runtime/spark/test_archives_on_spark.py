@@ -24,6 +24,7 @@ from panewise.runtime.spark.identity import identity_of
 from panewise.runtime.spark.marks import last_marks
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.state.durable_files import FileSystem
+from tests.now_or_soak import soaking
 from tests.runtime.spark import test_exactly_once as once
 from tests.runtime.spark.local_run import LocalRun, _Frame
 from tests.runtime.spark.test_books import pipeline_of
@@ -170,7 +171,7 @@ class FaultyRun(LocalRun):
         return made
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", soaking(range(6), now=range(3)))
 def test_each_result_is_archived_once_whatever_dies(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     run = FaultyRun(tmp_path / "checkpoint", chance, monkeypatch)

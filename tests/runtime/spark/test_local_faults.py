@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from panewise.operators.family import family
 from panewise.runtime.spark import row_journal, tree_pages, worker
 from panewise.runtime.spark.marks import last_marks
 from tests.case_runner import same_rows
+from tests.now_or_soak import soaking
 from tests.runtime.frail_aggregate import register
 from tests.runtime.spark.local_run import LocalRun
 
@@ -281,14 +283,14 @@ def check(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compare(played, on_engine(played), undisturbed)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", soaking(range(5), now=[0, 1, 2]))
 def test_faults_change_nothing(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(seed, tmp_path, monkeypatch)
 
 
-def test_large_pages_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_pages_are_cut(tmp_path: Path, soak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("panewise.runtime.spark.tree_pages.PAGE_MOST", 500)
-    for seed in range(40, 43):
+    for seed in range(40, 43 if soak else 41):
         check(seed, tmp_path / str(seed), monkeypatch)
 
 
@@ -318,9 +320,11 @@ def test_plays_are_worth_playing(tmp_path: Path) -> None:
     assert any(name in played.first for played in plays for name in played.disturbed)
 
 
-@pytest.mark.parametrize("told", [True, False])
-@pytest.mark.parametrize("slide", ["SLIDE 1 SECOND", ""])
-def test_a_query_that_comes_back_knows_what_it_has_missed(told: bool, slide: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("slide", "told"),
+    soaking(product(["SLIDE 1 SECOND", ""], [True, False]), now=[("SLIDE 1 SECOND", True), ("", False)]),
+)
+def test_a_query_that_comes_back_knows_what_it_has_missed(slide: str, told: bool, tmp_path: Path) -> None:
     """Where a driver dies before it has told the buckets that a fragment is gone, they find out by themselves."""
     run = LocalRun(tmp_path)
     query = f"CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM t [RANGE 10 SECONDS {slide}] GROUP BY k"
@@ -366,8 +370,8 @@ def hour(run: LocalRun, groups: int, range_seconds: int, step_seconds: int, minu
     return found
 
 
-def check_state(groups: int, folder: Path, figure: Callable[[str, object], None]) -> None:
-    figures = hour(LocalRun(folder / "wide"), groups, range_seconds=300, step_seconds=30)
+def check_state(groups: int, folder: Path, figure: Callable[[str, object], None], minutes: int = 60) -> None:
+    figures = hour(LocalRun(folder / "wide"), groups, range_seconds=300, step_seconds=30, minutes=minutes)
     kept = [bytes_kept for bytes_kept, _ in figures]
     full = max(kept[10:20])  # the range is full after the tenth micro-batch
     assert max(kept[20:]) <= full * 1.1
@@ -383,9 +387,9 @@ def check_state(groups: int, folder: Path, figure: Callable[[str, object], None]
 
 
 def test_state_levels_off_and_a_micro_batch_writes_what_is_new(
-    tmp_path: Path, figure: Callable[[str, object], None]
+    tmp_path: Path, soak: bool, figure: Callable[[str, object], None]
 ) -> None:
-    check_state(50, tmp_path, figure)
+    check_state(50, tmp_path, figure, minutes=60 if soak else 25)
 
 
 @pytest.mark.soak
@@ -393,7 +397,7 @@ def test_state_of_many_groups_levels_off(tmp_path: Path, figure: Callable[[str, 
     check_state(10_000, tmp_path, figure)
 
 
-def test_many_small_micro_batches_keep_few_pages(tmp_path: Path) -> None:
+def test_many_small_micro_batches_keep_few_pages(tmp_path: Path, soak: bool) -> None:
     run = LocalRun(tmp_path)
     run.change(
         "CREATE STREAM t (ts TIMESTAMP, k BIGINT, v BIGINT)",
@@ -401,13 +405,13 @@ def test_many_small_micro_batches_keep_few_pages(tmp_path: Path) -> None:
         "CREATE QUERY n AS SELECT COUNT(*) AS n FROM t [ROWS 100 SLIDE 50]",
     )
     most = 0
-    for number in range(600):
+    for number in range(600 if soak else 300):
         rows = [{"ts": number * SECOND // 4, "k": number % 3, "v": number}]
         run.push("t", pa.RecordBatch.from_pylist(rows, SMALL))
         run.run()
         # Every bucket's content has its head beside the pages.
         most = max(most, *(len(content) - 1 for key, content in run.stores.items() if _of_tree(run, key)))
-    # A page for each micro-batch would make 160 to 480 of them.
+    # A page for each micro-batch would make 100 to 480 of them.
     assert most < 5 * tree_pages.PAGES_PER_LEVEL
     assert max(len(content) for content in run.stores.values()) < 1_000
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Drawn = TypeVar("Drawn")
 Rows = list[dict[str, Any]]
-QUERIES_PER_STREAM = 14
+QUERIES_PER_STREAM, QUERIES_NOW = 14, 7
 FRESH_PER_STREAM = 2
 SCENE = 2  # in this one late rows and results are many
 MANNER = Manner(sizes=(9, 1, 14))
@@ -72,7 +72,7 @@ class Scene:
         return list(zip_longest(*(pieces(script, MANNER) for script in self.scripts)))
 
 
-def scene(number: int) -> Scene:
+def scene(number: int, per_stream: int = QUERIES_PER_STREAM) -> Scene:
     """For each stream a random script, one of few pieces among several, and random queries over it."""
     streams: list[Script] = []
     queries: dict[str, str] = {}
@@ -81,7 +81,7 @@ def scene(number: int) -> Scene:
         own = number * len(DELAYS) + at
         candidates = drawn(scripts(most_rows=60, fewest_rows=40, delays=(delay,)), 20, own)
         streams.append(min(candidates[1:], key=lambda script: len(pieces(script, MANNER))))
-        texts = drawn(st.one_of(any_query, any_query, any_query, stacked), QUERIES_PER_STREAM, own)
+        texts = drawn(st.one_of(any_query, any_query, any_query, stacked), per_stream, own)
         late_comers = drawn(periodic.filter(lambda text: "UNBOUNDED" not in text), FRESH_PER_STREAM + 1, own)
         queries |= {f"s{at}_q{place}": with_prefix(text, f"s{at}_") for place, text in enumerate(texts)}
         fresh |= {f"s{at}_f{place}": with_prefix(text, f"s{at}_") for place, text in enumerate(late_comers[1:])}
@@ -144,8 +144,10 @@ def compare(played: Scene, expected: Outcome, found: Outcome) -> None:
             raise AssertionError(f"{name}, which came halfway: {text}\n{mismatch}") from None
 
 
-def play_on_spark(spark: SparkSession, folder: Path, number: int) -> tuple[Scene, Outcome]:
-    played = scene(number)
+def play_on_spark(
+    spark: SparkSession, folder: Path, number: int, per_stream: int = QUERIES_PER_STREAM
+) -> tuple[Scene, Outcome]:
+    played = scene(number, per_stream)
     job = SparkJob(spark, folder)
     try:
         found = perform(job, played, fresh_from_the_start=False)
@@ -160,8 +162,8 @@ def play_on_spark(spark: SparkSession, folder: Path, number: int) -> tuple[Scene
 
 
 @pytest.mark.spark
-def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
-    played, outcome = play_on_spark(spark, tmp_path, SCENE)
+def test_random_queries(spark: SparkSession, tmp_path: Path, soak: bool) -> None:
+    played, outcome = play_on_spark(spark, tmp_path, SCENE, QUERIES_PER_STREAM if soak else QUERIES_NOW)
     # What is compared must not be empty: late rows, results of most queries, and of some that came halfway.
     assert sum(outcome.late) > 0
     assert sum(bool(outcome.results[name]) for name in played.queries) > len(played.queries) * 0.7

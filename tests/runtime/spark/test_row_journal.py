@@ -14,6 +14,7 @@ import pytest
 
 from panewise.runtime.spark import row_journal
 from panewise.runtime.spark.bucket_head import Head
+from tests.now_or_soak import soaking
 from tests.runtime.random_relations import CREATE, SECOND
 from tests.runtime.spark.both_hosts import ARROW, Both
 from tests.runtime.spark.local_run import LocalRun
@@ -63,7 +64,7 @@ def feed(both: Both, chance: Random, time: int, steps: int, delay: int = 0) -> i
     return time
 
 
-@pytest.mark.parametrize("early", range(4), indirect=True)
+@pytest.mark.parametrize("early", soaking(range(4), now=[0, 1]), indirect=True)
 def test_as_the_engine_says(early: int, tmp_path: Path) -> None:
     chance = Random(early)
     both = Both(tmp_path, seed=early, buckets=2)
@@ -75,7 +76,7 @@ def test_as_the_engine_says(early: int, tmp_path: Path) -> None:
     assert all(both.compare(name) for name in names)
 
 
-@pytest.mark.parametrize("early", range(2), indirect=True)
+@pytest.mark.parametrize("early", soaking(range(2), now=[0]), indirect=True)
 def test_queries_that_come_while_pages_go(early: int, tmp_path: Path) -> None:
     """A query that has begun, but whose windows are not whole, keeps the pages from which it can be begun again."""
     chance = Random(early)

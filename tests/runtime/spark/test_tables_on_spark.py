@@ -13,6 +13,7 @@ import panewise as pw
 from panewise.errors import CatalogError, DataError
 from panewise.runtime.spark import row_journal
 from panewise.runtime.spark.tables import NEWEST
+from tests.now_or_soak import soaking
 from tests.runtime.random_relations import CREATE, SECOND, random_rows
 from tests.runtime.random_tables import STREAMS, TABLES, Play
 from tests.runtime.spark.local_tables import JOIN, NAMES, TRADES, TableRun, lines, names_at, started
@@ -133,7 +134,7 @@ def check(seed: int, place: Path) -> tuple[int, int, int]:
     return twins.compare(*queries), done[1], done[0]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", soaking(range(12), now=range(5)))
 def test_as_the_engine_says(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 3 == 0:
         monkeypatch.setattr(row_journal, "JOURNAL_LEAST", 4_000)  # so that buckets come back from snapshots too

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from panewise.runtime.spark.program import Program, read_program
 from panewise.runtime.spark.stage_one import StreamTask, kept_column
 from panewise.state.snapshot_format import loaded
 from tests.case_runner import same_rows
+from tests.now_or_soak import soaking
 from tests.runtime.spark.local_run import LocalRun
 
 SECOND = 1_000_000
@@ -216,10 +218,11 @@ def test_what_spark_has_selected_holds_for_all_trees_with_that_where(tmp_path: P
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sharing", ["weave", "none"])
-@pytest.mark.parametrize("dense_groups", [3, 4096])
+@pytest.mark.parametrize(
+    ("dense_groups", "sharing"), soaking(product([3, 4096], ["weave", "none"]), now=[(3, "weave"), (4096, "none")])
+)
 def test_many_trees_answer_as_the_engine(
-    sharing: str, dense_groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dense_groups: int, sharing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(family, "DENSE_GROUPS", dense_groups)
     monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
@@ -275,8 +278,9 @@ def test_rebuilt_buckets_are_those_that_were_kept(tmp_path: Path, monkeypatch: p
     assert heard > 10
 
 
-@pytest.mark.parametrize("forgetful", [False, True])
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(
+    ("forgetful", "together"), soaking(product([False, True], repeat=2), now=[(False, True), (True, False)])
+)
 def test_a_tree_that_comes_again_knows_nothing_of_before(forgetful: bool, together: bool, tmp_path: Path) -> None:
     """It says nothing of windows whose rows it has not all seen, and others go on. `together`: in the same change."""
     run = LocalRun(tmp_path, forgetful=forgetful)
@@ -366,23 +370,30 @@ def bytes_stored(run: LocalRun) -> int:
     return sum(head.bytes_stored for head in heads(run).values())
 
 
-def test_merged_pages_do_not_outlive_their_slices_for_long(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("pages", "seconds"), soaking([(12, 150), (6, 40)], now=[(6, 40)]))
+def test_merged_pages_do_not_outlive_their_slices_for_long(
+    pages: int, seconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Twelve pages of twelve micro-batches each would be as long as the window, and go all at once."""
+    monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", pages)
     run = LocalRun(tmp_path, partitions=1)
-    run.change(STREAM, query("q", "RANGE 150 SECONDS SLIDE 1 SECOND", "GROUP BY k"))
+    run.change(STREAM, query("q", f"RANGE {seconds} SECONDS SLIDE 1 SECOND", "GROUP BY k"))
     chance, found = random.Random(1), []
-    for turn in range(400):
+    for turn in range(seconds * 8 // 3):
         push(run, random_rows(chance, 4, turn))
         found.append(sum(head.bytes_stored for head in heads(run).values()))
-    assert max(found[220:]) < 2 * min(found[220:])
+    held = found[seconds * 22 // 15 :]
+    assert max(held) < 2 * min(held)
 
 
-def test_a_tree_of_short_windows_keeps_little_beside_one_of_long_windows(tmp_path: Path) -> None:
+def test_a_tree_of_short_windows_keeps_little_beside_one_of_long_windows(tmp_path: Path, soak: bool) -> None:
+    turns = 120 if soak else 60
+
     def kept(place: str, *queries: str) -> list[int]:
         run = LocalRun(tmp_path / place, partitions=1)
         run.change(STREAM, *queries)
         chance, found = random.Random(4), []
-        for turn in range(120):
+        for turn in range(turns):
             push(run, random_rows(chance, 40, turn * 10))
             found.append(sum(head.bytes_stored for head in heads(run).values()))
         assert all(len(head.pages) < 5 * tree_pages.PAGES_PER_LEVEL for head in heads(run).values())

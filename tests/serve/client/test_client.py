@@ -6,7 +6,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 import panewise as pw
 from panewise.serve.http.settings import Settings, Token
+from tests.free_port import free_port
 from tests.serve.client.running_server import Proxy, Running, running_server
 from tests.waiting import PATIENCE_S
 
@@ -194,7 +194,7 @@ def test_live_results_over_cut_connections_come_once(server: Running) -> None:
 
 
 def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:
-    settings = Settings(port=0, path=tmp_path / "data")
+    settings = Settings(port=free_port(), path=tmp_path / "data")
     with ExitStack() as first:
         server = first.enter_context(running_server(settings))
         client = pw.connect(server.url, timeout=PATIENCE_S)
@@ -204,7 +204,7 @@ def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:
         batches = [next(live)]
     pushing = threading.Thread(target=client.push, args=("t", ROWS[50:]))
     pushing.start()  # while nothing listens
-    with client, running_server(replace(settings, port=server.port)):
+    with client, running_server(settings):
         pushing.join(PATIENCE_S)
         expected = client.results("sums")
         while sum(batch.num_rows for batch in batches) < expected.num_rows:

@@ -150,7 +150,7 @@ def test_at_every_file_operation(how: str, keep_total: int, tmp_path: Path, soak
     play(tmp_path / "counted", counting, keep_total=keep_total)
     assert counting.count > 30
     operations = range(1, counting.count + 1)
-    chosen = operations if soak else random.Random(how).sample(operations, min(24, len(operations) // 8))
+    chosen = operations if soak else random.Random(how).sample(operations, min(12, len(operations) // 8))
     disturbed = 0
     for at in sorted(chosen):
         player = play(tmp_path / f"at-{at}", FaultyFiles(at, how), keep_total=keep_total)
@@ -162,7 +162,7 @@ def test_at_every_file_operation(how: str, keep_total: int, tmp_path: Path, soak
 def test_one_death_after_another(tmp_path: Path, soak: bool) -> None:
     chance = random.Random(7)
     deaths = 0
-    for number in range(300 if soak else 10):
+    for number in range(300 if soak else 5):
         later: list[FileSystem] = [FaultyFiles(chance.randint(1, 25), chance.choice(KILLS)) for _ in range(5)]
         player = play(tmp_path / str(number), FaultyFiles(chance.randint(1, 50), chance.choice(KILLS)), later, number)
         deaths += player.deaths
