@@ -24,9 +24,9 @@ from panewise.errors import ArchiveError
 from panewise.operators.rows import Rows
 from panewise.plan.inputs import of_block, reads_answer, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Join, Scan
-from panewise.runtime.archive_history import rows_between
 from panewise.runtime.archive_keeper import Keeper
 from panewise.runtime.archive_reads import ArchiveTable
+from panewise.runtime.archived_past import ArchivedPast
 from panewise.runtime.ask import asks_archive
 from panewise.runtime.ask_inputs import until_of
 from panewise.runtime.channel import Channel
@@ -41,35 +41,24 @@ MANY_ROWS = 1 << 60  # what files may hold, before they are read
 
 
 class PinnedPast:
-    """What an archive knows of the rows of its channel."""
+    """What an archive knows of the rows of its channel, of one version of its files."""
 
     def __init__(self, keeper: Keeper, channel: Channel, each: Callable[[Any], None]) -> None:
         """`channel`: the pinned one. `each` is called with every batch that is read from files."""
-        self.channel = channel
-        self.definition = keeper.definition
-        self.held_from, self.covered_from = keeper.held_from, keeper.covered_from
-        self.held_count, self.taken_rows = keeper.held_count, keeper.taken_rows
-        self._each = each
+        self.held_from = keeper.held_from
+        self._known: ArchivedPast | None = None
         self._snapshot: Snapshot | None = None
+        if keeper.archive is None:
+            return
         try:
-            self._snapshot = None if keeper.archive is None else keeper.archive.snapshot()
+            self._snapshot = snapshot = keeper.archive.snapshot()
         except ArchiveError:
             return  # it knows nothing
-        self._held = keeper.held(None if self._snapshot is None else self._snapshot.manifest.now_us)
-
-    @property
-    def archive(self) -> PinnedPast | None:
-        return None if self._snapshot is None else self
-
-    def snapshot(self) -> nullcontext[Snapshot]:
-        assert self._snapshot is not None
-        return nullcontext(self._snapshot)
-
-    def held(self, written_to: int | None) -> Rows:
-        return self._held
+        held = keeper.held(snapshot.manifest.now_us)
+        self._known = keeper.past(channel, lambda: nullcontext(snapshot), lambda written_to: held, each)
 
     def rows_between(self, start: int, end: int) -> Rows | None:
-        return rows_between(self, start, end, self._each)
+        return None if self._known is None else self._known.rows_between(start, end)
 
     def close(self) -> None:
         if self._snapshot is not None:
