@@ -10,7 +10,7 @@ import sys
 
 import grimp
 
-MOST = 37
+MOST = 17
 
 
 def cycles(package: str) -> list[set[str]]:

@@ -301,7 +301,7 @@ def test_an_interrupted_push_to_a_queue_loses_no_row_that_waits(monkeypatch: pyt
         def interrupted(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(stream, "judged", interrupted)
+        monkeypatch.setattr(stream.judge, "judged", interrupted)
         with pytest.raises(KeyboardInterrupt):
             engine.push("s", [{"ts": 2, "v": 4}, {"ts": 3, "v": 8}])
         monkeypatch.undo()

@@ -43,13 +43,12 @@ from panewise.runtime.engine_snapshot import restore_into, sharing_of, snapshot_
 from panewise.runtime.explaining import explain_all, explain_query
 from panewise.runtime.hosted_query import HostedQuery, Subscriber
 from panewise.runtime.hosting import Hosting
-from panewise.runtime.input_queue import TURN_ROWS
 from panewise.runtime.journal import Stamp, Taken, is_repeated
 from panewise.runtime.late_remarks import Lateness, nothing_kept, tell_all, warn
 from panewise.runtime.one_group import of_key
 from panewise.runtime.past_answers import past_answer
 from panewise.runtime.query_consumer import QueryConsumer
-from panewise.runtime.report_schedule import DEFAULT, ReportSchedule, postponed_reports
+from panewise.runtime.report_schedule import DEFAULT, ReportSchedule
 from panewise.runtime.run.driver import Driver, Manner, RunSummary
 from panewise.runtime.sharing import sharing_report
 from panewise.runtime.statement_runner import StatementRunner, Unfinished
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from panewise.runtime.durability import Durability
 
 LONG_TEXT = 1_000  # characters of statements that are bound outside all turns
+TURN_ROWS = 65_536  # are processed at a stretch where nobody reads: many enough for speed, few enough to make room soon
 
 
 class Engine:
@@ -357,7 +357,7 @@ class Engine:
             self._answers.change()
             target, instant = self.stream(stream), instant_us(until)
             if not self.replaying:
-                target.limit.check_clock(target.name, instant)
+                target.judge.limit.check_clock(target.name, instant)
             target.advance(instant)
             self._deliver()
             self._changed()
@@ -373,7 +373,7 @@ class Engine:
             wanted = self.streams.values() if streams is None else list(map(self.stream, streams))
             ended = [stream for stream in wanted if stream.newest is not None]
             for stream in ended:
-                stream.check_advance(self._last_end(stream), stream.limit, stream.extent)
+                stream.check_advance(self._last_end(stream), stream.judge.limit, stream.judge.extent)
             for stream in ended:
                 stream.advance(self._last_end(stream))
             self._deliver()
@@ -543,7 +543,7 @@ class Engine:
         """
         with self._lock:
             waiting = {stream.name: stream.waiting_now() for stream in self.streams.values()}
-            postponed = {id(tree): postponed_reports(tree) for tree in self.hosting.trees}
+            postponed = {id(tree): tree.postponed_reports for tree in self.hosting.trees}
             self._flush_all()
             found = {
                 "streams": {stream.name: stream.stats() | waiting[stream.name] for stream in self.streams.values()},

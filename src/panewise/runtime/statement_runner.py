@@ -24,13 +24,13 @@ from panewise.plan.nodes import Emit, Scan
 from panewise.plan.supported import check_supported
 from panewise.runtime.archive_reads import ArchiveExplanation, explained_table
 from panewise.runtime.archives import Migration
-from panewise.runtime.change_feed import check_changes
+from panewise.runtime.change_feed import ChangeFeed, check_changes
 from panewise.runtime.changed_table import ChangedTable
 from panewise.runtime.definitions import Created, definition_of
 from panewise.runtime.engine_report import shown
 from panewise.runtime.explaining import explain_query
 from panewise.runtime.hosting import Hosting
-from panewise.runtime.input_queue import declare_queue
+from panewise.runtime.queue_thread import declare_queue
 from panewise.runtime.refresh_option import is_at_most, slide_at_most, with_slide
 from panewise.runtime.stream import Stream
 from panewise.runtime.table import Table
@@ -50,6 +50,7 @@ class StatementRunner:
         self._engine = engine
         self.slides_at_most: dict[str, int] = {}  # what queries got that are refreshed "at_most"
         self.slides_given: dict[str, int] = {}  # and what they had got when a snapshot was taken
+        self._feeds: dict[str, ChangeFeed] = {}  # of tables that streams change, by lower-case name
 
     def run(self, statement: s.Statement) -> pa.Table | Unfinished | None:
         """Returns the table of SHOW, EXPLAIN and SELECT, or what is to be finished outside all turns."""
@@ -112,7 +113,7 @@ class StatementRunner:
         stream.change = self._engine.turns.change
         undo.callback(self._engine.streams.pop, key, None)
         self._engine.streams[key] = stream
-        declare_queue(stream, self._engine)
+        declare_queue(stream, self._engine.process)
 
     def _create_table(self, key: str, definition: TableDefinition, undo: ExitStack) -> None:
         check_options(definition)
@@ -121,9 +122,15 @@ class StatementRunner:
             table.become(self._engine.read_table(definition))
         undo.callback(self._engine.tables.pop, key, None)
         self._engine.tables[key] = table
-        if isinstance(table, ChangedTable):
-            undo.callback(table.feed.end)
-            table.feed.begin()
+        if isinstance(table, ChangedTable) and definition.changes is not None:
+            feed = self._feeds[key] = ChangeFeed(table, self._engine.stream(definition.changes))
+            undo.callback(self._end_feed, key)
+            feed.begin()
+
+    def _end_feed(self, key: str) -> None:
+        feed = self._feeds.pop(key, None)
+        if feed is not None:
+            feed.end()
 
     def _create_query(self, key: str, plan: Emit, options: s.Options, undo: ExitStack) -> None:
         at_most = self._slide_at_most(key, plan) if is_at_most(options) else None
@@ -169,9 +176,8 @@ class StatementRunner:
             if stream.queue is not None:
                 stream.queue.close()
         elif statement.kind == "table":
-            table = self._engine.tables.pop(key)
-            if isinstance(table, ChangedTable):
-                table.feed.end()
+            del self._engine.tables[key]
+            self._end_feed(key)
         elif statement.kind == "archive":
             self._engine.archives.drop(key)
 
@@ -194,7 +200,7 @@ class StatementRunner:
         self._engine.catalog.change(statement.name, options=tuple(options.items()))
         stream = self._engine.streams[statement.name.lower()]
         stream.configure(dict(statement.options))
-        declare_queue(stream, self._engine)
+        declare_queue(stream, self._engine.process)
 
     def _alter_archive(self, statement: s.AlterArchive) -> Migration | None:
         definition = self._engine.catalog.get(statement.name, "archive")
