@@ -29,13 +29,13 @@ from panewise.runtime.archive_reads import ArchiveTable
 from panewise.runtime.archived_past import ArchivedPast
 from panewise.runtime.ask import asks_archive
 from panewise.runtime.ask_inputs import until_of
+from panewise.runtime.books import Books
 from panewise.runtime.channel import Channel
-from panewise.runtime.stepwise_read import SourceGone
+from panewise.runtime.isolation import SourceGone
 from panewise.runtime.table import Table
 
 if TYPE_CHECKING:
     from panewise.archive.snapshot import Snapshot
-    from panewise.runtime.engine import Engine
 
 MANY_ROWS = 1 << 60  # what files may hold, before they are read
 
@@ -82,12 +82,12 @@ class PinnedTable:
 class PinnedSources:
     """The sources of one plan. Made inside a turn; `close` lets the files of archives go."""
 
-    def __init__(self, plan: Emit, engine: Engine, come_to: int | None, each: Callable[[Any], None]) -> None:
+    def __init__(self, plan: Emit, books: Books, come_to: int | None, each: Callable[[Any], None]) -> None:
         """`come_to`: how far what is read has come."""
         self.come_to = come_to
         self._plan = plan
-        self._engine = engine
-        self._channels: dict[str, Channel] = {}  # as they are in the engine, by lower-case name
+        self._books = books
+        self._channels: dict[str, Channel] = {}  # as they are in the books, by lower-case name
         self._tables: dict[str, Table] = {}
         self._versions: dict[str, object] = {}  # of tables and of queries whose answers are read
         self._pinned: dict[str, Channel] = {}
@@ -103,13 +103,13 @@ class PinnedSources:
 
     def _pin_tables(self, each: Callable[[Any], None]) -> None:
         for name in {node.name.lower() for node in table_inputs(self._plan)}:
-            keeper = self._engine.archives.find(name)
+            keeper = self._books.archives.find(name)
             if keeper is not None:
                 archive = ArchiveTable(keeper, each)
                 self._closing.append(archive.close)
                 self._pinned_tables[name] = archive
                 continue
-            table = self._engine.table(name)
+            table = self._books.table(name)
             changes = None if table.changes is None else table.changes.pinned()
             pinned = PinnedTable(table.name, table.definition, changes, table.last_change, table.batch())
             self._tables[name], self._versions[name], self._pinned_tables[name] = table, table.moment, pinned
@@ -120,10 +120,10 @@ class PinnedSources:
             assert isinstance(node.input, Scan)
             name = node.input.name.lower()
             if reads_answer(node):
-                self._answers[name] = self._engine.hosting.answer_of(name)
+                self._answers[name] = self._books.hosting.answer_of(name)
                 self._versions[name] = self._answer_version(name)
             else:
-                self._channels[name] = self._engine.channel(name)
+                self._channels[name] = self._books.channel(name)
                 self._pinned[name] = self._channels[name].pinned()
         until = until_of(self._plan, self._clocks())
         for node in windows:
@@ -166,15 +166,15 @@ class PinnedSources:
 
     def moved(self) -> bool:
         """Inside a turn: whether the same plan would read something else now; SourceGone where a source has gone."""
-        engine = self._engine
+        books = self._books
         for name, channel in self._channels.items():
-            if engine.streams.get(name, engine.hosting.queries.get(name)) is not channel:
+            if books.find_channel(name) is not channel:
                 raise SourceGone
         for name, table in self._tables.items():
-            if engine.tables.get(name) is not table:
+            if books.tables.get(name) is not table:
                 raise SourceGone
         for name in self._answers:
-            if name not in engine.hosting.queries:
+            if name not in books.hosting.queries:
                 raise SourceGone
         versions = {name: self._version(name) for name in self._versions}
         return versions != self._versions or until_of(self._plan, self._clocks()) != until_of(
@@ -199,5 +199,5 @@ class PinnedSources:
         return self._tables[name].moment if name in self._tables else self._answer_version(name)
 
     def _answer_version(self, name: str) -> object:
-        hosting = self._engine.hosting
+        hosting = self._books.hosting
         return id(hosting.queries[name]), hosting.consumers[name].come_to

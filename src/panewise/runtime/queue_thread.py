@@ -33,7 +33,7 @@ def declare_queue(stream: Stream, process: Process) -> None:
 def serve(stream: Stream, queue: InputQueue, process: Process) -> threading.Thread:
     """Starts the thread of a queue; it ends with the queue, or with the object whose method `process` is."""
     weakly = weakref.WeakMethod(process)
-    weakref.finalize(weakly().__self__, queue.close)  # type: ignore[union-attr]
+    weakref.finalize(process.__self__, queue.close)  # type: ignore[attr-defined] # every method has it
     thread = threading.Thread(
         target=_work, args=(stream, queue, weakly), name=f"panewise queue of {stream.name}", daemon=True
     )
