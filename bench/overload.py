@@ -82,7 +82,7 @@ def measure(case: str, seconds: float, sustained: float) -> dict[str, Any]:
         due = began + number * PUSH_ROWS / (2 * sustained)
         time.sleep(max(0.0, due - time.perf_counter()))
         engine.push("s", push_of(number, values))
-        shares.append(1.0 if stream.shedder is None else stream.shedder.share)
+        shares.append(1.0 if stream.judge.shedder is None else stream.judge.shedder.share)
     elapsed = time.perf_counter() - began
     engine.flush()
     errors = errors_of(engine.results("totals")[: pushes // PUSHES_A_WINDOW], values, shares)

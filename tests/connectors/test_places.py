@@ -16,7 +16,7 @@ from panewise.runtime.engine import Engine
 def catalog_of(source: Path | str, *sinks: Path | str, kind: str = "STREAM") -> Catalog:
     engine = Engine()
     engine.driver.is_expected = True
-    engine.read_table = no_rows
+    engine.statements.read_table = no_rows
     own = "NON RETROACTIVE " if kind == "TABLE" else ""
     engine.execute(f"CREATE {kind} s (ts TIMESTAMP, v BIGINT) {own}WITH (connector = 'csv', path = '{source}')")
     engine.execute("CREATE STREAM t (ts TIMESTAMP, v BIGINT)")

@@ -72,7 +72,7 @@ def kill(engine: Engine) -> None:
         if keeper.archive is not None:
             keeper.archive.close()
     assert engine.durability is not None
-    engine.durability.close(snapshot=False)
+    engine.durability.close(None)
 
 
 class Died(BaseException):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import panewise as pw
-from panewise.runtime.durability import Durability
+from panewise.runtime.durable_opening import open_folder
 from tests.faulty_files import FaultyFiles, Killed
 
 STREAM = """CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, k STRING, v BIGINT, x DOUBLE,
@@ -108,7 +108,9 @@ class Player:
     def open(self) -> None:
         self.engine = pw.Engine()
         if self.folder is not None:
-            Durability.open(self.engine, self.folder, self.sync, self.snapshot_every, self.files)
+            open_folder(
+                self.engine.books, self.engine.statements, self.folder, self.sync, self.snapshot_every, self.files
+            )
 
     def survive(self, work: Callable[[], None]) -> None:
         """Does it, again by an engine that starts anew where the process died, again where a file failed."""

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.language.statements import Drop
-from panewise.runtime.durability import Durability
 from panewise.runtime.durable_folder import DurableFolder
 from panewise.runtime.durable_log import Record, Segment, Tail, read_segment
+from panewise.runtime.durable_opening import open_folder
 from panewise.runtime.durable_sync import BackgroundSync
+from panewise.runtime.found_outside import NOTHING_YET
 from panewise.state.durable_files import FileSystem
 from tests.runtime.small_durable import QUERY, SECOND_US, STREAM, begun, log_of, row, totals
 
@@ -148,7 +149,7 @@ class FullDisk(FileSystem):
 def test_a_full_disk_takes_nothing_and_the_engine_stays(tmp_path: Path) -> None:
     files = FullDisk()
     engine = pw.Engine()
-    Durability.open(engine, tmp_path, files=files)
+    open_folder(engine.books, engine.statements, tmp_path, files=files)
     engine.execute(f"{STREAM}; {QUERY}")
     engine.push("s", [row(0, 1), row(1, 2), row(2, 4)])
     files.full = True
@@ -188,7 +189,7 @@ class NoSync(FileSystem):
 def test_what_cannot_be_brought_to_the_disk_breaks_the_log(tmp_path: Path) -> None:
     files = NoSync()
     engine = pw.Engine()
-    durability = Durability.open(engine, tmp_path, sync="never", files=files)
+    durability = open_folder(engine.books, engine.statements, tmp_path, sync="never", files=files)
     engine.execute(f"{STREAM}; {QUERY}")
     background = BackgroundSync(durability.folder, files, interval_seconds=3600)
     files.failing = True
@@ -228,7 +229,7 @@ def test_a_statement_that_failed_and_was_not_taken_out_of_the_log(tmp_path: Path
     engine = begun(tmp_path)
     assert engine.durability is not None
     # The process dies after it has written the statement down and before it has found out that it fails: 'q' reads 's'.
-    engine.durability.begin_statement(Drop("DROP STREAM s", "stream", "s"))
+    engine.durability.begin_statement(Drop("DROP STREAM s", "stream", "s"), NOTHING_YET)
     engine.close(snapshot=False)
     for rows in range(3):
         engine = pw.Engine(tmp_path)
@@ -271,7 +272,7 @@ def push_all(engine: pw.Engine, seconds: range) -> None:
 def test_a_snapshot_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
     files = NoRename()
     engine = pw.Engine()
-    Durability.open(engine, tmp_path, snapshot_every=1_500, files=files)
+    open_folder(engine.books, engine.statements, tmp_path, snapshot_every=1_500, files=files)
     engine.execute(f"{STREAM}; {QUERY}")
     with pytest.warns(pw.DurabilityWarning, match=r"no snapshot: .* cannot be written: Disk quota exceeded") as told:
         push_all(engine, range(30))

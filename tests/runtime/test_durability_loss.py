@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import panewise as pw
-from panewise.runtime.durability import Durability
 from panewise.runtime.durable_log import SEGMENT_HEAD
+from panewise.runtime.durable_opening import open_folder
 from panewise.state.durable_files import FileSystem
 from tests.runtime.small_durable import QUERY, STREAM, begun, log_of, row
 
@@ -181,7 +181,7 @@ class InterruptedNote(FileSystem):
 @pytest.mark.parametrize("how", ["before", "after"])
 def test_an_interrupt_while_a_record_is_noted(how: str, tmp_path: Path) -> None:
     files, engine = InterruptedNote(), pw.Engine()
-    Durability.open(engine, tmp_path, files=files)
+    open_folder(engine.books, engine.statements, tmp_path, files=files)
     engine.execute(f"{STREAM}; {QUERY}")
     for second in range(3):
         files.how = how

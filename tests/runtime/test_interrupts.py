@@ -15,7 +15,7 @@ import pytest
 import panewise as pw
 from panewise.operators.family.family import Family
 from panewise.operators.family.schedule import Schedule
-from panewise.runtime import input_queue
+from panewise.runtime import input_queue, lookups
 from panewise.runtime.durable_log import Segment
 from panewise.runtime.engine import Engine
 from panewise.runtime.stream import Stream
@@ -118,7 +118,7 @@ def test_an_interrupt_that_compiled_code_has_wrapped_is_one(
     engine = made(tmp_path / "e")
     if name in ("add", "lookup"):
         engine.stats()  # what was pushed is taken
-    monkeypatch.setattr(*((Engine, "_looked_up") if name == "lookup" else (Family, name)), loaded)
+    monkeypatch.setattr(*((lookups, "_looked_up") if name == "lookup" else (Family, name)), loaded)
     with pytest.raises(KeyboardInterrupt):
         calls[name]()
     monkeypatch.undo()
@@ -301,7 +301,7 @@ def test_an_interrupted_push_to_a_queue_loses_no_row_that_waits(monkeypatch: pyt
         def interrupted(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(stream, "judged", interrupted)
+        monkeypatch.setattr(stream.judge, "judged", interrupted)
         with pytest.raises(KeyboardInterrupt):
             engine.push("s", [{"ts": 2, "v": 4}, {"ts": 3, "v": 8}])
         monkeypatch.undo()

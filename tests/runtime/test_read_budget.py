@@ -134,7 +134,7 @@ def _medians() -> str:
 )
 def test_seconds_are_looked_at_while_it_runs(select: str, inside: int) -> None:
     engine = engine_with(2_000, read_seconds=20)
-    engine.reads.rows_inside = inside
+    engine.reads.isolation.rows_inside = inside
     with pytest.raises(ReadLimitError, match=r"takes longer than 20 s, which is its limit \(read_seconds\)"):
         engine.execute(select)
     assert engine.turns.free
@@ -185,7 +185,7 @@ def test_what_may_be_long_is_computed_outside_all_turns(select: str, tmp_path: P
     engine.advance("t", 100 * SECOND)
     engine.execute("CREATE TABLE names (v BIGINT)")
     engine.execute(f"INSERT INTO names VALUES {', '.join(f'({v})' for v in range(300))}")
-    engine.reads.rows_inside = 100
+    engine.reads.isolation.rows_inside = 100
     owners: set[int] = set()
     take = ReadBudget.take
 
@@ -197,7 +197,7 @@ def test_what_may_be_long_is_computed_outside_all_turns(select: str, tmp_path: P
         patch.setattr(ReadBudget, "take", watched)
         found = engine.execute(select.replace("1 HOUR", "1 MINUTE"))
     assert owners == {0}
-    engine.reads.level = "serial"
+    engine.reads.isolation.level = "serial"
     again = engine.execute(select.replace("1 HOUR", "1 MINUTE"))
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, again.to_pylist()))
     engine.close()
@@ -220,9 +220,9 @@ def test_explain_reads_the_footers_of_archives_outside_all_turns(
 
 def test_rows_that_take_long_are_scanned_outside_all_turns_to_the_last_few() -> None:
     engine = engine_with(4_000)
-    engine.reads.sub_window_rows = engine.reads.rows_inside = 1_000
+    engine.reads.isolation.sub_window_rows = engine.reads.isolation.rows_inside = 1_000
     steps: list[None] = []
-    engine.reads.between_steps = lambda: steps.append(None)
+    engine.reads.isolation.between_steps = lambda: steps.append(None)
     answer = engine.execute("SELECT SUM(LENGTH(LPAD(k, 8000, 'x'))) AS n FROM t [RANGE 1 HOUR]")
     assert answer is not None and answer["n"].to_pylist() == [32_000_000]
     assert len(steps) > 50  # of a short SELECT, there would be three
@@ -253,9 +253,11 @@ def test_a_push_goes_through_while_a_join_of_few_rows_makes_many() -> None:
 def test_a_long_read_that_is_overtaken_answers_as_of_its_last_begin() -> None:
     for inside_s, counted, seconds in ((1e9, 1, 103), (0.0, 0, 103)):
         engine = engine_with(500)
-        engine.reads.inside_s = inside_s
+        engine.reads.isolation.inside_s = inside_s
         later = iter(range(101, 200))
-        engine.reads.between_steps = lambda engine=engine, later=later: engine.advance("t", next(later) * SECOND)
+        engine.reads.isolation.between_steps = lambda engine=engine, later=later: engine.advance(
+            "t", next(later) * SECOND
+        )
         answer = engine.execute(SELF_JOIN)
         assert engine.stats()["reads"]["aborted"] == 3
         assert engine.stats()["reads"]["inside_the_turn"] == counted
@@ -266,10 +268,10 @@ def test_a_table_that_changes_meanwhile_is_seen_as_it_is_at_the_commit() -> None
     engine = engine_with(3)
     engine.execute("CREATE TABLE names (v BIGINT)")
     engine.execute("INSERT INTO names VALUES (1)")
-    engine.reads.rows_inside = 0
+    engine.reads.isolation.rows_inside = 0
 
     def insert() -> None:
-        engine.reads.between_steps = None
+        engine.reads.isolation.between_steps = None
         engine.execute("INSERT INTO names VALUES (2)")
 
     for select, found in (
@@ -277,7 +279,7 @@ def test_a_table_that_changes_meanwhile_is_seen_as_it_is_at_the_commit() -> None
         ("SELECT a.v FROM t [RANGE 1 HOUR] AS a, names WHERE a.v = names.v", 2),
     ):
         engine.execute("DELETE FROM names WHERE v = 2")
-        engine.reads.between_steps = insert
+        engine.reads.isolation.between_steps = insert
         assert engine.execute(select).num_rows == found
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.runtime.answers import watermark_us
-from panewise.runtime.report_schedule import AT_ONCE, DEFAULT, REPORTS_MOST, SCHEDULES, postponed_reports
+from panewise.runtime.report_schedule import AT_ONCE, DEFAULT, REPORTS_MOST, SCHEDULES
 from panewise.runtime.stream import Stream
 from tests.runtime.small_engine import SECOND
 from tests.runtime.test_turns import joined, started
@@ -99,7 +99,7 @@ def play(schedule: str, seed: int) -> tuple[list[Any], int]:
         elif act < 0.86:
             held.budget, held.stays = whims.choice([0.0, 0.0, 0.004]), whims.random() < 0.95
             engine.process(engine.streams[stream])
-            postponed += sum(map(postponed_reports, engine.hosting.trees))
+            postponed += sum(tree.postponed_reports for tree in engine.hosting.trees)
         elif act < 0.89:
             name, at = script.choice(names), script.choice([None, newest[stream] - 5 * SECOND])
             seen.append((name, look(name, at)))
@@ -175,7 +175,7 @@ def turn(held: Behind, *seconds: float) -> set[str]:
     """Rows are folded; the queries whose reports wait after that."""
     push(held.engine, *seconds)
     held.engine.process(held.engine.streams["s"])
-    return {name for tree in held.engine.hosting.trees if postponed_reports(tree) for name in tree.queries}
+    return {name for tree in held.engine.hosting.trees if tree.postponed_reports for name in tree.queries}
 
 
 def test_the_shorter_slide_comes_first_by_earliest_deadline() -> None:
@@ -241,7 +241,19 @@ def push_seconds(engine: pw.Engine, first: int, end: int) -> None:
 
 def lateness_in_overload(by: str) -> float:
     """How late a report of the short slide is on average, in turns of the queue's thread."""
-    engine = pw.Engine(schedule="earliest-deadline")
+    waits: list[int] = []
+
+    class Counted(pw.Engine):
+        """Turns are short, so that there are many of them."""
+
+        def process(self, stream: Stream) -> bool:
+            with self.turns:
+                self._answers.change()
+                stream.flush(500, self.schedule)
+                waits.append(self.hosting.consumers["short"].postponed_reports)
+                return stream.waiting_rows > 0
+
+    engine = Counted(schedule="earliest-deadline")
     engine.execute("CREATE STREAM s (ts TIMESTAMP, k BIGINT, v BIGINT) WITH (queue = 3000)")
     for number in range(12):
         window = f"[RANGE 40 SECONDS SLIDE {20 + number} SECONDS] WHERE k <> {number}"
@@ -251,27 +263,12 @@ def lateness_in_overload(by: str) -> float:
     if by == "creation":
         schedule.choose = lambda waiting: tuple(sorted(waiting, key=lambda task: task.queries[0].name)[:1])
     schedule.budget = lambda seconds: 0.0  # a family a turn
-    process, waits = engine.process, []
-    short = engine.hosting.consumers["short"]
-
-    def counted(processed: Stream) -> bool:
-        """Turns are short, so that there are many of them."""
-        with engine._lock:
-            engine._answers.change()
-            processed.flush(500, schedule)
-            waits.append(postponed_reports(short))
-            return processed.waiting_rows > 0
-
-    engine.process = counted
-    try:
-        queue = engine.streams["s"].queue
-        assert queue is not None
-        for first in range(0, 160, 5):
-            until(lambda: queue.rows <= 1500)
-            with engine._lock:  # rows wait, however slow the thread is that pushes
-                joined(started(lambda: push_seconds(engine, first, first + 5)))  # noqa: B023 - called at once
-    finally:
-        engine.process = process
+    queue = engine.streams["s"].queue
+    assert queue is not None
+    for first in range(0, 160, 5):
+        until(lambda: queue.rows <= 1500)
+        with engine.turns:  # rows wait, however slow the thread is that pushes
+            joined(started(lambda: push_seconds(engine, first, first + 5)))  # noqa: B023 - called at once
     assert engine.stats()["queries"]["short"]["results"] == 79
     return float(np.mean(waits))
 
@@ -336,7 +333,7 @@ def test_no_more_than_so_many_reports_wait() -> None:
     for _ in range(3 * REPORTS_MOST):
         came += 1
         turn(held, came)
-        most = max(most, *map(postponed_reports, held.engine.hosting.trees))
+        most = max(most, *(tree.postponed_reports for tree in held.engine.hosting.trees))
     assert 0 < most <= REPORTS_MOST + 1
 
 

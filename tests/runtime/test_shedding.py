@@ -55,7 +55,7 @@ class Scripted(Shedder):
 
 def scripted(script: list[float | None], *statements: str) -> pw.Engine:
     engine = engine_of(SHEDS, *statements)
-    engine.streams["t"].shedder = Scripted(script)
+    engine.streams["t"].judge.shedder = Scripted(script)
     return engine
 
 
@@ -311,8 +311,8 @@ def test_a_join_weighs_by_the_product() -> None:
         "CREATE QUERY q AS SELECT COUNT(*) AS n, SUM(t.v * u.w) AS s FROM t [RANGE 1 SECOND SLIDE 1 SECOND] "
         "JOIN u [RANGE 1 SECOND SLIDE 1 SECOND] ON t.k = u.k",
     )
-    engine.streams["t"].shedder = Scripted([1.0, 0.0, None])
-    engine.streams["u"].shedder = Scripted([3.0, 0.0])
+    engine.streams["t"].judge.shedder = Scripted([1.0, 0.0, None])
+    engine.streams["u"].judge.shedder = Scripted([3.0, 0.0])
     engine.push("t", batch([0, 0, 0], k=["a", "b", "a"], v=[5, 7, 9]))
     engine.push("u", [{"ts": 0, "k": "a", "w": 10}, {"ts": 0, "k": "b", "w": 100}])
     engine.flush()
@@ -335,7 +335,7 @@ def test_a_join_with_itself_is_marked_only() -> None:
 def test_one_time_queries_and_lookups_are_scaled_too() -> None:
     engine = scripted([1.0, None, 0.5], "CREATE QUERY q AS SELECT k, SUM(v) AS s FROM t [RANGE 1 MINUTE] GROUP BY k")
     engine.execute("ALTER STREAM t SET (retain = '1 hour')")
-    engine.streams["t"].shedder = Scripted([1.0, None, 0.5])
+    engine.streams["t"].judge.shedder = Scripted([1.0, None, 0.5])
     engine.push("t", batch([0, 1, 2], v=[10, 20, 40]))
     engine.advance("t", SECOND)
     found = engine.execute("SELECT COUNT(*) AS n, SUM(v) AS s FROM t")
@@ -360,7 +360,7 @@ def test_dropped_rows_move_the_watermark() -> None:
 def test_late_rows_are_as_they_were_pushed() -> None:
     engine = scripted([0.0, 0.0])
     engine.execute("ALTER STREAM t SET (late = 'keep')")
-    engine.streams["t"].shedder = Scripted([0.0, 0.0])
+    engine.streams["t"].judge.shedder = Scripted([0.0, 0.0])
     engine.push("t", batch([5 * SECOND, 1 * SECOND], v=[1, 2]))
     late = engine.late_rows("t")
     assert late.column_names == list(ARROW) and late["v"].to_pylist() == [2]
@@ -498,7 +498,7 @@ def test_alter_begins_and_ends_shedding() -> None:
 def test_streams_without_shedding_are_as_ever() -> None:
     engine = engine_of(f"CREATE STREAM t ({COLUMNS})", f"CREATE QUERY q AS SELECT COUNT(*) AS n {SECONDS}")
     assert engine.streams["t"].schema.names == tuple(ARROW)
-    assert engine.streams["t"].shedder is None and "shed_rows" not in engine.stats()["streams"]["t"]
+    assert engine.streams["t"].judge.shedder is None and "shed_rows" not in engine.stats()["streams"]["t"]
     assert engine.results("q").column_names == ["window_start", "window_end", "n"]
     assert "excess" not in str(engine.explain("q"))
 

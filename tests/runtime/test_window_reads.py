@@ -18,7 +18,7 @@ import panewise as pw
 from panewise.errors import BindError, NotHeldError, PanewiseError, PlanError
 from panewise.operators.rows import concatenated
 from panewise.runtime.answers import watermark_us
-from panewise.runtime.window_reads import LEVELS
+from panewise.runtime.isolation import LEVELS
 from panewise.schedule.isolation import Level, has_level, isolation
 from panewise.schedule.scheduler_names import SCHEDULERS
 from panewise.schema import BIGINT
@@ -37,8 +37,12 @@ NAMES = st.sampled_from(sorted(LEVELS))
 def small_steps(level: str = "latest", *statements: str, step: int = 3, inside: int = 4) -> pw.Engine:
     """An engine that reads the few rows of a test in many steps, and writes down what its schedulers decide."""
     engine = pw.Engine(isolation=level)
-    engine.reads.sub_window_rows, engine.reads.rows_inside, engine.reads.recorded = step, inside, []
-    engine.reads.look_every_s = 0.0
+    engine.reads.isolation.sub_window_rows, engine.reads.isolation.rows_inside, engine.reads.isolation.recorded = (
+        step,
+        inside,
+        [],
+    )
+    engine.reads.isolation.look_every_s = 0.0
     for statement in statements or (STREAM,):
         engine.execute(statement)
     return engine
@@ -48,23 +52,23 @@ def interrupted_by(engine: pw.Engine, moves: Iterator[Callable[[], object]]) -> 
     """Between any two steps of a read the next one of these happens."""
 
     def move() -> None:
-        engine.reads.between_steps = None  # what happens may read, too
+        engine.reads.isolation.between_steps = None  # what happens may read, too
         next(moves, lambda: None)()
-        engine.reads.between_steps = move
+        engine.reads.isolation.between_steps = move
 
-    engine.reads.between_steps = move
+    engine.reads.isolation.between_steps = move
 
 
 def levels_of(engine: pw.Engine) -> set[Level]:
-    assert engine.reads.recorded
-    return {isolation(recorded.history()).level for recorded in engine.reads.recorded}
+    assert engine.reads.isolation.recorded
+    return {isolation(recorded.history()).level for recorded in engine.reads.isolation.recorded}
 
 
 def is_kept(engine: pw.Engine) -> bool:
     """Whether what was done has the level that the engine promises."""
-    promised = SCHEDULERS[LEVELS[engine.reads.level]].promises
-    assert engine.reads.recorded is not None
-    return all(has_level(recorded.history(), promised) for recorded in engine.reads.recorded)
+    promised = SCHEDULERS[LEVELS[engine.reads.isolation.level]].promises
+    assert engine.reads.isolation.recorded is not None
+    return all(has_level(recorded.history(), promised) for recorded in engine.reads.isolation.recorded)
 
 
 class Model:
@@ -145,9 +149,9 @@ def test_in_parts_the_answer_is_that_of_all_rows_at_once(
         engine.push("t", [row(time / 2, k, v, x) for time, k, v, x in push])
     for select in chosen:
         text = select.format(window=window)
-        engine.reads.rows_inside = inside
+        engine.reads.isolation.rows_inside = inside
         found = engine.execute(text)
-        engine.reads.rows_inside = 1 << 40
+        engine.reads.isolation.rows_inside = 1 << 40
         expected = engine.execute(text)
         assert found.schema.equals(expected.schema, check_metadata=True)
         for name in found.column_names:
@@ -218,7 +222,7 @@ def test_every_answer_is_right_at_the_watermark_that_it_reports(
     level: str, first: list[int], moves: list[Any], step: int, inside: int, tries: int
 ) -> None:
     engine, model = small_steps(level, step=step, inside=inside), Model()
-    engine.reads.tries = tries
+    engine.reads.isolation.tries = tries
     for at in range(0, len(first), 6):
         model.push(engine, [second / 2 for second in sorted(first)[at : at + 6]], "ab"[at % 4 // 2])
 
@@ -233,11 +237,11 @@ def test_every_answer_is_right_at_the_watermark_that_it_reports(
     begun = model.watermark
     interrupted_by(engine, iter([lambda move=move: happen(*move) for move in moves]))
     answer = engine.execute(GROUPED)
-    engine.reads.between_steps = None
+    engine.reads.isolation.between_steps = None
     reported = watermark_us(answer)
     assert reported is not None
     assert Counter(tuples(answer)) == model.grouped(reported)
-    assert reported == (model.watermark if engine.reads.latest else begun)
+    assert reported == (model.watermark if engine.reads.isolation.latest else begun)
     assert is_kept(engine)
     counts = engine.stats()["reads"]
     assert (counts["begun"], counts["committed"]) == (1, 1)
@@ -267,7 +271,7 @@ def read_while_moving(level: str) -> tuple[pw.Engine, pa.Table, list[int]]:
 
 def test_the_default_is_latest_window_serializable_and_does_not_abort() -> None:
     engine, answer, (begin, end) = read_while_moving("latest")
-    assert engine.reads.level == pw.Engine().reads.level
+    assert engine.reads.isolation.level == pw.Engine().reads.isolation.level
     assert watermark_us(answer) == end > begin
     assert levels_of(engine) == {Level.LATEST_WINDOW}
     assert engine.stats()["reads"] == {
@@ -298,7 +302,7 @@ def test_serial_reads_let_nothing_in() -> None:
 
 def test_a_read_that_finds_no_end_ends_inside_the_turn() -> None:
     engine, model = small_steps(), Model()
-    engine.reads.rows_inside, engine.reads.tries = 0, 3
+    engine.reads.isolation.rows_inside, engine.reads.isolation.tries = 0, 3
     model.push(engine, list(range(40)))
     seconds = iter(range(40, 1000))
 
@@ -358,7 +362,7 @@ def test_what_has_no_parts_is_read_as_a_whole(level: str, moves: int, aborted: i
     assert (counts["aborted"], counts["inside_the_turn"], counts["committed"]) == (aborted, inside, 1)
     come_to = {"latest": 20 + min(moves, 3) - 1, "window": 19, "serial": 19}[level] - DELAY
     assert watermark_us(answer) == come_to * SECOND
-    assert not engine.reads.recorded or is_kept(engine)
+    assert not engine.reads.isolation.recorded or is_kept(engine)
 
 
 def test_a_join_is_right_at_the_watermark_of_the_slower_stream() -> None:
@@ -443,7 +447,7 @@ def test_a_failure_outside_the_turn_says_where_in_the_text() -> None:
     engine.push("t", rows(*range(30), v=1 << 62))
     told = []
     for inside in (4, 1 << 40):
-        engine.reads.rows_inside = inside
+        engine.reads.isolation.rows_inside = inside
         with pytest.raises(PanewiseError) as caught:
             engine.execute(GROUPED.replace("SUM", "FRAIL"))
         told.append(str(caught.value))
@@ -452,14 +456,14 @@ def test_a_failure_outside_the_turn_says_where_in_the_text() -> None:
 
 def test_snapshots_and_close_meanwhile(tmp_path: Any) -> None:
     with pw.Engine(tmp_path, isolation="latest") as engine:
-        engine.reads.sub_window_rows, engine.reads.rows_inside = 3, 4
+        engine.reads.isolation.sub_window_rows, engine.reads.isolation.rows_inside = 3, 4
         engine.execute(STREAM)
         engine.push("t", rows(*range(30)))
         copies: list[bytes] = []
         happened = [engine.checkpoint, lambda: copies.append(engine.snapshot()), lambda: engine.push("t", rows(30))]
         interrupted_by(engine, iter([*happened, engine.checkpoint, engine.close]))
         assert tuples(engine.execute(GROUPED)) == [("a", 10, 10)]
-        engine.reads.between_steps = None
+        engine.reads.isolation.between_steps = None
         again = pw.Engine.restore(copies[0])
         assert tuples(again.execute(GROUPED)) == [("a", 10, 10)]
     with pw.Engine(tmp_path) as reopened:
@@ -559,7 +563,7 @@ def test_a_push_goes_through_while_a_select_reads_millions_of_rows(level: str) -
         pushed.set()
 
     writer = started(push)
-    engine.reads.between_steps = step
+    engine.reads.isolation.between_steps = step
     answer = engine.execute("SELECT k, COUNT(*) AS n, SUM(v) AS s FROM t [RANGE 400 SECONDS] GROUP BY k")
     joined(writer)
     come_to = watermark_us(answer)

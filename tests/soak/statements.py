@@ -128,7 +128,7 @@ def books(engine: pw.Engine) -> dict[str, Any]:
     return {
         "catalog": engine.catalog.copy(),
         "streams": {
-            name: (stream.definition, stream.retain_us, stream.reach) for name, stream in engine.streams.items()
+            name: (stream.definition, stream.retain_us, stream.judge.reach) for name, stream in engine.streams.items()
         },
         "tables": {name: [*map(id, table._readers)] for name, table in engine.tables.items()},
         "queries": {name: (query.status, query.reason) for name, query in hosting.queries.items()},

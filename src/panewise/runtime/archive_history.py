@@ -19,29 +19,21 @@ Cost: one scan of the times that are needed, one sort, and what the operators ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from panewise.aggregates.columns import integers
-from panewise.errors import ArchiveError
 from panewise.language.statements import Emit as Emission
 from panewise.operators.partition_tail import RowCounts
-from panewise.operators.rows import Rows, concatenated
+from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.inputs import of_block, report_window, table_inputs, windowed_inputs
 from panewise.plan.nodes import Aggregate, Emit
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.past_rows import Known, known_rows, last_rows, numbered_rows, rows_back
 from panewise.temporal import RowsWindow, TimeWindow, Window
-
-if TYPE_CHECKING:
-    from panewise.runtime.archive_keeper import Keeper
-    from panewise.runtime.pinned_sources import PinnedPast
 
 Ints = NDArray[np.int64]
 IN_ORDER = ("FIRST", "LAST", "ARG_MIN", "ARG_MAX")  # which row they choose among equal ones depends on the order
@@ -75,48 +67,6 @@ class PlanHistory:
     begins: int
     rows: list[Rows]
     held_from: list[int | None]
-
-
-def rows_between(
-    keeper: Keeper | PinnedPast, start: int, end: int, each: Callable[[pa.RecordBatch], None] | None = None
-) -> Rows | None:
-    """All rows from `start` (INT64_MIN: all there ever were) to before `end`, in order of time; None where the archive
-    may lack some.
-
-    `end` is not past the watermark. `each` is called with every batch that is read from files.
-    """
-    channel, archive = keeper.channel, keeper.archive
-    if archive is None or end > channel.watermark or start >= end:
-        return None
-    names = list(channel.schema.names)
-    if set(names) != set(keeper.definition.schema.names):
-        return None  # the stream sheds rows, and what stands for them is not archived
-    reaches = start >= keeper.held_from
-    if not reaches and keeper.covered_from != INT64_MIN:
-        return None
-    since, until = (start, end) if reaches else (INT64_MIN, channel.watermark)
-    try:
-        with archive.snapshot() as snapshot:
-            there = sum(file.rows for file in snapshot.manifest.files) + keeper.held_count
-            if not reaches and there < keeper.taken_rows:
-                return None  # some have expired
-            written_to = snapshot.manifest.now_us
-            archived = snapshot.scan(
-                inserted=(None if since == INT64_MIN else since, until - 1), columns=names, each=each
-            )
-    except ArchiveError:
-        return None
-    held = keeper.held(written_to)
-    held = held.take((held.times >= since) & (held.times < until))
-    if not reaches and archived.num_rows + len(held) != keeper.taken_rows:
-        return None
-    batch = archived.cast(channel.schema.to_arrow()).combine_chunks().to_batches()
-    parts = [Rows(part, integers(part.column(channel.timestamp)), 0) for part in batch]
-    rows = concatenated([*parts, held]) if parts or len(held) else channel.empty_rows()
-    order = np.argsort(rows.times, kind="stable")
-    order = order[slice(*np.searchsorted(rows.times[order], (start, end)))]
-    # Each had a greater number when it came, and so has every row that is yet to come.
-    return Rows(rows.batch.take(pa.array(order)), rows.times[order], 0, ascends=True)
 
 
 def history_of(block: Block, channel: Channel) -> History | None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from panewise.credentials import masked
 from panewise.errors import ArchiveError, DurabilityWarning
 from panewise.operators.rows import Rows, concatenated
 from panewise.plan.explain import Explanation
-from panewise.runtime.archive_history import rows_between
+from panewise.runtime.archived_past import ArchivedPast
 from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, INSTANT_NEVER, format_instant
@@ -38,6 +39,7 @@ from panewise.temporal import INSTANT_MAX, INSTANT_MIN, INSTANT_NEVER, format_in
 if TYPE_CHECKING:
     from panewise.archive.archive import Archive
     from panewise.archive.layout import Layout
+    from panewise.archive.snapshot import Snapshot
 
 Ints = NDArray[np.int64]
 HELD_MAX = 262_144
@@ -264,7 +266,21 @@ class Keeper:
 
     def rows_between(self, start: int, end: int) -> Rows | None:
         """All rows from `start` to before `end`, in order of time; None where some may be missing."""
-        return rows_between(self, start, end)
+        if self.archive is None:
+            return None
+        return self.past(self.channel, self.archive.snapshot, self.held).rows_between(start, end)
+
+    def past(
+        self,
+        channel: Channel,
+        snapshot: Callable[[], AbstractContextManager[Snapshot]],
+        held: Callable[[int | None], Rows],
+        each: Callable[[pa.RecordBatch], None] | None = None,
+    ) -> ArchivedPast:
+        """What it knows now, from these files and these rows; `channel` is its own, or that as it was pinned."""
+        counts = self.taken_rows, self.held_count
+        names = self.definition.schema.names
+        return ArchivedPast(channel, names, self.held_from, self.covered_from, *counts, snapshot, held, each)
 
     def stats(self) -> dict[str, Any]:
         held_from = self.held_from

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,10 +25,7 @@ from panewise.runtime.answers import with_watermark
 from panewise.runtime.archive_conditions import Sought, sought_in
 from panewise.runtime.archive_keeper import Keeper
 from panewise.runtime.ask import rows_of_answer
-
-if TYPE_CHECKING:
-    from panewise.runtime.archives import Archives
-    from panewise.runtime.window_reads import WindowReads
+from panewise.runtime.isolation import Isolation
 
 EVERYTHING = Sought()
 
@@ -99,8 +96,8 @@ def _moment(instant: int) -> pa.Scalar:
 class ArchiveRead:
     """One SELECT over one archive. Made inside a turn, finished outside all of them."""
 
-    def __init__(self, reads: WindowReads, block: Block, keeper: Keeper, budget: ReadBudget) -> None:
-        self._reads = reads
+    def __init__(self, isolation: Isolation, block: Block, keeper: Keeper, budget: ReadBudget) -> None:
+        self._isolation = isolation
         self._budget = budget
         self._block = block
         self._view = ArchiveView(keeper)
@@ -108,13 +105,13 @@ class ArchiveRead:
     def finished(self) -> pa.Table:
         definition = self._view.definition
         try:
-            self._reads.pause()
+            self._isolation.pause()
             sought = sought_in(self._block.where, definition.schema, definition.key, definition.timestamp)
             found = rows_of_answer(self._view.table(sought, self._budget.take_batch))
             table = relation_in_parts(self._block, found, self._budget)
         finally:
             self.give_up()
-        self._reads.committed(inside=False)
+        self._isolation.committed(inside=False)
         return with_watermark(table, self._view.watermark)
 
     def give_up(self) -> None:
@@ -148,14 +145,14 @@ class ArchiveExplanation:
     Made inside a turn, finished outside all of them.
     """
 
-    def __init__(self, plan: Emit, explanation: Explanation, archives: Archives) -> None:
+    def __init__(self, plan: Emit, explanation: Explanation, keeper_of: Callable[[str], Keeper]) -> None:
         self._plan = plan
         self._explanation = explanation
         scans = {node.name for node in plan.walk() if isinstance(node, Scan) and node.kind == "archive"}
         self._views: dict[str, ArchiveView] = {}
         try:
             for name in sorted(scans):
-                self._views[name] = ArchiveView(archives[name])
+                self._views[name] = ArchiveView(keeper_of(name))
         except BaseException:
             self.give_up()
             raise

@@ -8,41 +8,40 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from panewise.catalog import ArchiveDefinition, Options
+from panewise.catalog import ArchiveDefinition, Catalog, Options
 from panewise.errors import ArchiveError, CatalogError, DurabilityWarning, PlanError
 from panewise.language.archive_layout import DEFAULT_LAYOUT, OWN, parse_layout
 from panewise.language.bind_archives import DEFAULT_EVERY
 from panewise.plan.longest_life import longest_life
 from panewise.runtime.archive_keeper import Keeper
 from panewise.runtime.archive_own_lifetimes import OwnLifetimesKeeper
+from panewise.runtime.channel import Channel
 from panewise.runtime.entering_rows import EnteringRows, answer_schema
+from panewise.runtime.found_outside import UNKNOWN
 from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.hosting import Hosting
 from panewise.temporal import duration_us
 
 if TYPE_CHECKING:
     from panewise.archive.archive import Archive
     from panewise.archive.layout import Layout, Style
-    from panewise.runtime.engine import Engine
-
-
-NOT_LOGGED = -(2**63)
 
 
 class Archives:
     """By lower-case name. `only_books`: nothing on any disk is touched; `lenient`: what fails is told, not raised."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, catalog: Catalog, hosting: Hosting, channel_of: Callable[[str], Channel]) -> None:
+        self._catalog = catalog
+        self._hosting = hosting
+        self._channel_of = channel_of
         self.keepers: dict[str, Keeper] = {}
         self.only_books = False
         self.lenient = False
-        # While a log is read: what `last_cut` gave when the statement was run that runs again.
-        self.logged_cut: int | None = NOT_LOGGED
 
     def __getitem__(self, name: str) -> Keeper:
         return self.keepers[name.lower()]
@@ -52,22 +51,23 @@ class Archives:
 
     # -- statements --------------------------------------------------------------------------------------------------
 
-    def create(self, definition: ArchiveDefinition) -> None:
+    def create(self, definition: ArchiveDefinition, cut: int | None = UNKNOWN) -> None:
+        """`cut`: how far the archive in its folder has come; None where there is none, or nothing in it."""
         self._check_apart(definition)
         keeper = self._new_keeper(definition)
         try:
-            self._begin(keeper)
+            self._begin(keeper, cut)
         except BaseException:
             keeper.let_go()
             raise
         self.keepers[definition.name.lower()] = keeper
 
-    def _begin(self, keeper: Keeper) -> None:
+    def _begin(self, keeper: Keeper, cut: int | None) -> None:
         definition, channel = keeper.definition, keeper.channel
         if not self.only_books:
-            cut = self.last_cut(definition.path) if self.logged_cut == NOT_LOGGED else self.logged_cut
+            known = last_cut(definition.path) if cut == UNKNOWN else cut
             self._open(keeper)
-            keeper.begin(cut)
+            keeper.begin(known)
         if isinstance(channel, EnteringRows):
             self._query(definition).entering = channel
             channel.attach(keeper, channel.present())
@@ -77,7 +77,7 @@ class Archives:
             channel.past.append(keeper)
 
     def _new_keeper(self, definition: ArchiveDefinition) -> Keeper:
-        channel = self._engine.channel(definition.source)
+        channel = self._channel_of(definition.source)
         if dict(definition.options)["lifetime"] != OWN:
             return Keeper(definition, channel, layout_of(definition.options))
         query = self._query(definition)
@@ -91,25 +91,16 @@ class Archives:
                 raise PlanError(
                     f"'{name}' is no column of the answer of '{definition.source}', and cannot be in the key"
                 )
-        self._engine.catalog.change(definition.name, schema=definition.schema)
+        self._catalog.change(definition.name, schema=definition.schema)
         if query.entering is None:
-            consumer = self._engine.hosting.consumers[query.name]
+            consumer = self._hosting.consumers[query.name]
             channel = EnteringRows(query.name, query.plan, consumer.relation, consumer.come_to)
         else:
             channel = query.entering
         return OwnLifetimesKeeper(definition, channel, layout, longest)
 
     def _query(self, definition: ArchiveDefinition) -> HostedQuery:
-        return self._engine.hosting.queries[definition.source.lower()]
-
-    def last_cut(self, path: str) -> int | None:
-        """How far the archive in a folder has come; None where there is none, or nothing in it."""
-        from panewise.archive.manifest import Manifests
-        from panewise.archive.storage import storage_at
-
-        manifests = Manifests(storage_at(path))
-        versions = manifests.versions()
-        return manifests.load(versions[-1]).now_us if versions else None
+        return self._hosting.queries[definition.source.lower()]
 
     def drop(self, name: str) -> None:
         """The files stay."""
@@ -201,11 +192,12 @@ class Archives:
         for keeper in self.keepers.values():
             keeper.settle()
 
-    def close(self) -> None:
+    def close(self, logged: bool) -> None:
+        """`logged`: rows that are in no file come back from the log of the engine."""
         for keeper in self.keepers.values():
             keeper.close()
             waiting = keeper.held_count
-            if waiting and not self.only_books and self._engine.durability is None:
+            if waiting and not self.only_books and not logged:
                 reason = keeper.reason or "they are reports that were due after the year 9999"
                 warnings.warn(
                     f"{waiting} rows of archive '{keeper.definition.name}' are not in its files: {reason}",
@@ -296,6 +288,16 @@ def opened(definition: ArchiveDefinition, layout: Layout) -> Archive:
     if manifest.moving or not (by_cost or manifest.layout == layout):
         archive.migrate(manifest.layout if by_cost else layout)
     return archive
+
+
+def last_cut(path: str) -> int | None:
+    """How far the archive in a folder has come; None where there is none, or nothing in it."""
+    from panewise.archive.manifest import Manifests
+    from panewise.archive.storage import storage_at
+
+    manifests = Manifests(storage_at(path))
+    versions = manifests.versions()
+    return manifests.load(versions[-1]).now_us if versions else None
 
 
 def check_place(definition: ArchiveDefinition) -> None:

@@ -9,6 +9,8 @@ from the slices of a registered query with the same selection and grouping. Seve
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 
@@ -24,7 +26,6 @@ from panewise.runtime.archive_history import minds_order
 from panewise.runtime.ask_inputs import Sources, WindowRows, ask_inputs, check_answer_columns
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.consumers import TreeConsumer
-from panewise.runtime.hosting import Hosting
 from panewise.runtime.past_rows import shown_rows
 from panewise.runtime.window_ends import cadence_of
 from panewise.state.group_table import GroupTable
@@ -77,12 +78,12 @@ def rows_of_answer(table: pa.Table) -> Rows:
     return Rows(batch, numbers, numbers)
 
 
-def from_tree(block: Block, channel: Channel, hosting: Hosting) -> pa.Table | None:
+def from_tree(block: Block, channel: Channel, trees: Iterable[TreeConsumer]) -> pa.Table | None:
     """The last report of a periodic aggregate, from a tree that holds it; None where none does."""
     if block.aggregate is None or not block.periodic or not isinstance(block.window, TimeWindow):
         return None
     aggregation = aggregation_of(block)
-    for consumer in hosting.trees:
+    for consumer in trees:
         tree = consumer.tree
         if consumer.channel is not channel or consumer.counts_rows or not _fits(consumer, block):
             continue

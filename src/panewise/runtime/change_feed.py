@@ -14,81 +14,39 @@ A change that does not fit is a bad row (`on_bad_row` of the stream): 'skip' set
 known any more from that instant on. A key that was deleted is not there again at the same instant in a table that keeps
 no versions (Golab 2006, section 3.3.1).
 
-    key -> number in `GroupTable` -> latest slot -> the row's number; equal rows of a table without a key are a chain
-
-A change costs O(1) amortised, in a compiled loop. State: the keys of the table's rows, a slot for each, and at most as
-many that are gone.
+The table itself finds the rows that a change concerns (`latest_rows`).
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from panewise.aggregates.columns import flags, wrapped
+from panewise.aggregates.columns import flags
 from panewise.catalog import Catalog, StreamDefinition, TableDefinition
 from panewise.errors import PlanError, did_you_mean
-from panewise.loops import compiled_loop
-from panewise.operators.deltas import NONE, Ints
+from panewise.operators.deltas import Ints
 from panewise.operators.rows import Rows
 from panewise.plan.explain import Explanation
 from panewise.plan.supported import KEYS_MAX
+from panewise.runtime.changed_table import ChangedTable
 from panewise.runtime.channel import INT64_MAX, INT64_MIN
 from panewise.runtime.intake import shown_row
+from panewise.runtime.latest_rows import (
+    MISSING,
+    NO_KEY,
+    NULL_KEY,
+    OPERATIONS,
+    RETIRED,
+    TAKEN,
+    UNKNOWN,
+    UPDATE,
+    UPSERT,
+)
 from panewise.runtime.stream import Stream
 from panewise.schema import STRING
-from panewise.state.group_table import GroupTable
-
-if TYPE_CHECKING:
-    from panewise.runtime.changed_table import ChangedTable
-
-OPERATIONS = ("upsert", "insert", "update", "delete")
-UPSERT, INSERT, UPDATE, DELETE = range(4)
-NULL_KEY, UNKNOWN, NO_KEY, TAKEN, MISSING, RETIRED = range(1, 7)  # what is wrong with a change; 0: nothing
-ROOM_MIN = 1024
-
-
-@compiled_loop
-def _settle(
-    keys: Ints, operations: Ints, times: Ints, keyed: bool, versioned: bool, stops: bool, latest: Ints,
-    retired_at: Ints, slot_numbers: Ints, slot_before: Ints, slots: int, number: int, born: Ints, ended: Ints,
-    problems: Ints,
-) -> tuple[int, int, int]:  # fmt: skip
-    """The number of the row that each change brings and of the one that it ends, -1 for none.
-
-    Returns how many changes were gone through, which is up to the first bad one where `stops`, and the slots and
-    numbers used.
-    """
-    for i in range(keys.shape[0]):
-        key, operation, slot = keys[i], operations[i], latest[keys[i]]
-        if problems[i] == 0 and keyed:
-            if operation == INSERT and slot >= 0:
-                problems[i] = TAKEN
-            elif operation == UPDATE and slot < 0:
-                problems[i] = MISSING
-            elif operation != DELETE and slot < 0 and versioned and retired_at[key] == times[i]:
-                problems[i] = RETIRED
-        if problems[i] != 0:
-            if stops:
-                return i, slots, number
-            continue
-        if slot >= 0 and (keyed or operation == DELETE):
-            ended[i] = slot_numbers[slot]
-            latest[key] = slot_before[slot]
-            if operation == DELETE:
-                retired_at[key] = times[i]
-        if operation == DELETE:
-            continue
-        slot_numbers[slots], slot_before[slots] = number, latest[key]
-        latest[key] = slots
-        born[i] = number
-        slots += 1
-        number += 1
-    return keys.shape[0], slots, number
 
 
 class ChangeFeed:
@@ -106,19 +64,7 @@ class ChangeFeed:
         self._arrow = definition.schema.to_arrow()
         self._keyed = bool(definition.primary_key)
         self._key_names = definition.primary_key or definition.schema.names
-        self.last_change = INT64_MIN  # the instant of the last change
         self._taking = INT64_MIN  # the first instant of the rows that were taken last
-        self._latest: Ints = NONE  # by key: the slot of its latest row
-        self._retired_at: Ints = NONE  # by key: when it was taken away last
-        self._slot_numbers: Ints = NONE
-        self._slot_before: Ints = NONE
-        self._slots = 0
-        self.read_anew()
-
-    @property
-    def bytes_held(self) -> int:
-        arrays = self._latest, self._retired_at, self._slot_numbers, self._slot_before
-        return self._keys.bytes_held + sum(array.nbytes for array in arrays)
 
     def explained(self) -> Explanation:
         said = {"primary key": ", ".join(self.table.definition.primary_key)} if self._keyed else {}
@@ -151,21 +97,8 @@ class ChangeFeed:
         self._taking = int(rows.times[0])
         batch = rows.batch.select(self._names).rename_columns(self._arrow.names).cast(self._arrow)
         operations, problems = self._read(rows.batch, batch)
-        keys = self._keys.ids([batch.column(name) for name in self._key_names])
-        self._make_room(len(rows))
         stops = not self.stream.skips_bad
-        born, ended = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
-        versioned = not self.table.definition.retroactive
-        done, self._slots, next_number = _settle(
-            keys, operations, rows.times, self._keyed, versioned, stops, self._latest, self._retired_at,
-            self._slot_numbers, self._slot_before, self._slots, self.table.next_number, born, ended, problems,
-        )  # fmt: skip
-        came, went = np.flatnonzero(born >= 0), np.flatnonzero(ended >= 0)
-        if len(came) or len(went):
-            self.last_change = int(rows.times[max(came[-1:].tolist() + went[-1:].tolist())])
-            self.table.change(
-                batch.take(wrapped(came)), born[came], rows.times[came], ended[went], rows.times[went], next_number
-            )
+        done = self.table.apply(batch, operations, rows.times, problems, stops)
         bad = np.flatnonzero(problems[: done + 1]).tolist()
         reasons = [(rows.batch.slice(i, 1), self._reason(rows.batch, batch, i, int(problems[i]))) for i in bad]
         if stops and reasons:
@@ -173,8 +106,6 @@ class ChangeFeed:
             self.table.fail(int(rows.times[bad[0]]), f"{reason}; the row: {shown_row(row)}")
         elif reasons:
             self.stream.set_aside(reasons)
-        if self._slots > 2 * self.table.row_count + ROOM_MIN or len(self._keys) > 2 * self.table.row_count + ROOM_MIN:
-            self.read_anew()
 
     def _read(self, whole: pa.RecordBatch, batch: pa.RecordBatch) -> tuple[Ints, Ints]:
         """What each row does, and what is wrong with it whatever the table holds."""
@@ -209,36 +140,6 @@ class ChangeFeed:
             RETIRED: f"the key {key} of '{name}' was taken away at the same instant, and a NON RETROACTIVE table has "
             "a key once at an instant",
         }[problem]
-
-    # -- the rows by key -----------------------------------------------------------------------------------------------
-
-    def _make_room(self, changes: int) -> None:
-        keys, slots = len(self._keys), self._slots + changes
-        self._latest, self._retired_at = _grown(self._latest, keys, -1), _grown(self._retired_at, keys, INT64_MIN)
-        self._slot_numbers = _grown(self._slot_numbers, slots, -1)
-        self._slot_before = _grown(self._slot_before, slots, -1)
-
-    def read_anew(self) -> None:
-        """Knows the rows of the table as they are, and nothing else."""
-        batch, numbers = self.table.numbered()
-        self._keys = GroupTable(tuple(self.table.definition.schema[name].type for name in self._key_names))
-        self._latest, self._retired_at, self._slot_numbers, self._slot_before = NONE, NONE, NONE, NONE
-        self._slots = 0
-        keys = self._keys.ids([batch.column(name) for name in self._key_names])
-        self._make_room(len(numbers))
-        self._slot_numbers[: len(numbers)] = numbers
-        # Behind each slot the one before it of the same key.
-        order = np.argsort(keys, kind="stable")
-        same = keys[order][1:] == keys[order][:-1]
-        self._slot_before[order[1:][same]] = order[:-1][same]
-        self._latest[keys] = np.arange(len(numbers))
-        self._slots = len(numbers)
-
-
-def _grown(array: Ints, count: int, filled: int) -> Ints:
-    if len(array) >= count:
-        return array
-    return np.concatenate([array, np.full(max(count, 2 * len(array), ROOM_MIN) - len(array), filled, np.int64)])
 
 
 def _missing(column: pa.Array) -> NDArray[np.bool_]:

@@ -5,7 +5,7 @@ the stream's watermark too, so that a row of its inputs meets the version of the
 order both are pushed. Versions are kept by those who have not passed them yet (`table_source`); the table itself is
 what it is at the watermark.
 
-A change costs O(1) amortised: rows that are gone stay in place until they are many, or somebody reads.
+A change costs O(1) amortised (`latest_rows`): rows that are gone stay in place until they are many, or somebody reads.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from panewise.aggregates.columns import wrapped
 from panewise.catalog import TableDefinition
 from panewise.errors import NotHeldError, PlanError
 from panewise.language import statements as s
 from panewise.operators.deltas import NONE, Ints
 from panewise.operators.stored_columns import StoredColumns
 from panewise.operators.table_source import TableSource
-from panewise.runtime.change_feed import ChangeFeed
-from panewise.runtime.stream import Stream
+from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.latest_rows import LatestRows
 from panewise.runtime.table import Table
 
 GONE_MIN = 1024  # rows that are gone and still there, before they matter
@@ -31,24 +32,28 @@ GONE_MIN = 1024  # rows that are gone and still there, before they matter
 class ChangedTable(Table):
     """The rows of a definition that a stream changes. `failed`: the reason, where a change could not be."""
 
-    def __init__(self, definition: TableDefinition, stream: Stream) -> None:
+    def __init__(self, definition: TableDefinition, changes: Channel) -> None:
         super().__init__(definition)
         self._gone: list[Ints] = []  # numbers of rows that have ended, still among the others
         self._gone_count = 0
         self.failed = ""
-        self.feed = ChangeFeed(self, stream)
+        self._changes = changes
+        self._last_change = INT64_MIN
+        self._key_names = definition.primary_key or definition.schema.names
+        types = [definition.schema[name].type for name in self._key_names]
+        self._latest = LatestRows(types, bool(definition.primary_key), not definition.retroactive)
 
     @property
-    def changes(self) -> Stream:
-        return self.feed.stream
+    def changes(self) -> Channel:
+        return self._changes
 
     @property
     def held_from(self) -> int | None:
-        return self.feed.stream.held_from
+        return self._changes.held_from
 
     @property
     def last_change(self) -> int:
-        return self.feed.last_change
+        return self._last_change
 
     @property
     def row_count(self) -> int:
@@ -56,7 +61,7 @@ class ChangedTable(Table):
 
     @property
     def bytes_held(self) -> int:
-        return super().bytes_held + self.feed.bytes_held
+        return super().bytes_held + self._latest.bytes_held
 
     def stats(self) -> dict[str, Any]:
         failed = {"status": "FAILED", "reason": self.failed} if self.failed else {}
@@ -91,11 +96,28 @@ class ChangedTable(Table):
             hint=f"push a row to '{self.changes.name}'",
         )
 
-    @property
-    def next_number(self) -> int:
-        return self._next
+    def apply(self, batch: pa.RecordBatch, operations: Ints, times: Ints, problems: Ints, stops: bool) -> int:
+        """Changes in order of time: rows come and rows go. Those with a problem do nothing, and `problems` gets what is
+        found wrong with others. Returns how many were gone through, which is up to the first bad one where `stops`."""
+        settled = self._latest.settle(self._keys_in(batch), operations, times, problems, stops, self._next)
+        came, went = np.flatnonzero(settled.born >= 0), np.flatnonzero(settled.ended >= 0)
+        if len(came) or len(went):
+            self._last_change = int(times[max(came[-1:].tolist() + went[-1:].tolist())])
+            fresh = batch.take(wrapped(came)), settled.born[came], times[came]
+            self._change_at(*fresh, settled.ended[went], times[went], settled.next_number)
+        if self._latest.has_outgrown(self.row_count):
+            self._know_rows()
+        return settled.done
 
-    def change(
+    def _keys_in(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [batch.column(name) for name in self._key_names]
+
+    def _know_rows(self) -> None:
+        """Rows are found as they are now; what was before is forgotten."""
+        batch, numbers = self.numbered()
+        self._latest.begin_anew(self._keys_in(batch), numbers)
+
+    def _change_at(
         self, batch: pa.RecordBatch, numbers: Ints, births: Ints, ended: Ints, ended_at: Ints, next_number: int
     ) -> None:
         """Rows that come and rows that go, each with its instant."""
@@ -128,12 +150,12 @@ class ChangedTable(Table):
     def snapshot(self) -> dict[str, Any]:
         batch, numbers = self.numbered()
         own = {"rows": batch, "numbers": numbers, "next": self._next}
-        return own | {"failed": self.failed, "last_change": self.feed.last_change}
+        return own | {"failed": self.failed, "last_change": self._last_change}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._rows = StoredColumns(self._schema)
         self._rows.append(snapshot["rows"])
         self._numbers, self._fresh, self._next = snapshot["numbers"], [], snapshot["next"]
         self._gone, self._gone_count, self.failed = [], 0, snapshot["failed"]
-        self.feed.last_change = snapshot["last_change"]
-        self.feed.read_anew()
+        self._last_change = snapshot["last_change"]
+        self._know_rows()

@@ -63,6 +63,10 @@ class Together(Protocol):
 class Postponed(Protocol):
     """A consumer that has taken rows and has yet to say what they complete (`report_schedule`)."""
 
+    @property
+    def postponed_reports(self) -> int:
+        """How many reports those are."""
+
     def catch_up(self) -> None:
         """It says all that has come due."""
 

@@ -282,6 +282,11 @@ class TreeConsumer(QueryConsumer):
     def is_postponed(self) -> bool:
         return self in self.channel.postponed
 
+    @property
+    def postponed_reports(self) -> int:
+        """How many reports have come due and are not answered; those of empty windows count."""
+        return self.tree.due_count(self.channel.watermark) if self.is_postponed else 0
+
     def catch_up(self) -> None:
         """What was postponed is answered in one pass, each report as it would have been."""
         del self.channel.postponed[self]

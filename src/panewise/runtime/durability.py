@@ -19,30 +19,25 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from panewise.catalog import TableDefinition
-from panewise.connectors.tables import check_options, table_connector
 from panewise.errors import DurabilityError, DurabilityWarning, NotHeldError
 from panewise.language import statements as s
-from panewise.runtime.definitions import definition_of
-from panewise.runtime.durable_folder import DurableFolder, check_not_around, folder_of, holds_engine
-from panewise.runtime.durable_replay import Replayed, replay
-from panewise.runtime.durable_sync import BackgroundSync, check_sync
+from panewise.runtime.durable_folder import DurableFolder
+from panewise.runtime.durable_sync import BackgroundSync
+from panewise.runtime.found_outside import UNKNOWN, FoundOutside
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.suspended_folder import GO_ON, REASON, Dropped, check_allowed, define, without_figures
-from panewise.state.durable_files import FileSystem, PrivateFiles
-from panewise.state.forked import let_go_in_children
+from panewise.runtime.suspended_folder import GO_ON, REASON, Dropped, check_allowed, without_figures
+from panewise.runtime.turns import Change
+from panewise.state.durable_files import FileSystem
 
 if TYPE_CHECKING:
-    from panewise.runtime.engine import Engine
     from panewise.runtime.journal import Stamp, Taken
 
-SNAPSHOT_EVERY_BYTES = 256 << 20
 _ONLY_READ = (s.Show, s.Explain, s.SelectOnce)
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,10 +55,19 @@ def _first_in_change(tell: Callable[Concatenate[Durability, P], T]) -> Callable[
         except BaseException:
             # An interrupt may come when the record is there, and before this has returned.
             if self.folder.end.size == size:
-                self._engine.turns.change.undone()
+                self._change.undone()
             raise
 
     return told
+
+
+@dataclass
+class Replayed:
+    """How many records there were, how often a query had another number of results, whether the last record failed."""
+
+    records: int = 0
+    differences: int = 0
+    last_failed: bool = False
 
 
 class Durability:
@@ -71,108 +75,42 @@ class Durability:
 
     def __init__(
         self,
-        engine: Engine,
         folder: DurableFolder,
         files: FileSystem,
+        change: Change,
         sync: str,
         snapshot_every: int,
+        snapshot_bytes: int = 0,
+        replayed: Replayed | None = None,
         suspended: Dropped | None = None,
     ) -> None:
-        """`suspended`: nothing is written but what is dropped."""
+        """`change`: the engine's. `snapshot_bytes`: how large the folder's snapshot is; `replayed`: the records after
+        it, which have happened again. `suspended`: nothing is written but what is dropped."""
         self.suspended = suspended
-        self._engine = engine
         self.folder = folder
+        self._change = change
         self._sync = sync
         self._snapshot_every = snapshot_every
-        self._snapshot_bytes = 0
+        self._snapshot_bytes = snapshot_bytes
         self._retry_at = 0  # bytes of log at which a snapshot that failed is tried again
         self._snapshots = 0
-        self._replayed = Replayed()
+        self._replayed = replayed or Replayed()
         self._handed_out: dict[str, tuple[HostedQuery, int]] = {}  # the query and its results when they were last read
         self.closed = False
-        self._table_rows: pa.RecordBatch | None = None
-        self._read_table = engine.read_table
         self._background = BackgroundSync(folder, files) if sync == "batch" else None
-        # An engine that nobody holds any more lets its folder go, as one that is closed does.
-        weakref.finalize(engine, _let_go, folder, self._background)
 
-    @classmethod
-    def open(
-        cls,
-        engine: Engine,
-        path: str | Path,
-        sync: str = "batch",
-        snapshot_every: int = SNAPSHOT_EVERY_BYTES,
-        files: FileSystem | None = None,
-        suspended: bool = False,
-    ) -> Durability:
-        """A fresh engine becomes what the folder holds, and logs what happens to it from now on.
+    def let_go_with(self, owner: object) -> None:
+        """An engine that nobody holds any more lets its folder go, as one that is closed does."""
+        weakref.finalize(owner, _let_go, self.folder, self._background)
 
-        `suspended`: it gets the definitions only (`suspended_folder`).
-        """
-        check_sync(sync)
-        files = files or PrivateFiles()
-        check_not_around(folder_of(path))
-        if suspended and not holds_engine(folder_of(path)):
-            raise DurabilityError(
-                f"there is no engine in '{path}': suspended=True opens a folder that one has written",
-                hint="look at the path",
-            )
-        folder = DurableFolder.open(folder_of(path), files)
-        folder.note.always = sync == "always"
-        try:
-            snapshot, dropped = folder.newest_snapshot(), Dropped(folder.path, files)
-            if suspended:
-                define(engine, snapshot, folder.records())
-                dropped.happen(engine)
-                durability = cls(engine, folder, files, sync, snapshot_every, dropped)
-                durability._snapshot_bytes = len(snapshot or b"")
-                durability.attach()
-                return durability
-            engine.hosting.stopped = dropped.queries()
-            with engine.archives.coming_back():
-                if snapshot is not None:
-                    engine.restore(snapshot, engine)
-                engine.replaying = True
-                replayed = replay(engine, folder.records())
-                engine.end_replay()
-            if replayed.last_failed:
-                folder.end.take_back()
-            if folder.end.broken:
-                raise DurabilityError(f"'{folder.end.path}' cannot be used: {folder.end.broken}")
-            durability = cls(engine, folder, files, sync, snapshot_every)
-            durability._replayed = replayed
-            durability._snapshot_bytes = len(snapshot or b"")
-            durability.attach()
-            folder.forget_give_up()
-            dropped.settle(engine)
-            engine.hosting.stopped = set()
-            durability.changed()
-            return durability
-        except OSError as problem:
-            engine.archives.let_go()
-            folder.release()
-            raise DurabilityError(f"the folder '{path}' cannot be used: {problem.strerror or problem}") from problem
-        except BaseException:
-            engine.archives.let_go()
-            folder.release()
-            raise
-
-    def attach(self) -> None:
-        """The engine tells it everything from now on."""
-        self._engine.durability = self
-        self._engine.turns.remedy = (
-            f"close it, and open '{self.folder.path}' again: its log has every call that was acknowledged"
-        )
-        self._engine.read_table = self._logged_rows
-        for stream in self._engine.streams.values():
-            stream.journal = self
-        let_go_in_children(self)
+    @property
+    def remedy(self) -> str:
+        """What is to be done with a broken engine."""
+        return f"close it, and open '{self.folder.path}' again: its log has every call that was acknowledged"
 
     def forked(self) -> None:
         """This is a child process: the folder is its parent's, and the lock ends with the process that took it."""
         self.folder.close_files()
-        self._engine.forked()
 
     def refusal_in_child(self) -> DurabilityError:
         """What a child process is told that uses the engine of its parent."""
@@ -185,8 +123,9 @@ class Durability:
     # -- what is written -----------------------------------------------------------------------------------------
 
     @_first_in_change
-    def begin_statement(self, statement: s.Statement) -> bool:
-        """Writes a statement down that is going to be run; False where it changes nothing."""
+    def begin_statement(self, statement: s.Statement, found: FoundOutside) -> bool:
+        """Writes a statement down that is going to be run, with what it has found outside; False where it changes
+        nothing."""
         if self.suspended is not None:
             check_allowed(statement)
         if isinstance(statement, _ONLY_READ):
@@ -194,13 +133,8 @@ class Durability:
         if self.suspended is not None:
             self.suspended.note(statement.text)
             return True
-        body: bytes | memoryview = b""
-        if isinstance(statement, s.CreateTable):
-            self._table_rows = self._rows_to_read(statement)
-            body = b"" if self._table_rows is None else packed([self._table_rows])[0]
-        told = {}
-        if isinstance(statement, s.CreateArchive):
-            told["archive_cut"] = self._engine.archives.last_cut(str(dict(statement.options)["path"]))
+        body = b"" if found.rows is None else packed([found.rows])[0]
+        told = {} if found.archive_cut == UNKNOWN else {"archive_cut": found.archive_cut}
         self._append({"kind": "statement", "text": statement.text, "rows": len(body), **told}, body)
         return True
 
@@ -210,20 +144,6 @@ class Durability:
             self.suspended.take_back()
         else:
             self.folder.end.take_back()
-
-    def _rows_to_read(self, statement: s.CreateTable) -> pa.RecordBatch | None:
-        """The rows of a table with a connector: the file may be another one when the log is read."""
-        if self._engine.catalog.find(statement.name) is not None:
-            return None  # refused, or nothing to do
-        definition, _ = definition_of(statement, self._engine.find_aggregate)
-        assert isinstance(definition, TableDefinition)
-        check_options(definition)
-        return self._read_table(definition) if table_connector(definition) is not None else None
-
-    def _logged_rows(self, definition: TableDefinition) -> pa.RecordBatch:
-        assert self._table_rows is not None, definition.name
-        rows, self._table_rows = self._table_rows, None
-        return rows
 
     @_first_in_change
     def took(self, stream: str, taken: Taken) -> None:
@@ -289,11 +209,13 @@ class Durability:
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
-    def changed(self) -> None:
-        """A change is complete: a snapshot is written where it is time for one. That it fails is only told."""
+    def changed(self, told: bool, snapshot: Callable[[], bytes]) -> None:
+        """A change is complete: a snapshot is written where it is time for one. That it fails is only told.
+
+        `told`: an archive has had a say in it. What it has said is not in the log, and it may say less when that is
+        read again.
+        """
         log_bytes = self._log_bytes
-        # What an archive has said is not in the log, and it may say less when that is read again.
-        told, self._engine.hosting.took_history = self._engine.hosting.took_history, False
         if self.suspended is not None:
             return
         if not (told or self.folder.given_up) and log_bytes < max(
@@ -301,30 +223,30 @@ class Durability:
         ):
             return
         try:
-            self.checkpoint()
+            self.checkpoint(snapshot)
         except DurabilityError as problem:
             self._retry_at = log_bytes + self._snapshot_every
-            warnings.warn(f"no snapshot: {problem}", DurabilityWarning, stacklevel=3)
+            warnings.warn(f"no snapshot: {problem}", DurabilityWarning, stacklevel=4)
 
-    def checkpoint(self) -> None:
-        """A snapshot takes the place of the log."""
+    def checkpoint(self, snapshot: Callable[[], bytes]) -> None:
+        """A snapshot takes the place of the log; `snapshot` makes it, of everything that was written down."""
         self.check_open()
-        snapshot = self._engine.snapshot()
-        with self._engine.turns.change as change:  # between two logs, nothing can be written to either
+        made = snapshot()
+        with self._change as change:  # between two logs, nothing can be written to either
             try:
-                self.folder.begin_anew(snapshot)
+                self.folder.begin_anew(made)
             except DurabilityError:
                 change.undone()
                 raise
         self._snapshots += 1
-        self._snapshot_bytes, self._retry_at = len(snapshot), 0
+        self._snapshot_bytes, self._retry_at = len(made), 0
 
-    def close(self, snapshot: bool) -> None:
+    def close(self, snapshot: Callable[[], bytes] | None) -> None:
         """Nothing is taken in any more, and another engine may open the folder. A second time does nothing, or goes on
-        where the first was interrupted."""
+        where the first was interrupted. `snapshot` None: none is written."""
         try:
-            if snapshot and not self.closed and self._log_bytes and self.suspended is None:
-                self.checkpoint()
+            if snapshot is not None and not self.closed and self._log_bytes and self.suspended is None:
+                self.checkpoint(snapshot)
         finally:
             self.closed = True
             _let_go(self.folder, self._background)

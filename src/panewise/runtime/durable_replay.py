@@ -15,29 +15,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from panewise.errors import BindError, DurabilityError, DurabilityWarning, PanewiseError, ParseError
-from panewise.runtime.archives import NOT_LOGGED
+from panewise.runtime.books import Books
+from panewise.runtime.durability import Replayed
 from panewise.runtime.durable_log import Record
+from panewise.runtime.found_outside import UNKNOWN, FoundOutside
 from panewise.runtime.journal import Stamp, Taken
+from panewise.runtime.read_out import read_out
+from panewise.runtime.statement_runner import StatementRunner
+from panewise.runtime.stream import Stream
 from panewise.runtime.window_limit import Extent
-
-if TYPE_CHECKING:
-    from panewise.runtime.engine import Engine
-
-
-@dataclass
-class Replayed:
-    """How many records there were, how often a query had another number of results, whether the last record failed."""
-
-    records: int = 0
-    differences: int = 0
-    last_failed: bool = False
-
 
 _OTHER_VERSION = (
     "if another panewise took it, which refused less, open the folder with that one and close it: that leaves a "
@@ -45,14 +36,14 @@ _OTHER_VERSION = (
 )
 
 
-def replay(engine: Engine, records: Iterable[Record]) -> Replayed:
+def replay(books: Books, statements: StatementRunner, records: Iterable[Record]) -> Replayed:
     """Everything that was logged happens again."""
     replayed = Replayed()
     for record, last in _with_last(records):
         replayed.records += 1
-        engine.hosting.taken_before = not last
+        books.hosting.taken_before = not last
         try:
-            replayed.differences += not _happen(engine, record.fields, record.body)
+            replayed.differences += not _happen(books, statements, record.fields, record.body)
         except (ParseError, BindError) as problem:
             # A statement is bound before it is written down, so this is not what went wrong at that time.
             raise _impossible(record, problem, hint="an aggregate of yours? prepare= registers them first") from problem
@@ -63,15 +54,15 @@ def replay(engine: Engine, records: Iterable[Record]) -> Replayed:
             warnings.warn(
                 f"the last record of the log is left out, as that of a call that failed ({_told(record)}): {problem}",
                 DurabilityWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-    engine.hosting.taken_before = False
+    books.hosting.taken_before = False
     if replayed.differences:
         warnings.warn(
             f"the log was read, and results that were handed out earlier differ in number {replayed.differences} "
             "time(s): a query has failed, or was dropped",
             DurabilityWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return replayed
 
@@ -86,56 +77,55 @@ def _with_last(records: Iterable[Record]) -> Iterator[tuple[Record, bool]]:
         yield before, True
 
 
-def _happen(engine: Engine, fields: dict[str, Any], body: pa.Buffer) -> bool:
+def _happen(books: Books, statements: StatementRunner, fields: dict[str, Any], body: pa.Buffer) -> bool:
     """Does what a record says; False where a query has not as many results as it had."""
     match fields:
         case {"kind": "statement", "text": text, "rows": size}:
-            reading = engine.read_table
-            if size:
-                engine.read_table = lambda definition: unpacked(body, [size])[0]
-            engine.archives.logged_cut = fields.get("archive_cut", NOT_LOGGED)
-            try:
-                engine.execute(text)
-            finally:
-                engine.read_table = reading
-                engine.archives.logged_cut = NOT_LOGGED
-        case {"kind": "push", "stream": stream, "sizes": sizes}:
+            rows = unpacked(body, [size])[0] if size else None
+            statements.execute_again(text, FoundOutside(rows, fields.get("archive_cut", UNKNOWN)))
+        case {"kind": "push", "stream": name, "sizes": sizes}:
             aside = [(row, reason) for row, reason in fields["aside"]]
             # A log of before there was an oldest row has none: then what is new counts from the newest.
             extent = Extent(fields["newest"], fields.get("oldest", fields["newest"]))
             told = extent, fields["shed"], _stamp(fields["stamp"])
-            if not _was_taken(engine, stream, fields["stamp"]):
-                engine.retake(stream, Taken(unpacked(body, sizes), aside, *told))
-        case {"kind": "row", "stream": stream, "row": row, "stamp": stamp}:
-            if not _was_taken(engine, stream, stamp):
-                engine.retake_row(stream, row, _stamp(stamp))
-        case {"kind": "advance", "stream": stream, "until": until}:
-            engine.advance(stream, until)
+            stream = books.stream(name)
+            if not _was_taken(stream, fields["stamp"]) and stream.retake(Taken(unpacked(body, sizes), aside, *told)):
+                stream.flush()
+        case {"kind": "row", "stream": name, "row": row, "stamp": stamp}:
+            stream = books.stream(name)
+            if not _was_taken(stream, stamp) and stream.retake_row(row, _stamp(stamp)):
+                stream.flush()
+        case {"kind": "advance", "stream": name, "until": until}:
+            books.stream(name).advance(until)
         case {"kind": "read", "queries": counts}:
-            agree = [_handed_out(engine, query, int(results)) for query, results in counts.items()]
+            agree = [_handed_out(books, query, int(results)) for query, results in counts.items()]
             return all(agree)
         case {"kind": "read", "query": query, "results": results}:
-            return _handed_out(engine, query, int(results))
-        case {"kind": "late", "stream": stream}:
-            engine.late_rows(stream)
-        case {"kind": "bad", "stream": stream}:
-            engine.bad_rows(stream)
+            return _handed_out(books, query, int(results))
+        case {"kind": "late", "stream": name}:
+            books.flush()
+            books.stream(name).late_rows()
+        case {"kind": "bad", "stream": name}:
+            books.flush()
+            books.stream(name).bad_rows()
         case _:
             raise DurabilityError(f"the log holds a record of the kind {fields.get('kind')!r}, which is not known")
     return True
 
 
-def _handed_out(engine: Engine, query: str, results: int) -> bool:
+def _handed_out(books: Books, query: str, results: int) -> bool:
     """Whether the query has as many results as it had; those that it did not have then are not handed out."""
-    table, count = engine.results(query), engine.hosting.queries[query].rows_out
-    if count > results:  # it had failed then
-        engine.hosting.queries[query].put_back(table.slice(max(0, table.num_rows - (count - results))))
-    return count == results
+    books.flush()
+    hosted = books.query(query)
+    (table,) = read_out(books, [hosted], lambda tables: None)
+    if hosted.rows_out > results:  # it had failed then
+        hosted.put_back(table.slice(max(0, table.num_rows - (hosted.rows_out - results))))
+    return hosted.rows_out == results
 
 
-def _was_taken(engine: Engine, stream: str, written: list[Any] | None) -> bool:
+def _was_taken(stream: Stream, written: list[Any] | None) -> bool:
     """Whether the push is in the log twice: an interrupt came between its record and the rows, and it was repeated."""
-    return written is not None and engine.last_sequence(stream, written[0]) >= written[1]
+    return written is not None and bool(stream.producers.get(written[0], 0) >= written[1])
 
 
 def _stamp(written: list[Any] | None) -> Stamp | None:

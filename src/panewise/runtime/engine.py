@@ -11,62 +11,47 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event, get_ident
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from panewise.aggregates import registry
-from panewise.aggregates.functions import AggregateFunction
-from panewise.catalog import Catalog, Definition, TableDefinition
-from panewise.connectors.tables import read_table
-from panewise.errors import (
-    CatalogError,
-    DataError,
-    EngineBroken,
-    LateRowsWarning,
-    NotHeldError,
-    PlanError,
-    QueryError,
-    raise_interrupt_behind,
-)
+from panewise.catalog import Catalog, Definition
+from panewise.errors import CatalogError, DataError, EngineBroken, PlanError
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.operators.read_budget import ReadLimits
 from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation
-from panewise.plan.scale_sampled import scale_sampled
-from panewise.runtime.answers import Answer, Answers, with_watermark
-from panewise.runtime.archives import Archives
-from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.answers import Answer, Answers
+from panewise.runtime.books import Books
+from panewise.runtime.durability import Durability
+from panewise.runtime.durable_opening import SNAPSHOT_EVERY_BYTES, open_folder
 from panewise.runtime.engine_report import query_stats, tree_stats
 from panewise.runtime.engine_snapshot import restore_into, sharing_of, snapshot_of
 from panewise.runtime.explaining import explain_all, explain_query, sharing_report
-from panewise.runtime.hosted_query import HostedQuery, Subscriber
-from panewise.runtime.hosting import Hosting
-from panewise.runtime.input_queue import TURN_ROWS
-from panewise.runtime.journal import Stamp, Taken, is_repeated
-from panewise.runtime.late_remarks import Lateness, nothing_kept, tell_all, warn
+from panewise.runtime.hosted_query import Subscriber
+from panewise.runtime.isolation import Isolation, SourceGone
+from panewise.runtime.journal import is_repeated
+from panewise.runtime.late_remarks import Lateness, nothing_kept
+from panewise.runtime.listeners import Listeners
+from panewise.runtime.lookups import answer_of, lookup_instant
 from panewise.runtime.one_group import of_key
-from panewise.runtime.past_answers import past_answer
-from panewise.runtime.query_consumer import QueryConsumer
-from panewise.runtime.report_schedule import DEFAULT, ReportSchedule, postponed_reports
+from panewise.runtime.read_out import read_out
+from panewise.runtime.report_schedule import DEFAULT, ReportSchedule
 from panewise.runtime.run.driver import Driver, Manner, RunSummary
-from panewise.runtime.statement_runner import StatementRunner, Unfinished
-from panewise.runtime.stepwise_read import SourceGone
+from panewise.runtime.statement_runner import StatementRunner, Unfinished, located
 from panewise.runtime.stream import Stream
-from panewise.runtime.table import Table
 from panewise.runtime.turns import Turns
-from panewise.runtime.unread_total import UNREAD_BYTES_MAX, UnreadTotal
+from panewise.runtime.unread_total import UNREAD_BYTES_MAX
 from panewise.runtime.weaver import MODES
 from panewise.runtime.window_reads import WindowReads
 from panewise.schema import DOUBLE, DataType
 from panewise.state.snapshot_format import loaded
-from panewise.temporal import INSTANT_MAX, INSTANT_MIN, instant_us
-
-if TYPE_CHECKING:
-    from panewise.runtime.durability import Durability
+from panewise.temporal import INSTANT_MAX, instant_us
 
 LONG_TEXT = 1_000  # characters of statements that are bound outside all turns
+TURN_ROWS = 65_536  # are processed at a stretch where nobody reads: many enough for speed, few enough to make room soon
 
 
 class Engine:
@@ -85,7 +70,7 @@ class Engine:
         path: str | Path | None = None,
         *,
         sync: str = "batch",
-        snapshot_every: int = 256 << 20,
+        snapshot_every: int = SNAPSHOT_EVERY_BYTES,
         prepare: Callable[[Engine], None] | None = None,
         sharing: str = "weave",
         schedule: str = DEFAULT,
@@ -116,36 +101,27 @@ class Engine:
                 f"snapshot_every is a number of bytes, a whole number of at least 1, and not {snapshot_every!r}",
                 hint="for a snapshot only at close() and checkpoint(), give a number larger than the log will be",
             )
-        self.catalog = Catalog()
-        self.streams: dict[str, Stream] = {}  # by lower-case name, as in `hosting`
-        self.tables: dict[str, Table] = {}
-        # How the rows of a table with a connector are read when it is created.
-        self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
-        self.archives = Archives(self)
-        self.unread = UnreadTotal(unread_bytes)
-        self.hosting = Hosting(self.channel, sharing, self.table, self.unread)
+        self._lock = self.turns = Turns(self._hand_out)
+        self.books = books = Books(self.turns, sharing, unread_bytes)
+        self.catalog, self.streams, self.tables = books.catalog, books.streams, books.tables
+        self.hosting, self.archives, self.unread = books.hosting, books.archives, books.unread
+        self.user_aggregates = books.user_aggregates
+        self.stream = books.stream
+        self.find_aggregate, self.aggregate_names = books.find_aggregate, books.aggregate_names
         self.schedule = ReportSchedule(schedule)
-        self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
-        self.statements = StatementRunner(self)
-        self._listened: dict[str, HostedQuery] = {}  # queries that somebody has subscribed to
         # Whether a push makes the reports that it completes, as it does for subscribers, or whoever wants them does.
         self.prompt = False
-        self._lock = self.turns = Turns(self._hand_out)
-        self._offered = 0  # batches for subscribers so far
-        self.tell: Callable[[Warning], None] = warn  # of late rows and overflows
-        self._remarks = self.hosting.remarks  # for whoever is inside when its turn has ended
-        self._delivering = Turns(list)  # one thread at a time calls subscribers, and outside its turn
-        self.reads = WindowReads(self, self._lock, isolation, ReadLimits(read_rows, read_bytes, read_seconds))
-        self._answers = Answers(self._lock, self._answer, self._waits)
-        self.durability: Durability | None = None
-        self.replaying = False  # while a log is read: what it says has happened once
-        self.driver = Driver(self)
+        self.listeners = Listeners(books)
+        self.reads = WindowReads(
+            books, Isolation(self.turns, isolation), ReadLimits(read_rows, read_bytes, read_seconds)
+        )
+        self._answers = Answers(self._lock, self._answer, books.waits)
+        self.driver = Driver(books, self)
+        self.statements = StatementRunner(books, self.reads, self.driver, self.listeners, self.process)
         if prepare is not None:
             prepare(self)
         if path is not None:
-            from panewise.runtime.durability import Durability
-
-            Durability.open(self, path, sync, snapshot_every, suspended=suspended)
+            open_folder(books, self.statements, path, sync, snapshot_every, suspended=suspended)
         elif suspended:
             raise PlanError(
                 "suspended=True opens a folder, and none is given", hint="name it: Engine(path, suspended=True)"
@@ -174,7 +150,7 @@ class Engine:
             try:
                 with self._lock:
                     result = self._execute(parsed, ahead)
-                    self._deliver()
+                    self.listeners.note()
                     self._changed()
             except BaseException:  # also of subscribers, when the turn has ended
                 if isinstance(result, Unfinished):
@@ -183,12 +159,10 @@ class Engine:
             if not isinstance(result, Unfinished):
                 return result
             try:
-                return result.finished()
+                with located(parsed):
+                    return result.finished()
             except SourceGone:
                 continue
-            except QueryError as problem:
-                _locate(problem, parsed)
-                raise
 
     def _bound_ahead(self, parsed: ParsedStatement) -> tuple[s.Statement, dict[str, Definition]] | None:
         """A long statement is bound outside all turns, which takes time, to the definitions that there are then."""
@@ -198,7 +172,7 @@ class Engine:
         definitions = self.catalog.copy()
         seen = Catalog()
         seen.restore(definitions)
-        return bind_one(parsed, seen, self.find_aggregate, self.aggregate_names), definitions
+        return bind_one(parsed, seen, self.books.find_aggregate, self.books.aggregate_names), definitions
 
     def _execute(
         self, parsed: ParsedStatement, ahead: tuple[s.Statement, dict[str, Definition]] | None = None
@@ -207,31 +181,13 @@ class Engine:
         if ahead is not None and self.catalog.is_as(ahead[1]):
             statement = ahead[0]
         else:
-            statement = bind_one(parsed, self.catalog, self.find_aggregate, self.aggregate_names)
+            statement = self.statements.bound(parsed)
         if not isinstance(statement, s.Show | s.Explain | s.SelectOnce):
             self._answers.change()
             if not isinstance(statement, s.Insert | s.Update | s.Delete):
                 self._answers.forget()
-        try:
-            changes = not isinstance(statement, s.Show | s.Explain)
-            return self._change_by(statement) if changes else self.statements.run(statement)
-        except QueryError as problem:
-            _locate(problem, parsed)
-            raise
-
-    def _change_by(self, statement: s.Statement) -> pa.Table | Unfinished | None:
-        before, written = self.catalog.copy(), False
-        with self._lock.change as change:
-            try:
-                written = self.durability is not None and self.durability.begin_statement(statement)
-                return self.statements.run(scale_sampled(statement, self.catalog))
-            except Exception as problem:  # after an interrupt the engine is broken
-                raise_interrupt_behind(problem)
-                self.catalog.restore(before)
-                if written and self.durability is not None:
-                    self.durability.undo_statement()
-                change.undone()
-                raise
+        with located(parsed):
+            return self.statements.execute(statement)
 
     # -- sources and sinks ---------------------------------------------------------------------------------------
 
@@ -268,8 +224,7 @@ class Engine:
             self._flush_all()
             if query is None:
                 return explain_all(self.streams, self.hosting)
-            hosted = self._query(query)
-            return explain_query(hosted, self.hosting)
+            return explain_query(self.books.query(query), self.hosting)
 
     def sharing_report(self) -> SharingReport:
         """What queries share, in which trees and at what estimated cost; `.to_dict()` is data."""
@@ -295,7 +250,7 @@ class Engine:
         """
         self._lock.check()
         queue = self._named(stream).queue
-        if queue is not None and self.durability is None and producer is None:
+        if queue is not None and self.books.log is None and producer is None:
             queue.put(data, timeout)  # without the lock: it may have to wait for those who hold it
             self._answers.queued()
             return
@@ -310,33 +265,17 @@ class Engine:
                 stamp = producer, sequence
             if queue is not None and queue.waiting:
                 target.flush()  # what waits came before
-            due = target.push(data, stamp) or ((self._listened or self.prompt) and target.completes())
+            due = target.push(data, stamp) or ((self.listeners.present or self.prompt) and target.completes())
             if due or (self._answers.wanted and target.waiting_rows >= target.portion_rows):
                 self._move(target)
-                self._deliver()
+                self.listeners.note()
             self._changed()
 
     def last_sequence(self, stream: str, producer: str) -> int:
         """The number of the last push of a producer that was taken; 0 where there was none."""
         with self._lock:
-            self._check_state()
+            self.books.check_state()
             return self.stream(stream).producers.get(producer, 0) if isinstance(producer, str) else 0
-
-    def retake(self, stream: str, taken: Taken) -> None:
-        """A push that was logged happens again."""
-        with self._lock:
-            self._answers.change()
-            target = self.stream(stream)
-            if target.retake(taken):
-                target.flush()
-
-    def retake_row(self, stream: str, row: list[Any], stamp: Stamp | None) -> None:
-        """The push of a single row that was logged happens again."""
-        with self._lock:
-            self._answers.change()
-            target = self.stream(stream)
-            if target.retake_row(row, stamp):
-                target.flush()
 
     def process(self, stream: Stream) -> bool:
         """Processes a portion of what waits for a stream; called by the thread of its queue.
@@ -347,7 +286,7 @@ class Engine:
             self._answers.change()
             stream.flush(stream.portion_rows if self._answers.wanted else TURN_ROWS, self.schedule)
             self._answers.commit()
-            self._deliver()
+            self.listeners.note()
             return stream.waiting_rows > 0
 
     def advance(self, stream: str, until: Any) -> None:
@@ -355,10 +294,9 @@ class Engine:
         with self._lock:
             self._answers.change()
             target, instant = self.stream(stream), instant_us(until)
-            if not self.replaying:
-                target.limit.check_clock(target.name, instant)
+            target.judge.limit.check_clock(target.name, instant)
             target.advance(instant)
-            self._deliver()
+            self.listeners.note()
             self._changed()
 
     def flush(self, streams: Sequence[str] | None = None) -> None:
@@ -366,16 +304,16 @@ class Engine:
         if streams is not None and not isinstance(streams, list | tuple):
             raise DataError(f"streams are named in a list, not in a {type(streams).__name__}")
         with self._lock:
-            self._check_state()
+            self.books.check_state()
             self._answers.change()
             self._flush_all()
             wanted = self.streams.values() if streams is None else list(map(self.stream, streams))
             ended = [stream for stream in wanted if stream.newest is not None]
             for stream in ended:
-                stream.check_advance(self._last_end(stream), stream.limit, stream.extent)
+                stream.check_advance(self._last_end(stream), stream.judge.limit, stream.judge.extent)
             for stream in ended:
                 stream.advance(self._last_end(stream))
-            self._deliver()
+            self.listeners.note()
             self._changed()
 
     def _last_end(self, stream: Stream) -> int:
@@ -386,8 +324,8 @@ class Engine:
         """What the query has produced since the last call."""
         with self._lock:
             self._flush_all()
-            hosted = self._asked(query)
-            return self._read([hosted], lambda tables: None)[0]
+            hosted = self.books.asked(query)
+            return read_out(self.books, [hosted], lambda tables: None)[0]
 
     def hand_over(self, query: str, take: Callable[[pa.Table, int], None]) -> int:
         """Calls `take` with what the query has produced since the last call, which counts as read when it returns.
@@ -399,18 +337,18 @@ class Engine:
         """
         with self._lock:
             self._flush_all()
-            hosted = self._asked(query)
+            hosted = self.books.asked(query)
 
             def hand(tables: list[pa.Table]) -> None:
                 if tables[0].num_rows:
                     take(tables[0], hosted.rows_out - tables[0].num_rows)
 
-            return int(self._read([hosted], hand)[0].num_rows)
+            return int(read_out(self.books, [hosted], hand)[0].num_rows)
 
     def hand_over_all(self, take: Callable[[list[tuple[str, pa.Table, int]]], None]) -> int:
         """`hand_over` of all queries in one turn: `take` is called once, with the name of each that has results."""
         with self._lock:
-            self._check_state()
+            self.books.check_state()
             self._flush_all()
             queries = list(self.hosting.queries.values())
 
@@ -419,30 +357,7 @@ class Engine:
                 if read:
                     take([(query.name, table, query.rows_out - table.num_rows) for query, table in read])
 
-            return sum(int(table.num_rows) for table in self._read(queries, hand))
-
-    def _read(self, queries: list[HostedQuery], hand: Callable[[list[pa.Table]], None]) -> list[pa.Table]:
-        """What is new of queries; it counts as read when it has been handed on and that is written down."""
-        tables: list[pa.Table] = []
-        log, records = self.durability, None
-        with self._lock.change as change:
-            try:
-                for query in queries:
-                    tables.append(query.read())  # noqa: PERF401 - what was read is put back where the next one raises
-                hand(tables)
-                if log is not None:
-                    records = log.records
-                    with change:
-                        log.hands_out([query for query, table in zip(queries, tables, strict=True) if table.num_rows])
-            except BaseException as problem:
-                # An interrupt may come when the record is there: then they have been read.
-                noted = log is not None and records is not None and log.records != records
-                for query, table in zip(queries, tables, strict=False) if not noted else ():
-                    query.put_back(table)
-                if len(tables) == len(queries) or isinstance(problem, Exception):
-                    change.undone()  # else it was interrupted in the middle of a read
-                raise
-        return tables
+            return sum(int(table.num_rows) for table in read_out(self.books, queries, hand))
 
     def subscribe(self, query: str, callback: Subscriber) -> Callable[[], None]:
         """Calls back with a batch whenever results appear; returns a function that ends the subscription."""
@@ -450,19 +365,9 @@ class Engine:
             raise DataError(f"a subscriber is called with batches, and a {type(callback).__name__} cannot be called")
         with self._lock:
             self._flush_all()
-            hosted = self._asked(query)
+            hosted = self.books.asked(query)
             with self._lock.change:
-                hosted.listen(callback)
-                self._listened[hosted.name] = hosted
-
-        def unsubscribe() -> None:
-            with self._lock:
-                if callback in hosted.subscribers:
-                    hosted.subscribers.remove(callback)
-                if not hosted.subscribers and self._listened.get(hosted.name) is hosted:
-                    del self._listened[hosted.name]
-
-        return unsubscribe
+                return self.listeners.add(hosted, callback)
 
     def lookup(self, query: str, at: Any = None, key: Any = None) -> pa.Table:
         """The answer now, or at an instant still held; `key` picks one group: a value, or a dict of columns.
@@ -471,7 +376,7 @@ class Engine:
         """
         if not isinstance(query, str):
             raise CatalogError(f"the name of a query is a text, not a {type(query).__name__}", missing=True)
-        instant = None if at is None else _lookup_instant(at)
+        instant = None if at is None else lookup_instant(at)
         answer = (self._answers.found(query) or self._answers.awaited(query)) if instant is None else None
         if answer is None:
             with self._lock:
@@ -485,42 +390,22 @@ class Engine:
         return None if answer is None else answer.table
 
     def _answer(self, query: str, at: int | None = None) -> Answer:
-        hosted = self._asked(query)
+        hosted = self.books.asked(query)
         consumer = self.hosting.consumers[hosted.name]
         if consumer.is_postponed:
             with self._lock.change:
                 consumer.catch_up()
-            self._deliver()
-        if hosted.status == "FAILED":
-            raise NotHeldError(f"query '{query}' has failed: {hosted.reason}")
-        with self._lock.change as change:  # structures that answer may be rearranged by that
-            try:
-                table, come_to = self._looked_up(hosted, consumer, at), consumer.come_to
-            except Exception as problem:
-                raise_interrupt_behind(problem)
-                change.undone()
-                raise
-        table = with_watermark(table, None if come_to == INT64_MIN else come_to)
-        return Answer(hosted.name, hosted.block, table, _holding(consumer, hosted.name))
-
-    def _looked_up(self, hosted: HostedQuery, consumer: QueryConsumer, at: int | None) -> pa.Table:
-        """What the query holds or, of an instant of the past, what archives know."""
-        try:
-            return consumer.lookup(hosted.name, at)
-        except NotHeldError:
-            known = None if at is None or at > consumer.come_to else past_answer(hosted, at, self.channel)
-            if known is None:
-                raise
-            return known
+            self.listeners.note()
+        return answer_of(self.books, hosted, query, at)
 
     def late_rows(self, stream: str) -> pa.Table:
         """The late rows since the last call, where the stream says late = 'keep'; elsewhere a LateRowsWarning."""
         with self._lock:
-            self._check_state()
+            self.books.check_state()
             self._flush_all()
             asked = self.stream(stream)
-            if not asked.keeps_late and not self.replaying:
-                self._remark(nothing_kept(asked.definition, asked.late_count))
+            if not asked.keeps_late:
+                self.listeners.remark(nothing_kept(asked.definition, asked.late_count))
             return asked.late_rows()
 
     def lateness(self, stream: str) -> Lateness | None:
@@ -531,7 +416,7 @@ class Engine:
     def bad_rows(self, stream: str) -> pa.Table:
         """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
         with self._lock:
-            self._check_state()
+            self.books.check_state()
             self._flush_all()
             return self.stream(stream).bad_rows()
 
@@ -542,7 +427,7 @@ class Engine:
         """
         with self._lock:
             waiting = {stream.name: stream.waiting_now() for stream in self.streams.values()}
-            postponed = {id(tree): postponed_reports(tree) for tree in self.hosting.trees}
+            postponed = {id(tree): tree.postponed_reports for tree in self.hosting.trees}
             self._flush_all()
             found = {
                 "streams": {stream.name: stream.stats() | waiting[stream.name] for stream in self.streams.values()},
@@ -550,9 +435,9 @@ class Engine:
                 "queries": query_stats(self.catalog, self.hosting),
                 "trees": tree_stats(self.hosting, postponed),
                 "archives": self.archives.stats(),
-                "reads": self.reads.stats(),
+                "reads": self.reads.isolation.stats(),
             }
-            return found if self.durability is None else self.durability.with_stats(found)
+            return found if self.books.log is None else self.books.log.with_stats(found)
 
     # -- aggregates of users -------------------------------------------------------------------------------------
 
@@ -581,14 +466,6 @@ class Engine:
                 arguments=arguments, returns=returns,
             )  # fmt: skip
 
-    def find_aggregate(self, name: str) -> AggregateFunction | None:
-        """An aggregate of panewise or of the user, by name in any case."""
-        return registry.find(name) or self.user_aggregates.get(name.upper())
-
-    def aggregate_names(self) -> list[str]:
-        """The names of all of them, for "did you mean"."""
-        return [*registry.names(), *self.user_aggregates]
-
     # -- snapshots and durability --------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
@@ -597,8 +474,8 @@ class Engine:
             self._flush_all()
             with self._lock.change:
                 self.archives.settle()
-            if self.durability is not None:
-                self.durability.checkpoint()
+            if self.books.log is not None:
+                self.books.log.checkpoint(self.snapshot)
 
     def close(self, *, snapshot: bool = True) -> None:
         """Ends the use of the engine's folder, with a snapshot so that the next one starts fast.
@@ -607,18 +484,19 @@ class Engine:
         """
         if self._lock.refused is not None:
             return
+        log = self.books.log
         try:
             with self._lock:
                 if self.archives.keepers:
                     self._flush_all()
                     with self._lock.change:
-                        self.archives.close()
-                if self.durability is not None:
-                    self.durability.close(snapshot)
+                        self.archives.close(logged=log is not None)
+                if log is not None:
+                    log.close(self.snapshot if snapshot else None)
         except EngineBroken:  # nobody is inside, and nobody gets in
             self.archives.let_go()
-            if self.durability is not None:
-                self.durability.close(snapshot=False)
+            if log is not None:
+                log.close(None)
 
     def __enter__(self) -> Self:
         return self
@@ -626,47 +504,35 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def forked(self) -> None:
-        """This is a child process of the one that opened the folder: every call is refused from now on."""
-        assert self.durability is not None
-        self._lock.refused = self.durability.refusal_in_child()
-        for stream in self.streams.values():
-            if stream.queue is not None:
-                stream.queue.forked()
-
-    def _changed(self) -> None:
-        if self.durability is not None:
-            self.durability.changed()
+    @property
+    def durability(self) -> Durability | None:
+        """The log of an engine with a folder."""
+        return self.books.log
 
     def snapshot(self) -> bytes:
         """All state as bytes, from which `restore` makes an engine that goes on as this one would."""
         with self._lock:
             self._flush_all()
-            self._check_state()
-            with self._lock.change:
-                for tree in self.hosting.trees:
-                    tree.begin_leads()
-            return snapshot_of(self)
+            return snapshot_of(self.books, self.statements)
 
     @classmethod
     def restore(cls, snapshot: bytes, engine: Engine | None = None) -> Engine:
         """The engine of a snapshot. Give a fresh `engine` that has its aggregates registered where queries use some."""
         tree = loaded(snapshot)
         result = engine if engine is not None else cls(sharing=sharing_of(tree))
-        restore_into(result, tree)
+        restore_into(result.books, result.statements, tree)
         return result
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _waits(self) -> bool:
-        return any(stream.waiting for stream in self.streams.values())
-
     def _flush_all(self) -> None:
-        for stream in self.streams.values():
-            if stream.waiting or stream.postponed:
-                stream.flush()
-                self._answers.moved()
-        self._deliver()
+        """Processes everything that waits."""
+        if self.books.flush():
+            self._answers.moved()
+        self.listeners.note()
+
+    def _changed(self) -> None:
+        self.books.changed(self.snapshot)
 
     def _move(self, stream: Stream) -> None:
         """Processes what waits. While other threads read, portion by portion: answers are published after each as far
@@ -677,115 +543,14 @@ class Engine:
             self._answers.moved()
         while left > 0 and stream.waiting:
             left -= max(stream.flush(stream.portion_rows), 1)
-            self._deliver()
+            self.listeners.note()
             if self._answers.commit():
                 self._lock.give_way()
 
-    def _deliver(self) -> None:
-        """Subscribers are called when the turn has ended: they may take locks that others hold who wait for a turn."""
-        offered = sum(query.offered for query in self._listened.values())
-        if offered != self._offered:  # in this turn: those of others are delivered by who was inside then
-            self._offered = offered
-            self._lock.outstanding = True
-        for stream in self.streams.values():
-            if self.replaying:
-                stream.late_remarks.forget(stream.late_count)
-            elif stream.late_remarks.due(stream.late_count):
-                lateness = stream.lateness()
-                assert lateness is not None, stream.name
-                self._remark(lateness.remark)
-        if self.replaying:
-            self._remarks.clear()
-        elif self._remarks:
-            self._lock.outstanding = True
-
-    def _remark(self, text: str) -> None:
-        """Warns when the turn has ended: a filter may make an error of it, and nothing must be in the middle then."""
-        self._remarks.append(LateRowsWarning(text))
-        self._lock.outstanding = True
-
-    def end_replay(self) -> None:
-        """The log has been read, and what it says has happened again."""
-        with self._lock:
-            self._flush_all()
-            self.replaying = False
-
-    def forget_listeners(self, query: str) -> None:
-        """The query is gone."""
-        self._listened.pop(query, None)
-
-    def _undelivered(self) -> bool:
-        return any(query.undelivered for query in list(self._listened.values()))
-
     def _hand_out(self) -> list[Exception]:
-        """Calls subscribers, in the order of results. Where that is being done already, by this thread further up or
-        by another one, the one that does it goes on with what is new."""
-        raised = tell_all(self._remarks, self.tell)
-        while self._undelivered() and self._delivering.entered_at_once():
-            try:
-                for query in list(self._listened.values()):
-                    raised.extend(query.deliver())
-            finally:
-                self._delivering.__exit__(None, None, None)
-        return raised
-
-    # -- what statements work on --------------------------------------------------------------------------------
+        return self.listeners.hand_out()
 
     def _named(self, name: str) -> Stream:
         """The stream of a name, in the least time where it is spelled in lower case."""
         found = self.streams.get(name) if type(name) is str else None
-        return found or self.stream(name)
-
-    def stream(self, name: str) -> Stream:
-        definition = self.catalog.get(name, "stream")
-        return self.streams[definition.name.lower()]
-
-    def _query(self, name: str) -> HostedQuery:
-        definition = self.catalog.get(name, "query")
-        return self.hosting.queries[definition.name.lower()]
-
-    def _check_state(self) -> None:
-        """Refuses where nothing runs, and only definitions are known."""
-        if self.durability is not None:
-            self.durability.check_state()
-
-    def _asked(self, name: str) -> HostedQuery:
-        """A query whose results or answer somebody wants."""
-        hosted = self._query(name)
-        if self.durability is not None:
-            self.durability.check_runs(hosted)
-        return hosted
-
-    def table(self, name: str) -> Table:
-        return self.tables[name.lower()]
-
-    def channel(self, name: str) -> Channel:
-        key = name.lower()
-        if key in self.streams:
-            return self.streams[key]
-        query = self.hosting.queries[key]
-        query.stand_apart()  # somebody wants its results as they come
-        return query
-
-
-def _locate(problem: QueryError, parsed: ParsedStatement) -> None:
-    """The problem gets its place in the text."""
-    if problem.span is None:
-        problem.span = parsed.span
-    problem.located(parsed.text)
-
-
-def _lookup_instant(at: Any) -> int:
-    """An instant that may be asked for."""
-    instant = instant_us(at)
-    if not INSTANT_MIN <= instant <= INSTANT_MAX + 1:
-        raise NotHeldError(f"{instant} is not an instant of the years 1 to 9999, in microseconds since 1970")
-    return instant
-
-
-def _holding(consumer: QueryConsumer, name: str) -> Callable[[], bool] | None:
-    """Whether what a query answers now is what it answers after all that was pushed."""
-    stream, until = consumer.channel, consumer.holds_until(name)
-    if until is None or not isinstance(stream, Stream):
-        return None
-    return None if stream.queue is not None else lambda: stream.watermark_pushed < until
+        return found or self.books.stream(name)

@@ -5,30 +5,34 @@ A snapshot is restored by running the statements in a fresh engine and giving ev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from panewise.connectors.tables import no_rows
 from panewise.errors import SnapshotError
+from panewise.runtime.books import Books
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.failures import LOGGER
+from panewise.runtime.statement_runner import StatementRunner
 from panewise.runtime.weaver import MODES
 from panewise.state.snapshot_format import dumped
 
-if TYPE_CHECKING:
-    from panewise.runtime.engine import Engine
 
-
-def snapshot_of(engine: Engine) -> bytes:
+def snapshot_of(books: Books, statements: StatementRunner) -> bytes:
     """Everything that has been processed; the caller has seen to it that nothing waits."""
+    books.check_state()
+    with books.turns.change:
+        for tree in books.hosting.trees:
+            tree.begin_leads()
     return dumped(
         {
-            "sharing": engine.hosting.sharing,
-            "statements": [statement_of(definition) for definition in engine.catalog],
-            "slides_at_most": engine.statements.slides_at_most,
-            "streams": {name: stream.snapshot() for name, stream in engine.streams.items()},
-            "tables": {name: table.snapshot() for name, table in engine.tables.items()},
-            "archives": engine.archives.snapshot(),
-            **engine.hosting.snapshot(),
+            "sharing": books.hosting.sharing,
+            "statements": [statement_of(definition) for definition in books.catalog],
+            "slides_at_most": statements.slides_at_most,
+            "streams": {name: stream.snapshot() for name, stream in books.streams.items()},
+            "tables": {name: table.snapshot() for name, table in books.tables.items()},
+            "archives": books.archives.snapshot(),
+            **books.hosting.snapshot(),
         }
     )
 
@@ -38,19 +42,23 @@ def sharing_of(tree: dict[str, Any]) -> str:
     return str(tree.get("sharing", MODES[0]))
 
 
-def restore_into(engine: Engine, tree: dict[str, Any]) -> None:
-    """A fresh engine becomes that of the snapshot."""
+def restore_into(books: Books, statements: StatementRunner, tree: dict[str, Any]) -> None:
+    """A fresh engine becomes that of the snapshot; its log, where it has one, gets a snapshot of that."""
     sharing = sharing_of(tree)
-    if list(engine.catalog):
+    if list(books.catalog):
         raise SnapshotError("a snapshot is restored into a fresh engine; this one has definitions already")
-    if (engine.hosting.sharing == "none") != (sharing == "none"):
+    if (books.hosting.sharing == "none") != (sharing == "none"):
         raise SnapshotError(
-            f"the snapshot is of an engine with sharing '{sharing}', this one has '{engine.hosting.sharing}'",
+            f"the snapshot is of an engine with sharing '{sharing}', this one has '{books.hosting.sharing}'",
             hint=f"restore it into Engine(sharing='{sharing}')",
         )
-    with engine.turns, engine.turns.change:
+    with books.turns, books.turns.change:
         try:
-            _restore(engine, tree)
+            log, books.log = books.log, None
+            _restore(books, statements, tree)
+            if log is not None:
+                books.attach(log)
+                log.checkpoint(partial(snapshot_of, books, statements))
         except (LookupError, TypeError, ValueError, AttributeError) as problem:
             # A field that another version has not written; or a mistake of ours, which the traceback shows.
             LOGGER.error("a snapshot could not be restored", exc_info=problem)
@@ -61,28 +69,31 @@ def restore_into(engine: Engine, tree: dict[str, Any]) -> None:
             ) from problem
 
 
-def _restore(engine: Engine, tree: dict[str, Any]) -> None:
-    reading, engine.read_table = engine.read_table, no_rows  # the snapshot has them
-    durability, engine.durability = engine.durability, None  # it gets the state as a whole, below
-    engine.statements.slides_given = dict(tree.get("slides_at_most", {}))
-    engine.hosting.with_history = set(tree.get("with_history", ()))
-    engine.archives.only_books, before = True, engine.archives.only_books
-    stopped, engine.hosting.stopped = engine.hosting.stopped, set()  # they get their state first, as all others do
-    engine.hosting.taken_before = True
-    for text in tree["statements"]:
-        engine.execute(text)
-    engine.hosting.stopped, engine.hosting.taken_before = stopped, False
-    engine.archives.only_books = before
-    engine.statements.slides_given = {}
-    engine.read_table = reading
-    engine.hosting.restore(tree)
+def _restore(books: Books, statements: StatementRunner, tree: dict[str, Any]) -> None:
+    hosting, archives = books.hosting, books.archives
+    hosting.with_history = set(tree.get("with_history", ()))
+    archives.only_books, before = True, archives.only_books
+    stopped, hosting.stopped = hosting.stopped, set()  # they get their state first, as all others do
+    define_again(books, statements, tree)
+    hosting.stopped = stopped
+    archives.only_books = before
+    hosting.restore(tree)
     for name, stream in tree["streams"].items():
-        engine.streams[name].restore(stream)
+        books.streams[name].restore(stream)
     for name, table in tree.get("tables", {}).items():
-        engine.tables[name].restore(table)
-    if not engine.archives.only_books:
-        with engine.archives.coming_back():
-            engine.archives.restore(tree.get("archives", {}))
-    if durability is not None:
-        durability.attach()
-        durability.checkpoint()
+        books.tables[name].restore(table)
+    if not archives.only_books:
+        with archives.coming_back():
+            archives.restore(tree.get("archives", {}))
+
+
+def define_again(books: Books, statements: StatementRunner, tree: dict[str, Any]) -> None:
+    """What a snapshot defines is defined again, without rows."""
+    reading, statements.read_table = statements.read_table, no_rows  # the snapshot has them
+    statements.slides_given = dict(tree.get("slides_at_most", {}))
+    books.hosting.taken_before = True
+    for text in tree["statements"]:
+        statements.execute_again(text)
+    books.hosting.taken_before = False
+    statements.slides_given = {}
+    statements.read_table = reading

@@ -3,9 +3,9 @@
     CREATE STREAM s (...) WITH (queue = 1000000)
 
 A push to such a stream judges its rows, and sheds where the stream says so, in the pusher's own thread; it returns when
-they wait in the queue, before they are processed. The stream's thread processes them under the engine's lock. So does
-everybody else who takes that lock to read: they find every row that was pushed before their call, as in an engine
-without queues. Only the time of the work differs, never an answer.
+they wait in the queue, before they are processed. The stream's thread (`queue_thread`) processes them under the
+engine's lock. So does everybody else who takes that lock to read: they find every row that was pushed before their
+call, as in an engine without queues. Only the time of the work differs, never an answer.
 
                  the queue's lock                      the engine's lock
     pushers  --> judge, shed --> [ rows that wait ] --> admit, process --> queries
@@ -23,32 +23,23 @@ where an interrupt came between.
 from __future__ import annotations
 
 import threading
-import time
-import weakref
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-from panewise.errors import CatalogError, DataError, EngineBroken, OverloadError
+from panewise.errors import CatalogError, DataError, OverloadError
 from panewise.runtime.pending_rows import Judged
-from panewise.runtime.stream import Stream
+from panewise.runtime.row_judge import RowJudge
 from panewise.runtime.window_limit import Extent
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN
 
-if TYPE_CHECKING:
-    from panewise.runtime.engine import Engine
-
-
-TURN_ROWS = 65_536  # are processed at a stretch where nobody reads: many enough for speed, few enough to make room soon
-
 
 class InputQueue:
-    """The rows of one stream that wait."""
+    """The rows of one stream that wait, judged by its judge."""
 
-    def __init__(self, stream: Stream, capacity: int) -> None:
-        self.stream = stream
+    def __init__(self, judge: RowJudge, capacity: int) -> None:
+        self._judge = judge
         self.capacity = capacity
         self.rows = 0
         self.rows_most = 0  # that have ever waited
@@ -67,8 +58,8 @@ class InputQueue:
             raise DataError(f"a timeout is a number of seconds, not a {type(timeout).__name__}")
         if type(data) is list and len(data) == 1:
             data = data[0]
-        row = self.stream.intake.plain_row(data) if type(data) is dict else None
-        batches = None if row is not None else self.stream.intake.batches(data)
+        row = self._judge.intake.plain_row(data) if type(data) is dict else None
+        batches = None if row is not None else self._judge.intake.batches(data)
         with self._lock:
             self._count()
             if self._closed or self.rows >= self.capacity:
@@ -78,14 +69,14 @@ class InputQueue:
                 raise problem
             if row is None or not self._put_row(row):
                 self._seal()
-                self._take(self._judged(self.stream.intake.batches(data) if batches is None else batches))
+                self._take(self._judged(self._judge.intake.batches(data) if batches is None else batches))
             self.rows_most = max(self.rows, self.rows_most)
             self._changed.notify_all()
 
     def _put_row(self, row: list[Any]) -> bool:
         """A single row waits to be judged with others; False where something may be wrong with it."""
-        time = row[self.stream.intake.time_index]
-        extent, limit = self._come_to(), self.stream.limit
+        time = row[self._judge.intake.time_index]
+        extent, limit = self._come_to(), self._judge.limit
         if not INSTANT_MIN <= time <= INSTANT_MAX or time > limit.rows_until(extent):
             return False
         self._counted = False
@@ -102,7 +93,7 @@ class InputQueue:
         """Rows pushed one by one are judged, in their place among the batches."""
         rows = self._waiting[-1] if self._waiting else None
         if isinstance(rows, list):
-            judged = self._judged([self.stream.intake.batch_of(rows)])
+            judged = self._judged([self._judge.intake.batch_of(rows)])
             self._counted = False
             self._waiting[-1] = judged
             self._extent, self.rows = judged.extent, self.rows - len(rows) + judged.taken
@@ -112,18 +103,18 @@ class InputQueue:
         """`rows` and the extent follow from what waits, also after an interrupt."""
         if self._counted:
             return
-        extent, count, at = self.stream.extent, 0, self.stream.intake.time_index
+        extent, count, at = self._judge.extent, 0, self._judge.intake.time_index
         for waiting in self._waiting:
             if isinstance(waiting, Judged):
                 extent, count = extent.put_together(waiting.extent), count + waiting.taken
                 continue
             for row in waiting:
-                extent, count = self.stream.limit.with_row(row[at], extent), count + 1
+                extent, count = self._judge.limit.with_row(row[at], extent), count + 1
         self._extent, self.rows = extent, count
         self._counted = True
 
     def _judged(self, batches: list[pa.RecordBatch]) -> Judged:
-        return self.stream.judged(batches, self._come_to(), min(self.rows / self.capacity, 1.0))
+        return self._judge.judged(batches, self._come_to(), min(self.rows / self.capacity, 1.0))
 
     def _take(self, judged: Judged) -> None:
         self._counted = False
@@ -134,28 +125,28 @@ class InputQueue:
 
     def _come_to(self) -> Extent:
         """Of all that has come."""
-        return self._extent.put_together(self.stream.extent)
+        return self._extent.put_together(self._judge.extent)
 
     def _wait_for_room(self, timeout: float | None) -> None:
-        clock = self.stream.monitor.clock
+        clock = self._judge.monitor.clock
         since = clock()
         patience = None if timeout is None or not timeout < threading.TIMEOUT_MAX else max(timeout, 0)
         room = self._changed.wait_for(lambda: self._closed or self.rows < self.capacity, patience)
         self.blocked_s += clock() - since
         if self._closed:
-            raise CatalogError(f"there is no stream '{self.stream.name}' any more")
+            raise CatalogError(f"there is no stream '{self._judge.name}' any more")
         if not room:
             raise OverloadError(
-                f"stream '{self.stream.name}' is overloaded: its queue has been full for {timeout} seconds",
+                f"stream '{self._judge.name}' is overloaded: its queue has been full for {timeout} seconds",
                 hint="nothing of this push was taken: push it again, or give the stream shedding",
             )
 
-    def admit(self, most: int | None = None) -> None:
-        """What waits goes on to the stream, whole pushes until there are `most` rows where that is given.
+    def taken_out(self, most: int | None = None) -> list[Judged]:
+        """What waits, for the stream to admit: whole pushes until there are `most` rows where that is given.
 
-        The caller is inside the engine, and processes what it admits before others get in.
+        The caller is inside the engine, and processes what it gets before others get in.
         """
-        admitted: list[Judged] = []
+        taken_out: list[Judged] = []
         count = 0
         with self._lock:
             self._count()
@@ -163,12 +154,11 @@ class InputQueue:
             while self._waiting and (most is None or count < most):
                 judged = self._waiting.popleft()
                 assert isinstance(judged, Judged), "sealed"
-                admitted.append(judged)
+                taken_out.append(judged)
                 count += judged.taken
             self.rows -= count
             self._changed.notify_all()
-        for judged in admitted:
-            self.stream.admit(judged)
+        return taken_out
 
     def close(self) -> None:
         """Nothing comes in any more; pushers that wait are told, the thread ends."""
@@ -200,42 +190,3 @@ class InputQueue:
     def stats(self) -> dict[str, Any]:
         with self._lock:
             return {"capacity": self.capacity, "rows_most": self.rows_most, "blocked_seconds": self.blocked_s}
-
-
-def declare_queue(stream: Stream, engine: Engine) -> None:
-    """Gives a stream the queue that its options ask for, or the one it has another capacity."""
-    rows = dict(stream.definition.options).get("queue")
-    if not isinstance(rows, int):
-        return
-    if stream.queue is not None:
-        stream.queue.capacity = rows
-        return
-    stream.queue = InputQueue(stream, rows)
-    serve(stream.queue, engine)
-
-
-def serve(queue: InputQueue, engine: Engine) -> threading.Thread:
-    """Starts the thread of a queue; it ends with the queue, or with the engine."""
-    weakref.finalize(engine, queue.close)
-    thread = threading.Thread(
-        target=_work, args=(queue, weakref.ref(engine)), name=f"panewise queue of {queue.stream.name}", daemon=True
-    )
-    thread.start()
-    return thread
-
-
-def _work(queue: InputQueue, engine_of: Callable[[], Engine | None]) -> None:
-    while queue.wait():
-        engine = engine_of()
-        if engine is None:
-            return
-        try:
-            while engine.process(queue.stream):
-                pass
-        except EngineBroken:
-            queue.close()
-            return
-        except Exception as problem:  # noqa: BLE001 - a subscriber's, which the next pusher hears of
-            queue.problem = problem
-        del engine
-        time.sleep(0)  # readers that wait for the engine's lock come between

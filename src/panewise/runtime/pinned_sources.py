@@ -24,52 +24,41 @@ from panewise.errors import ArchiveError
 from panewise.operators.rows import Rows
 from panewise.plan.inputs import of_block, reads_answer, table_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Join, Scan
-from panewise.runtime.archive_history import rows_between
 from panewise.runtime.archive_keeper import Keeper
 from panewise.runtime.archive_reads import ArchiveTable
+from panewise.runtime.archived_past import ArchivedPast
 from panewise.runtime.ask import asks_archive
 from panewise.runtime.ask_inputs import until_of
+from panewise.runtime.books import Books
 from panewise.runtime.channel import Channel
-from panewise.runtime.stepwise_read import SourceGone
+from panewise.runtime.isolation import SourceGone
 from panewise.runtime.table import Table
 
 if TYPE_CHECKING:
     from panewise.archive.snapshot import Snapshot
-    from panewise.runtime.engine import Engine
 
 MANY_ROWS = 1 << 60  # what files may hold, before they are read
 
 
 class PinnedPast:
-    """What an archive knows of the rows of its channel."""
+    """What an archive knows of the rows of its channel, of one version of its files."""
 
     def __init__(self, keeper: Keeper, channel: Channel, each: Callable[[Any], None]) -> None:
         """`channel`: the pinned one. `each` is called with every batch that is read from files."""
-        self.channel = channel
-        self.definition = keeper.definition
-        self.held_from, self.covered_from = keeper.held_from, keeper.covered_from
-        self.held_count, self.taken_rows = keeper.held_count, keeper.taken_rows
-        self._each = each
+        self.held_from = keeper.held_from
+        self._known: ArchivedPast | None = None
         self._snapshot: Snapshot | None = None
+        if keeper.archive is None:
+            return
         try:
-            self._snapshot = None if keeper.archive is None else keeper.archive.snapshot()
+            self._snapshot = snapshot = keeper.archive.snapshot()
         except ArchiveError:
             return  # it knows nothing
-        self._held = keeper.held(None if self._snapshot is None else self._snapshot.manifest.now_us)
-
-    @property
-    def archive(self) -> PinnedPast | None:
-        return None if self._snapshot is None else self
-
-    def snapshot(self) -> nullcontext[Snapshot]:
-        assert self._snapshot is not None
-        return nullcontext(self._snapshot)
-
-    def held(self, written_to: int | None) -> Rows:
-        return self._held
+        held = keeper.held(snapshot.manifest.now_us)
+        self._known = keeper.past(channel, lambda: nullcontext(snapshot), lambda written_to: held, each)
 
     def rows_between(self, start: int, end: int) -> Rows | None:
-        return rows_between(self, start, end, self._each)
+        return None if self._known is None else self._known.rows_between(start, end)
 
     def close(self) -> None:
         if self._snapshot is not None:
@@ -93,12 +82,12 @@ class PinnedTable:
 class PinnedSources:
     """The sources of one plan. Made inside a turn; `close` lets the files of archives go."""
 
-    def __init__(self, plan: Emit, engine: Engine, come_to: int | None, each: Callable[[Any], None]) -> None:
+    def __init__(self, plan: Emit, books: Books, come_to: int | None, each: Callable[[Any], None]) -> None:
         """`come_to`: how far what is read has come."""
         self.come_to = come_to
         self._plan = plan
-        self._engine = engine
-        self._channels: dict[str, Channel] = {}  # as they are in the engine, by lower-case name
+        self._books = books
+        self._channels: dict[str, Channel] = {}  # as they are in the books, by lower-case name
         self._tables: dict[str, Table] = {}
         self._versions: dict[str, object] = {}  # of tables and of queries whose answers are read
         self._pinned: dict[str, Channel] = {}
@@ -114,13 +103,13 @@ class PinnedSources:
 
     def _pin_tables(self, each: Callable[[Any], None]) -> None:
         for name in {node.name.lower() for node in table_inputs(self._plan)}:
-            keeper = self._engine.archives.find(name)
+            keeper = self._books.archives.find(name)
             if keeper is not None:
                 archive = ArchiveTable(keeper, each)
                 self._closing.append(archive.close)
                 self._pinned_tables[name] = archive
                 continue
-            table = self._engine.table(name)
+            table = self._books.table(name)
             changes = None if table.changes is None else table.changes.pinned()
             pinned = PinnedTable(table.name, table.definition, changes, table.last_change, table.batch())
             self._tables[name], self._versions[name], self._pinned_tables[name] = table, table.moment, pinned
@@ -131,10 +120,10 @@ class PinnedSources:
             assert isinstance(node.input, Scan)
             name = node.input.name.lower()
             if reads_answer(node):
-                self._answers[name] = self._engine.hosting.answer_of(name)
+                self._answers[name] = self._books.hosting.answer_of(name)
                 self._versions[name] = self._answer_version(name)
             else:
-                self._channels[name] = self._engine.channel(name)
+                self._channels[name] = self._books.channel(name)
                 self._pinned[name] = self._channels[name].pinned()
         until = until_of(self._plan, self._clocks())
         for node in windows:
@@ -177,15 +166,15 @@ class PinnedSources:
 
     def moved(self) -> bool:
         """Inside a turn: whether the same plan would read something else now; SourceGone where a source has gone."""
-        engine = self._engine
+        books = self._books
         for name, channel in self._channels.items():
-            if engine.streams.get(name, engine.hosting.queries.get(name)) is not channel:
+            if books.find_channel(name) is not channel:
                 raise SourceGone
         for name, table in self._tables.items():
-            if engine.tables.get(name) is not table:
+            if books.tables.get(name) is not table:
                 raise SourceGone
         for name in self._answers:
-            if name not in engine.hosting.queries:
+            if name not in books.hosting.queries:
                 raise SourceGone
         versions = {name: self._version(name) for name in self._versions}
         return versions != self._versions or until_of(self._plan, self._clocks()) != until_of(
@@ -210,5 +199,5 @@ class PinnedSources:
         return self._tables[name].moment if name in self._tables else self._answer_version(name)
 
     def _answer_version(self, name: str) -> object:
-        hosting = self._engine.hosting
+        hosting = self._books.hosting
         return id(hosting.queries[name]), hosting.consumers[name].come_to

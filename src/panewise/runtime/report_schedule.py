@@ -35,20 +35,17 @@ Golab 2006, sections 8.4.2 (algorithm 9), 8.4.3 (10) and 8.4.5 (11); `schedule.t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from panewise.aggregates.user import UserStateKind
 from panewise.errors import PlanError
 from panewise.runtime.channel import INT64_MIN
 from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.stream import Stream
 from panewise.schedule.conservative import same_deadline
 from panewise.schedule.earliest_deadline import earliest_deadline
 from panewise.schedule.late_sharing import late_and_pending_together, late_together
 from panewise.schedule.periodic_tasks import PeriodicQuery, Task
 from panewise.schedule.sharing_techniques import Choice
-
-if TYPE_CHECKING:
-    from panewise.runtime.stream import Stream
 
 AT_ONCE = "at once"
 SCHEDULES: dict[str, Choice | None] = {
@@ -162,8 +159,3 @@ def waiting_families(stream: Stream) -> tuple[dict[Task, TreeConsumer], dict[Tas
         families[task] = family
         until[task] = (deadline - stream.watermark - 1) // unit
     return families, until
-
-
-def postponed_reports(family: TreeConsumer) -> int:
-    """How many reports of a family have come due and are not answered; those of empty windows count."""
-    return family.tree.due_count(family.channel.watermark) if family in family.channel.postponed else 0

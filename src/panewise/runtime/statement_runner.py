@@ -1,45 +1,46 @@
 """What statements do to an engine: definitions come and go, streams are altered, tables change, SELECT answers once.
 
-The engine has parsed and bound the statement and holds its turn; it takes back a catalog that a refused statement has
-changed. Everything else that a statement changes, it changes last, when nothing can refuse it any more, and what CREATE
-has begun is undone whatever is raised.
+A statement is all or nothing, inside a turn of the engine. The catalog is taken back where a statement is refused.
+Everything else that a statement changes, it changes last, when nothing can refuse it any more, and what CREATE has
+begun is undone whatever is raised. A log has the statement before it is run.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from panewise.catalog import ArchiveDefinition, QueryDefinition, StreamDefinition, TableDefinition
-from panewise.connectors.tables import check_changeable, check_options, table_connector
-from panewise.errors import CatalogError
+from panewise.connectors.tables import check_changeable, check_options, read_table, table_connector
+from panewise.errors import CatalogError, QueryError, raise_interrupt_behind
 from panewise.language import statements as s
+from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.optimize.physical import physical
 from panewise.plan.build import build
 from panewise.plan.nodes import Emit, Scan
+from panewise.plan.scale_sampled import scale_sampled
 from panewise.plan.supported import check_supported
 from panewise.runtime.archive_reads import ArchiveExplanation, explained_table
-from panewise.runtime.archives import Migration
-from panewise.runtime.change_feed import check_changes
+from panewise.runtime.archives import Migration, last_cut
+from panewise.runtime.books import Books
+from panewise.runtime.change_feed import ChangeFeed, check_changes
 from panewise.runtime.changed_table import ChangedTable
 from panewise.runtime.definitions import Created, definition_of
 from panewise.runtime.engine_report import shown
-from panewise.runtime.explaining import explain_plan
+from panewise.runtime.explaining import explain_all, explain_plan, explain_query
+from panewise.runtime.found_outside import NOTHING_YET, FoundOutside
 from panewise.runtime.hosting import Hosting
-from panewise.runtime.input_queue import declare_queue
+from panewise.runtime.listeners import Listeners
+from panewise.runtime.queue_thread import Process, declare_queue
 from panewise.runtime.refresh_option import is_at_most, slide_at_most, with_slide
+from panewise.runtime.run.driver import Driver
 from panewise.runtime.stream import Stream
 from panewise.runtime.table import Table
-from panewise.runtime.window_reads import Read
-
-if TYPE_CHECKING:
-    from panewise.runtime.engine import Engine
-
+from panewise.runtime.window_reads import Read, WindowReads
 
 Unfinished = Read | ArchiveExplanation | Migration
 
@@ -47,16 +48,79 @@ Unfinished = Read | ArchiveExplanation | Migration
 class StatementRunner:
     """Runs the bound statements of one engine."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, books: Books, reads: WindowReads, driver: Driver, listeners: Listeners, process: Process
+    ) -> None:
+        """`process`: a method of the engine, which processes what waits in the queue of a stream."""
+        self._books = books
+        self._reads = reads
+        self._driver = driver
+        self._listeners = listeners
+        self._process = process
+        # How the rows of a table with a connector are read when it is created.
+        self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
         self.slides_at_most: dict[str, int] = {}  # what queries got that are refreshed "at_most"
         self.slides_given: dict[str, int] = {}  # and what they had got when a snapshot was taken
+        self._feeds: dict[str, ChangeFeed] = {}  # of tables that streams change, by lower-case name
 
-    def run(self, statement: s.Statement) -> pa.Table | Unfinished | None:
-        """Returns the table of SHOW, EXPLAIN and SELECT, or what is to be finished outside all turns."""
+    def bound(self, parsed: ParsedStatement) -> s.Statement:
+        """With every name found, and every type known."""
+        books = self._books
+        return bind_one(parsed, books.catalog, books.find_aggregate, books.aggregate_names)
+
+    def execute(self, statement: s.Statement, found: FoundOutside = NOTHING_YET) -> pa.Table | Unfinished | None:
+        """Runs a statement, all or nothing, when nothing waits to be processed. What changes something is written down
+        first, with what it has found outside.
+
+        Returns the table of SHOW, EXPLAIN and SELECT, or what is to be finished outside all turns.
+        """
+        if isinstance(statement, s.Show | s.Explain):
+            return self._run(statement, found)
+        books, log, written = self._books, self._books.log, False
+        if log is not None and log.suspended is None:
+            found = self._looked_outside(statement)
+        before = books.catalog.copy()
+        with books.turns.change as change:
+            try:
+                written = log is not None and log.begin_statement(statement, found)
+                return self._run(scale_sampled(statement, books.catalog), found)
+            except Exception as problem:  # after an interrupt the engine is broken
+                raise_interrupt_behind(problem)
+                books.catalog.restore(before)
+                if written and log is not None:
+                    log.undo_statement()
+                change.undone()
+                raise
+
+    def execute_parsed(self, parsed: ParsedStatement, found: FoundOutside = NOTHING_YET) -> None:
+        """The same from its text, to the end, where nobody else uses the engine: what waits is processed before."""
+        self._books.flush()
+        statement = self.bound(parsed)
+        with located(parsed):
+            result = self.execute(statement, found)
+            if isinstance(result, Unfinished):
+                result.finished()
+
+    def execute_again(self, text: str, found: FoundOutside = NOTHING_YET) -> None:
+        """Statements that a snapshot or a log has, with what they found outside when they were run."""
+        for parsed in parse(text):
+            self.execute_parsed(parsed, found)
+
+    def _looked_outside(self, statement: s.Statement) -> FoundOutside:
+        """What a statement needs to know from outside, before it is written down."""
+        if isinstance(statement, s.CreateArchive):
+            return FoundOutside(archive_cut=last_cut(str(dict(statement.options)["path"])))
+        if not isinstance(statement, s.CreateTable) or self._books.catalog.find(statement.name) is not None:
+            return NOTHING_YET  # such a table is refused, or there is nothing to do
+        definition, _ = definition_of(statement, self._books.find_aggregate)
+        assert isinstance(definition, TableDefinition)
+        check_options(definition)
+        return FoundOutside(self.read_table(definition) if table_connector(definition) is not None else None)
+
+    def _run(self, statement: s.Statement, found: FoundOutside) -> pa.Table | Unfinished | None:
         match statement:
             case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink() | s.CreateArchive():
-                self._create(statement)
+                self._create(statement, found)
             case s.Drop():
                 self._drop(statement)
             case s.SuspendQuery():
@@ -68,160 +132,181 @@ class StatementRunner:
             case s.AlterArchive():
                 return self._alter_archive(statement)
             case s.Show():
-                return shown(self._engine.catalog, self._engine.hosting, self._engine.archives, statement.kind)
+                return shown(self._books.catalog, self._books.hosting, self._books.archives, statement.kind)
             case s.Explain():
                 return self._explain_statement(statement)
             case s.SelectOnce():
-                return self._engine.reads.begin(build(statement.query, self._engine.find_aggregate))
+                return self._reads.begin(build(statement.query, self._books.find_aggregate))
             case s.Insert() | s.Update() | s.Delete():
-                table = self._engine.table(statement.table)
+                table = self._books.table(statement.table)
                 check_changeable(table.definition)
                 table.run(statement)
             case _:
                 raise AssertionError(statement)
         return None
 
-    def _create(self, statement: Created) -> None:
-        if statement.if_not_exists and self._engine.catalog.find(statement.name) is not None:
+    def _create(self, statement: Created, found: FoundOutside) -> None:
+        if statement.if_not_exists and self._books.catalog.find(statement.name) is not None:
             return
         if isinstance(statement, s.CreateSink):
-            self._engine.catalog.get(statement.source, "query")
+            self._books.catalog.get(statement.source, "query")
         if isinstance(statement, s.CreateArchive):
             self._check_runs(statement.source)
-        before = self._engine.hosting.taken_before
-        definition, plan = definition_of(statement, self._engine.find_aggregate, before)
-        self._engine.catalog.add(definition)
+        before = self._books.hosting.taken_before
+        definition, plan = definition_of(statement, self._books.find_aggregate, before)
+        self._books.catalog.add(definition)
         key = definition.name.lower()
         with ExitStack() as undo:  # whatever is raised from here on
             if isinstance(definition, StreamDefinition):
                 self._create_stream(key, definition, undo)
             elif isinstance(definition, TableDefinition):
-                self._create_table(key, definition, undo)
+                self._create_table(key, definition, found.rows, undo)
             elif isinstance(definition, ArchiveDefinition):
-                self._engine.archives.create(definition)
+                self._books.archives.create(definition, found.archive_cut)
             elif plan is not None:
                 for source in definition.inputs if isinstance(definition, QueryDefinition) else ():
                     self._check_runs(source)
                 self._create_query(key, plan, statement.options, undo)
             undo.pop_all()
-        if not (self._engine.replaying or self._engine.hosting.taken_before):
-            self._engine.driver.created(definition)
+        if not (self._books.replaying or self._books.hosting.taken_before):
+            self._driver.created(definition)
 
     def _create_stream(self, key: str, definition: StreamDefinition, undo: ExitStack) -> None:
         stream = Stream(definition)
-        stream.journal = self._engine.durability
-        stream.change = self._engine.turns.change
-        undo.callback(self._engine.streams.pop, key, None)
-        self._engine.streams[key] = stream
-        declare_queue(stream, self._engine)
+        stream.journal = self._books.log
+        stream.change = self._books.turns.change
+        undo.callback(self._books.streams.pop, key, None)
+        self._books.streams[key] = stream
+        declare_queue(stream, self._process)
 
-    def _create_table(self, key: str, definition: TableDefinition, undo: ExitStack) -> None:
+    def _create_table(
+        self, key: str, definition: TableDefinition, rows: pa.RecordBatch | None, undo: ExitStack
+    ) -> None:
+        """`rows`: those that it begins with, where they have been read already."""
         check_options(definition)
         table = self._new_table(definition)
         if table_connector(definition) is not None:
-            table.become(self._engine.read_table(definition))
-        undo.callback(self._engine.tables.pop, key, None)
-        self._engine.tables[key] = table
-        if isinstance(table, ChangedTable):
-            undo.callback(table.feed.end)
-            table.feed.begin()
+            table.become(self.read_table(definition) if rows is None else rows)
+        undo.callback(self._books.tables.pop, key, None)
+        self._books.tables[key] = table
+        if isinstance(table, ChangedTable) and definition.changes is not None:
+            feed = self._feeds[key] = ChangeFeed(table, self._books.stream(definition.changes))
+            undo.callback(self._end_feed, key)
+            feed.begin()
+
+    def _end_feed(self, key: str) -> None:
+        feed = self._feeds.pop(key, None)
+        if feed is not None:
+            feed.end()
 
     def _create_query(self, key: str, plan: Emit, options: s.Options, undo: ExitStack) -> None:
         at_most = self._slide_at_most(key, plan) if is_at_most(options) else None
-        alone = key if self._engine.hosting.sharing == "none" else ""
-        self._engine.hosting.host(key, physical(plan if at_most is None else with_slide(plan, at_most), options, alone))
-        undo.callback(self._engine.hosting.drop, key)
+        alone = key if self._books.hosting.sharing == "none" else ""
+        node = physical(plan if at_most is None else with_slide(plan, at_most), options, alone)
+        self._books.hosting.host(key, node)
+        undo.callback(self._books.hosting.drop, key)
         if at_most is not None:
             undo.callback(self.slides_at_most.pop, key, None)
             self.slides_at_most[key] = at_most
         self._limit_streams()
 
     def _slide_at_most(self, key: str, plan: Emit) -> int:
-        others = [query.block for query in self._engine.hosting.queries.values()]
+        others = [query.block for query in self._books.hosting.queries.values()]
         return self.slides_given.get(key) or slide_at_most(plan, others)
 
     def _new_table(self, definition: TableDefinition) -> Table:
-        check_changes(definition, self._engine.catalog)
+        check_changes(definition, self._books.catalog)
         if definition.changes is None:
             return Table(definition)
-        return ChangedTable(definition, self._engine.stream(definition.changes))
+        return ChangedTable(definition, self._books.stream(definition.changes))
 
     def _limit_streams(self) -> None:
         """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
-        slides = self._engine.hosting.slides()
+        slides = self._books.hosting.slides()
         # Weakly: the thread of a queue has its stream, and must not keep the engine.
-        hosting = weakref.ref(self._engine.hosting)
-        for stream in self._engine.streams.values():
+        hosting = weakref.ref(self._books.hosting)
+        for stream in self._books.streams.values():
             stream.set_slide(slides.get(id(stream)), partial(_begun_beside, hosting, stream))
 
     def _drop(self, statement: s.Drop) -> None:
-        if statement.if_exists and self._engine.catalog.find(statement.name) is None:
+        if statement.if_exists and self._books.catalog.find(statement.name) is None:
             return
-        dropped = self._engine.catalog.drop(statement.name, statement.kind)
-        if not self._engine.replaying:
-            self._engine.driver.dropped(dropped)
+        dropped = self._books.catalog.drop(statement.name, statement.kind)
+        if not self._books.replaying:
+            self._driver.dropped(dropped)
         key = statement.name.lower()
         if statement.kind == "query":
-            self._engine.hosting.drop(key)
+            self._books.hosting.drop(key)
             self.slides_at_most.pop(key, None)
-            self._engine.forget_listeners(key)
+            self._listeners.forget(key)
             self._limit_streams()
         elif statement.kind == "stream":
-            stream = self._engine.streams.pop(key)
+            stream = self._books.streams.pop(key)
             if stream.queue is not None:
                 stream.queue.close()
         elif statement.kind == "table":
-            table = self._engine.tables.pop(key)
-            if isinstance(table, ChangedTable):
-                table.feed.end()
+            del self._books.tables[key]
+            self._end_feed(key)
         elif statement.kind == "archive":
-            self._engine.archives.drop(key)
+            self._books.archives.drop(key)
 
     def _set_status(self, name: str, status: str) -> None:
-        self._engine.catalog.get(name, "query")
-        query = self._engine.hosting.queries[name.lower()]
-        if query.status == "FAILED" and self._engine.replaying:
+        self._books.catalog.get(name, "query")
+        query = self._books.hosting.queries[name.lower()]
+        if query.status == "FAILED" and self._books.replaying:
             return  # it had not when the statement was logged
         self._check_runs(name)
         query.status = status
 
     def _check_runs(self, name: str) -> None:
-        query = self._engine.hosting.queries.get(name.lower())
-        if query is not None and query.status == "FAILED" and not self._engine.replaying:
+        query = self._books.hosting.queries.get(name.lower())
+        if query is not None and query.status == "FAILED" and not self._books.replaying:
             raise CatalogError(f"query '{name}' has failed: {query.reason}", hint="drop it and create it anew")
 
     def _alter_stream(self, statement: s.AlterStream) -> None:
-        definition = self._engine.catalog.get(statement.name, "stream")
+        definition = self._books.catalog.get(statement.name, "stream")
         options = dict(definition.options) | dict(statement.options)
-        self._engine.catalog.change(statement.name, options=tuple(options.items()))
-        stream = self._engine.streams[statement.name.lower()]
+        self._books.catalog.change(statement.name, options=tuple(options.items()))
+        stream = self._books.streams[statement.name.lower()]
         stream.configure(dict(statement.options))
-        declare_queue(stream, self._engine)
+        declare_queue(stream, self._process)
 
     def _alter_archive(self, statement: s.AlterArchive) -> Migration | None:
-        definition = self._engine.catalog.get(statement.name, "archive")
+        definition = self._books.catalog.get(statement.name, "archive")
         options = dict(definition.options) | dict(statement.options)
-        self._engine.catalog.change(statement.name, options=tuple(options.items()))
-        altered = self._engine.catalog.get(statement.name, "archive")
+        self._books.catalog.change(statement.name, options=tuple(options.items()))
+        altered = self._books.catalog.get(statement.name, "archive")
         assert isinstance(altered, ArchiveDefinition)
-        return self._engine.archives.alter(altered)
+        return self._books.archives.alter(altered)
 
     def _explain_statement(self, statement: s.Explain) -> pa.Table | ArchiveExplanation:
         if statement.query is not None:
-            plan = build(statement.query, self._engine.find_aggregate)
+            plan = build(statement.query, self._books.find_aggregate)
             archived = any(isinstance(node, Scan) and node.kind == "archive" for node in plan.walk())
             check_supported(plan, once=archived)
             explanation = explain_plan(plan)
             if archived:
-                return ArchiveExplanation(plan, explanation, self._engine.archives)
+                return ArchiveExplanation(plan, explanation, self._books.archives.__getitem__)
         elif statement.name is not None:
-            self._engine.catalog.get(statement.name, "query")
-            explanation = self._engine.explain(statement.name)
+            hosted = self._books.query(statement.name)
+            explanation = explain_query(hosted, self._books.hosting)
         else:
-            explanation = self._engine.explain()
+            explanation = explain_all(self._books.streams, self._books.hosting)
         return explained_table(explanation)
 
 
 def _begun_beside(hosting_of: Callable[[], Hosting | None], stream: Stream) -> int | None:
     hosting = hosting_of()
     return None if hosting is None else hosting.begun_beside(stream)
+
+
+@contextmanager
+def located(parsed: ParsedStatement) -> Iterator[None]:
+    """A problem with a statement gets its place in the text."""
+    try:
+        yield
+    except QueryError as problem:
+        if problem.span is None:
+            problem.span = parsed.span
+        problem.located(parsed.text)
+        raise

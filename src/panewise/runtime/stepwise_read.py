@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -33,13 +33,11 @@ from panewise.plan.blocks import Block
 from panewise.runtime.answers import with_watermark
 from panewise.runtime.ask import last_report, require_held, stretch_of
 from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.isolation import Isolation, SourceGone
 from panewise.runtime.pinned_rows import PinnedRows
 from panewise.schedule.schedulers import Step
 from panewise.schedule.transactions import Priority, WindowRead
 from panewise.temporal import TimeWindow
-
-if TYPE_CHECKING:
-    from panewise.runtime.window_reads import WindowReads
 
 MOVES_MAX = 64  # that a read looks for between steps: who scans what is new first may never come to what is old
 SUB_WINDOWS_MAX = 4096
@@ -52,16 +50,12 @@ class Stretch(NamedTuple):
     end: int
 
 
-class SourceGone(Exception):
-    """What is read has been dropped: the statement is to be bound anew, and will be refused or read something else."""
-
-
 class StepwiseRead:
     """One SELECT over a window of one stream, by time. Made inside a turn: that is its begin."""
 
     def __init__(
         self,
-        reads: WindowReads,
+        isolation: Isolation,
         block: Block,
         channel: Channel,
         find: Callable[[], Channel | None],
@@ -70,7 +64,7 @@ class StepwiseRead:
     ) -> None:
         """`find`: the channel of that name as of now. `inside`: it is run inside the turn, as if serial."""
         assert isinstance(block.window, TimeWindow)
-        self._reads = reads
+        self._isolation = isolation
         self._window = block.window
         self._channel = channel
         self._find = find
@@ -78,13 +72,13 @@ class StepwiseRead:
         self._relation = PartialRelation(block, budget)
         self._parts: dict[Stretch, list[Part]] = {}
         weight = weight_of(self._relation.cells)
-        self._rows_inside = reads.rows_inside // weight
-        self._pinned = PinnedRows(channel.empty_rows(), max(1, reads.sub_window_rows // weight))
+        self._rows_inside = isolation.rows_inside // weight
+        self._pinned = PinnedRows(channel.empty_rows(), max(1, isolation.sub_window_rows // weight))
         self._pieces = channel.retained_pieces()  # that `_pinned` has not got yet
         self._last_arrived = self._pieces[-1].last_arrived if self._pieces else -1
         self._stretch = self._seen_now()
         self._watermark = channel.watermark
-        self._number = reads.numbered()
+        self._number = isolation.numbered()
         self._attempt = 0
         self._looked = monotonic()
         self._moves = 0  # learned of since the begin
@@ -96,12 +90,12 @@ class StepwiseRead:
         """The answer. Called outside all turns, or, of a read that is run inside, inside."""
         self._pin()
         self._begin(self._pinned.edges(*self._stretch, SUB_WINDOWS_MAX))
-        if self._inside or not self._reads.latest:
+        if self._inside or not self._isolation.latest:
             self._scan_all()
             self._commit()
         else:
             tries = 1
-            while not self._committed(last_try=tries >= self._reads.tries):
+            while not self._committed(last_try=tries >= self._isolation.tries):
                 tries += 1
         parts = [part for stretch in self._stretches() for part in self._parts[stretch]]
         answer = self._relation.whole(parts)
@@ -117,7 +111,7 @@ class StepwiseRead:
             if step is None:
                 break
             self._scan(step)
-        with self._reads.turns:
+        with self._isolation.turns:
             self._look()
             self._pin()
             inside = self._left() > self._rows_inside
@@ -133,7 +127,7 @@ class StepwiseRead:
         """Begins, or begins again, with these sub-windows."""
         self._attempt += 1
         self._name = f"Q{self._number}_{self._attempt}"
-        self._scheduler = self._reads.scheduler(len(edges) - 1 + MOVES_MAX)
+        self._scheduler = self._isolation.scheduler(len(edges) - 1 + MOVES_MAX)
         self._scheduler.begin(WindowRead(self._name, len(edges) - 1, Priority.ONE_TIME))
         first = self._scheduler.last_move + 2 - len(edges)
         # By the numbers of their copies, oldest first: those that are wholly in the window.
@@ -146,17 +140,17 @@ class StepwiseRead:
     def _next_step(self) -> Step | None:
         """The next step, after a look at moves where that costs no waiting."""
         if not self._inside:
-            self._reads.pause()
+            self._isolation.pause()
             if self._may_look():
-                with self._reads.turns:
+                with self._isolation.turns:
                     self._look()
                 self._pin()
         return self._scheduler.next_step(self._name)
 
     def _may_look(self) -> bool:
-        if not (self._reads.latest or self._reads.recording) or self._moves >= MOVES_MAX:
+        if not (self._isolation.latest or self._isolation.recording) or self._moves >= MOVES_MAX:
             return False
-        return monotonic() - self._looked >= self._reads.look_every_s and self._reads.turns.free
+        return monotonic() - self._looked >= self._isolation.look_every_s and self._isolation.turns.free
 
     def _scan(self, step: Step) -> None:
         self._read(self._copies[step.copy])
@@ -173,14 +167,14 @@ class StepwiseRead:
 
     def _commit(self, inside: bool = False) -> None:
         self._scheduler.commit(self._name)
-        self._reads.committed(inside or self._inside)
+        self._isolation.committed(inside or self._inside)
 
     # -- moves ---------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
         """Inside a turn: learns of moves since the last look, which are one move to this read."""
         self._looked = monotonic()
-        if not self._reads.latest:
+        if not self._isolation.latest:
             self._note_move()
             return
         if self._find() is not self._channel:
@@ -216,7 +210,7 @@ class StepwiseRead:
             self._scheduler.move()
 
     def _begin_again(self, copies: list[Stretch]) -> None:
-        self._reads.aborted()
+        self._isolation.aborted()
         start = self._stretch.start
         edges = [start, *(copy.start for copy in copies if copy.start > start), self._stretch.end]
         self._begin(edges)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -18,25 +18,33 @@ from panewise.operators.rows import Rows
 from panewise.plan.scale_sampled import with_excess
 from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.input_monitor import InputMonitor
-from panewise.runtime.intake import Intake, shown_row
+from panewise.runtime.input_queue import InputQueue
+from panewise.runtime.intake import shown_row
 from panewise.runtime.journal import Journal, Stamp, Taken
 from panewise.runtime.late_remarks import Lateness, LateRemarks, lateness, remark_of
 from panewise.runtime.pending_rows import Judged, divided, plain_strings, put_together
 from panewise.runtime.push_times import PushTimes
-from panewise.runtime.report_schedule import ReportSchedule, postponed_reports
-from panewise.runtime.shedding import OPTIONS, REASONS, Shedder, altered, check_overload_options
+from panewise.runtime.row_judge import RowJudge
+from panewise.runtime.shedding import OPTIONS, REASONS, altered, check_overload_options
 from panewise.runtime.turns import Change
 from panewise.runtime.watermark import Watermark
-from panewise.runtime.window_limit import UNLIMITED, WINDOWS_CLOSED_MAX, Extent, WindowLimit, ahead_of, reach_of
+from panewise.runtime.window_limit import WINDOWS_CLOSED_MAX, Extent, WindowLimit
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
-
-if TYPE_CHECKING:
-    from panewise.runtime.input_queue import InputQueue
 
 FLUSH_ROWS = 262_144  # that wait, so many, are processed even if nobody asks
 PORTION_S = 0.04  # how long rows are processed at a stretch while other threads read
 PORTION_ROWS_LEAST = 8192  # but not fewer than these
 SET_ASIDE_MAX = 100_000  # late or bad rows kept for the caller to fetch; the oldest leave first
+
+
+class Schedule(Protocol):
+    """Says which reports wait while a stream is behind (`report_schedule`)."""
+
+    def may_wait(self, stream: Stream) -> Callable[[Any], bool] | None:
+        """Which consumers may postpone their reports in the turn that begins; None: none may."""
+
+    def answer(self, stream: Stream, since: float) -> None:
+        """Rows have been folded since then: makes postponed reports, or leaves them for later turns."""
 
 
 class Stream(Channel):
@@ -48,34 +56,25 @@ class Stream(Channel):
         check_overload_options(definition)
         self.definition = definition
         self.arrow = schema.to_arrow()
-        self.intake = Intake(definition)
         self.monitor = InputMonitor()
-        self.shedder = Shedder(definition) if definition.sheds else None
+        self.progress = Watermark(definition.delay_us)
+        self.judge = RowJudge(definition, self.progress, self.monitor)
+        self.intake = self.judge.intake
         self.shed_counts = dict.fromkeys(REASONS, 0)
         self.taken_count = 0  # counted where rows may be shed
         self.queue: InputQueue | None = None
-        self.progress = Watermark(definition.delay_us)
         self.push_times = PushTimes(definition.delay_us)
-        self.reach = UNLIMITED  # how far the watermark may move at once
-        # The oldest row of streams that are read together with this one.
-        self.others_begun: Callable[[], int | None] = lambda: None
         self.journal: Journal | None = None  # told before anything changes
         self.change = Change()  # the engine's, where one hosts the stream
         self.producers: dict[str, int] = {}  # the last number that each producer's pushes had
         self.rows_pushed = 0
         self.late_count = 0
         self.bad_count = 0
-        self._skip_bad = False
         self._keep_late = False
         self.late_remarks = LateRemarks()
         self._pending: list[pa.RecordBatch] = []
         self._pending_count = 0
         self._plain: list[list[Any]] = []
-        self._extent = Extent()  # Of all rows that were pushed, processed or not.
-        self._limit = INT64_MIN  # rows after this need a look
-        self._ahead = ahead_of(definition.options)  # by how much rows may be ahead of the clock
-        self._now = INT64_MIN  # The greatest time that the wall clock has shown, in microseconds.
-        self._horizon = INT64_MIN  # Rows up to this instant were not too far ahead when the clock was last read.
         self._late: deque[pa.RecordBatch] = deque()
         self._bad: deque[tuple[str, str]] = deque(maxlen=SET_ASIDE_MAX)  # the row as text, and what is wrong with it
         self.configure(dict(definition.options))
@@ -84,45 +83,23 @@ class Stream(Channel):
         """Options of CREATE STREAM and ALTER STREAM; their values have been checked by the binder."""
         if any(name in options for name in OPTIONS):
             self._configure_overload(options)
-        if "on_bad_row" in options:
-            self._skip_bad = options["on_bad_row"] == "skip"
+        self.judge.configure(options)
         if "late" in options:
             self._keep_late = options["late"] == "keep"
             self.late_remarks.expected = True
-        if "ahead" in options:
-            self._ahead = ahead_of(tuple(options.items()))
-            self._set_limit()
         if "retain" in options:
             self.retain(duration_us(str(options["retain"])))
 
     def _configure_overload(self, options: dict[str, Any]) -> None:
         self.definition = definition = altered(self.definition, options)
-        if self.shedder is not None:
-            self.shedder.configure(definition)
+        if self.judge.shedder is not None:
+            self.judge.shedder.configure(definition)
 
     def set_slide(self, slide: int | None, others_begun: Callable[[], int | None]) -> None:
         """The shortest slide of the queries that read the stream, which limits how far the watermark may move."""
         self._next_due = None
         self.push_times.set_slide(slide, self.newest)
-        self.reach = reach_of(slide)
-        self.others_begun = others_begun
-        self._set_limit()
-
-    @property
-    def limit(self) -> WindowLimit:
-        """What rows may close now, and how far ahead of the clock they may be."""
-        # Where the clock is set back, rows that were good are not judged to be bad when they are looked at again.
-        self._now = max(self._now, int(self.monitor.wall() * 1e6))
-        fixed = self.progress.delay, self.progress.floor, self.reach
-        return WindowLimit(*fixed, others_begun=self.others_begun, now=self._now, ahead=self._ahead)
-
-    def _set_limit(self) -> None:
-        limit = self.limit
-        self._limit, self._horizon = limit.rows_until(self._extent), limit.horizon
-
-    @property
-    def extent(self) -> Extent:
-        return self._extent
+        self.judge.set_slide(slide, others_begun)
 
     # -- pushing -------------------------------------------------------------------------------------------------
 
@@ -130,15 +107,15 @@ class Stream(Channel):
         """Takes rows in, all or, where one is bad and the stream says 'fail', none. True where a flush is due."""
         if type(data) is list and len(data) == 1:
             data = data[0]
-        if type(data) is dict and (self.shedder is None or self.journal is None):
+        if type(data) is dict and (self.judge.shedder is None or self.journal is None):
             row = self.intake.plain_row(data)
             if row is not None and self._push_plain(row, stamp):
                 time = row[self.intake.time_index]
                 # The newest row, as most are, is not late.
-                late = time != self._extent.newest and self.late_remarks.first and time < self.watermark_pushed
+                late = time != self.newest and self.late_remarks.first and time < self.watermark_pushed
                 return late or max(len(self._plain), self._pending_count) >= FLUSH_ROWS
-        before = self._extent
-        judged = self.judged(self.intake.batches(data), before)
+        before = self.judge.extent
+        judged = self.judge.judged(self.intake.batches(data), before)
         journal = self.journal
         if journal is not None:
             aside = [(str(shown_row(row)), reason) for row, reason in judged.aside]
@@ -176,37 +153,12 @@ class Stream(Channel):
             self._take_plain(row, stamp)
         return len(self._plain) >= FLUSH_ROWS
 
-    def judged(self, batches: list[pa.RecordBatch], extent: Extent, full: float = 0.0) -> Judged:
-        """The rows of a push, looked at; raises where one is bad and the stream says 'fail'. Changes no row's state.
-
-        `extent` is that of the stream before them, `full` the share of the stream's queue that is in use.
-        """
-        accepted: list[pa.RecordBatch] = []
-        aside: list[tuple[pa.RecordBatch, str]] = []
-        limit = self.limit
-        for i, batch in enumerate(batches):
-            if not batch.num_rows:
-                continue
-            taken = sum(before.num_rows for before in batches[:i])
-            good, _, bad, extent = self.intake.accepted(batch, self._skip_bad, taken, limit, extent)
-            aside.extend(bad)
-            if good.num_rows:
-                accepted.append(good)
-        come = sum(batch.num_rows for batch in accepted)
-        self.monitor.arrived(come)
-        now = self.monitor.clock()
-        shed: dict[str, int] = {}
-        if self.shedder is not None:
-            accepted, shed = self.shedder.shed_all(accepted, now, full, self.monitor.sustainable)
-        return Judged(accepted, aside, extent, sum(batch.num_rows for batch in accepted), shed, now)
-
     def admit(self, judged: Judged) -> None:
         """A push that was judged waits to be processed from now on."""
         self._seal_plain()
-        self._extent = self._extent.put_together(judged.extent)
+        self.judge.admit(judged.extent)
         if judged.at is not None and self.newest is not None and self.newest >= self.push_times.noted_from:
             self.push_times.note(self.newest, judged.at)
-        self._set_limit()
         self._bad.extend((str(shown_row(row)), reason) for row, reason in judged.aside)
         self.bad_count += len(judged.aside)
         self._pending.extend(batch for batch in judged.batches if batch.num_rows)
@@ -218,8 +170,7 @@ class Stream(Channel):
 
     def _push_plain(self, row: list[Any], stamp: Stamp | None = None) -> bool:
         """The short way for one row; False where it needs the long one, which says what is wrong."""
-        time = row[self.intake.time_index]
-        if not INSTANT_MIN <= time <= INSTANT_MAX or time > self._limit:
+        if not self.judge.is_good(row[self.intake.time_index]):
             return False
         with self.change:
             if self.journal is not None:
@@ -228,22 +179,16 @@ class Stream(Channel):
         return True
 
     def _take_plain(self, row: list[Any], stamp: Stamp | None) -> None:
-        time, extent = row[self.intake.time_index], self._extent
+        time, newest, shedder = row[self.intake.time_index], self.newest, self.judge.shedder
         if stamp is not None:
             self.producers[stamp[0]] = stamp[1]
-        if extent.newest is None or extent.oldest is None or time < extent.oldest:
-            self._extent = self.limit.with_row(time, extent)
-            self._set_limit()
-        elif time > extent.newest:
-            self._extent = Extent(time, extent.oldest)
-            reached = max(time - self.progress.delay, self.progress.floor) + self.progress.delay + self.reach
-            self._limit = min(reached, self._horizon)
-        if (extent.newest is None or time > extent.newest) and time >= self.push_times.noted_from:
+        self.judge.admit_row(time)
+        if (newest is None or time > newest) and time >= self.push_times.noted_from:
             self.push_times.note(time, self.monitor.clock())
         self._plain.append(row)
-        if self.shedder is None:
+        if shedder is None:
             self.rows_pushed += 1
-        elif self.shedder.is_due(len(self._plain), self.monitor.clock()):
+        elif shedder.is_due(len(self._plain), self.monitor.clock()):
             self._seal_plain()
 
     def _seal_plain(self) -> None:
@@ -251,8 +196,8 @@ class Stream(Channel):
         if self._plain:
             batch = self.intake.batch_of(self._plain)
             self._plain = []
-            if self.shedder is not None:
-                self.admit(self.judged([batch], self._extent))
+            if self.judge.shedder is not None:
+                self.admit(self.judge.judged([batch], self.judge.extent))
                 return
             self.monitor.arrived(batch.num_rows)
             self._pending.append(batch)
@@ -265,7 +210,7 @@ class Stream(Channel):
     @property
     def _behind(self) -> bool:
         """Whether rows that were shed have yet to move the watermark."""
-        return self.shedder is not None and self.newest is not None and self.newest > self.progress.greatest
+        return self.judge.shedder is not None and self.newest is not None and self.newest > self.progress.greatest
 
     @property
     def watermark_pushed(self) -> int:
@@ -289,7 +234,7 @@ class Stream(Channel):
         queued = 0 if self.queue is None else self.queue.rows
         rows = self._pending_count + len(self._plain) + queued
         held = sum(batch.nbytes for batch in self._pending) + (0 if self.queue is None else self.queue.bytes_held)
-        postponed = sum(map(postponed_reports, self.postponed))
+        postponed = sum(consumer.postponed_reports for consumer in self.postponed)
         return {"waiting_rows": rows, "waiting_bytes": held, "postponed_reports": postponed}
 
     def completes(self) -> bool:
@@ -303,7 +248,7 @@ class Stream(Channel):
     def clock(self) -> float:
         return self.monitor.clock()
 
-    def flush(self, most: int | None = None, schedule: ReportSchedule | None = None) -> int:
+    def flush(self, most: int | None = None, schedule: Schedule | None = None) -> int:
         """Processes what was pushed and not yet processed, the first `most` rows of it where that is given; returns how
         many rows those were. Answers do not depend on how rows are divided.
 
@@ -312,11 +257,12 @@ class Stream(Channel):
         with self.change:
             return self._flush(most, schedule)
 
-    def _flush(self, most: int | None, schedule: ReportSchedule | None) -> int:
+    def _flush(self, most: int | None, schedule: Schedule | None) -> int:
         since = self.monitor.clock()
         self.may_wait = None if schedule is None else schedule.may_wait(self)
         if self.queue is not None:
-            self.queue.admit(most)
+            for judged in self.queue.taken_out(most):
+                self.admit(judged)
         self._next_due = None
         self._seal_plain()
         pending, self._pending = self._pending, []
@@ -361,14 +307,14 @@ class Stream(Channel):
 
     def advance(self, until: int) -> None:
         """A punctuation: no row before `until` will come."""
-        self.check_advance(until, self.limit, self._extent)
+        self.check_advance(until, self.judge.limit, self.judge.extent)
         with self.change:
             if self.journal is not None:
                 self.journal.advanced(self.name, until)
             since = self.monitor.clock()
             self.flush()
             self.progress.advance(until)
-            self._set_limit()
+            self.judge.look_again()
             self.flow(self.empty_rows(), self.progress.value)
             self.push_times.advanced(self.progress.value, since, self.monitor.clock())
 
@@ -385,12 +331,12 @@ class Stream(Channel):
 
     @property
     def oldest(self) -> int | None:
-        return self._extent.oldest
+        return self.judge.extent.oldest
 
     @property
     def newest(self) -> int | None:
         """The greatest timestamp pushed, processed or not."""
-        return self._extent.newest
+        return self.judge.extent.newest
 
     @property
     def keeps_late(self) -> bool:
@@ -425,7 +371,7 @@ class Stream(Channel):
 
     @property
     def skips_bad(self) -> bool:
-        return self._skip_bad
+        return self.judge.skips_bad
 
     def set_aside(self, rows: list[tuple[pa.RecordBatch, str]]) -> None:
         """Rows that have been taken in and turn out to be bad for somebody who reads them."""
@@ -443,7 +389,7 @@ class Stream(Channel):
             "bytes": self.bytes_held,
             **self.monitor.stats(self.newest, watermark),
         }
-        if self.shedder is not None:
+        if self.judge.shedder is not None:
             shed = sum(self.shed_counts.values())
             stats |= {"taken_rows": self.taken_count, "shed_rows": shed, "shed": dict(self.shed_counts)}
         if self.queue is not None:
@@ -457,10 +403,10 @@ class Stream(Channel):
             "rows_pushed": self.rows_pushed,
             "late_count": self.late_count,
             "bad_count": self.bad_count,
-            "skip_bad": self._skip_bad,
+            "skip_bad": self.judge.skips_bad,
             "keep_late": self._keep_late,
-            "newest": self._extent.newest,
-            "oldest": self._extent.oldest,
+            "newest": self.newest,
+            "oldest": self.oldest,
             "arrived": self._arrived,
             "late": self.late_rows_kept(),
             "bad": list(self._bad),
@@ -469,9 +415,9 @@ class Stream(Channel):
         }
 
     def _shed_snapshot(self) -> dict[str, Any] | None:
-        if self.shedder is None:
+        if self.judge.shedder is None:
             return None
-        return {"counts": self.shed_counts, "taken": self.taken_count, **self.shedder.snapshot()}
+        return {"counts": self.shed_counts, "taken": self.taken_count, **self.judge.shedder.snapshot()}
 
     def late_rows_kept(self) -> pa.Table:
         kept = [plain_strings(b, self.intake.arrow) for b in self._late]
@@ -483,13 +429,13 @@ class Stream(Channel):
         self.rows_pushed, self.late_count = snapshot["rows_pushed"], snapshot["late_count"]
         self.late_remarks.forget(self.late_count)
         self.bad_count, self._arrived = snapshot["bad_count"], snapshot["arrived"]
-        self._skip_bad, self._keep_late = snapshot["skip_bad"], snapshot["keep_late"]
-        self._extent = Extent(snapshot["newest"], snapshot.get("oldest", snapshot["newest"]))
-        self._set_limit()
+        self._keep_late = snapshot["keep_late"]
+        extent = Extent(snapshot["newest"], snapshot.get("oldest", snapshot["newest"]))
+        self.judge.restore(extent, snapshot["skip_bad"])
         self._late = deque(snapshot["late"].to_batches())
         self._bad.extend((row, reason) for row, reason in snapshot["bad"])
         self.producers = dict(snapshot.get("producers", {}))
-        if self.shedder is not None and snapshot.get("shed") is not None:
+        if self.judge.shedder is not None and snapshot.get("shed") is not None:
             self.shed_counts |= snapshot["shed"]["counts"]
             self.taken_count = snapshot["shed"]["taken"]
-            self.shedder.restore(snapshot["shed"])
+            self.judge.shedder.restore(snapshot["shed"])

@@ -13,58 +13,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from panewise.connectors.tables import no_rows
-from panewise.errors import BindError, CatalogError, DurabilityError, PanewiseError
+from panewise.errors import DurabilityError
 from panewise.language import statements as s
-from panewise.language.binder import bind_one, parse
-from panewise.runtime.durable_log import Record
+from panewise.language.binder import parse
 from panewise.state.durable_files import FileSystem, write_all
-from panewise.state.snapshot_format import loaded
-
-if TYPE_CHECKING:
-    from panewise.runtime.engine import Engine
 
 REASON = "the folder was opened with suspended=True"
 GO_ON = "to go on, open the folder as usual: Engine(path), or panewise serve without --suspended"
 _OF_DEFINITIONS = ("status", "reason", "source", "path", "queries", "changes")
-_DEFINING = (s.CreateStream, s.CreateTable, s.CreateQuery, s.CreateSink, s.CreateArchive, s.Drop, s.AlterStream)
-
-
-def define(engine: Engine, snapshot: bytes | None, records: Iterable[Record]) -> None:
-    """A fresh engine gets the definitions of a folder, and no row."""
-    engine.archives.only_books = True
-    engine.read_table = no_rows
-    engine.hosting.taken_before = True
-    if snapshot is not None:
-        tree = loaded(snapshot)
-        engine.statements.slides_given = dict(tree.get("slides_at_most", {}))
-        for text in tree["statements"]:
-            engine.execute(text)
-        engine.statements.slides_given = {}
-    problem: PanewiseError | None = None
-    for record in records:
-        if problem is not None:  # only the last record may be of a statement that was refused
-            raise problem
-        try:
-            _define(engine, record.fields.get("text", ""))
-        except PanewiseError as refused:
-            problem = refused
-    engine.hosting.taken_before = False
-    for query in engine.hosting.queries.values():
-        query.status, query.reason = "SUSPENDED", REASON
-    for keeper in engine.archives.keepers.values():
-        keeper.status, keeper.reason = "SUSPENDED", REASON
-
-
-def _define(engine: Engine, text: str) -> None:
-    for parsed in parse(text) if text else ():
-        if isinstance(bind_one(parsed, engine.catalog, engine.find_aggregate, engine.aggregate_names), _DEFINING):
-            engine.execute_parsed(parsed)
 
 
 def check_allowed(statement: s.Statement) -> None:
@@ -111,18 +70,8 @@ class Dropped:
         """The statement that was noted last was refused."""
         self._write(self.statements[:-1])
 
-    def happen(self, engine: Engine) -> None:
-        """What is noted is dropped, in an engine that has all definitions of the folder."""
-        for text in self.statements:
-            with suppress(CatalogError, BindError):  # it is gone: the process died before the file was removed
-                engine.execute(text)
-
-    def settle(self, engine: Engine) -> None:
-        """They happen, also in the next snapshot, and are noted no more."""
-        if not self.statements:
-            return
-        self.happen(engine)
-        engine.checkpoint()
+    def forget(self) -> None:
+        """What is noted has happened, also in the next snapshot."""
         self._files.remove(self._path)
         self._files.sync_folder(self._path.parent)
 

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from panewise.operators.read_budget import ReadBudget
 from panewise.runtime.answers import with_watermark
+from panewise.runtime.isolation import Isolation
 from panewise.runtime.pinned_sources import PinnedSources
 from panewise.schedule.transactions import Priority, WindowRead
-
-if TYPE_CHECKING:
-    from panewise.runtime.window_reads import WindowReads
 
 TRIES = 3  # outside: each costs as much as the whole query
 
@@ -31,19 +28,19 @@ class WholeRead:
 
     def __init__(
         self,
-        reads: WindowReads,
+        isolation: Isolation,
         pinned: PinnedSources,
         pin: Callable[[], PinnedSources],
         compute: Callable[[PinnedSources], pa.Table],
         budget: ReadBudget,
     ) -> None:
         """`pinned`: what it reads as of now, `pin` the same as of a later turn; `compute` answers from either."""
-        self._reads = reads
+        self._isolation = isolation
         self._pinned = pinned
         self._pin = pin
         self._compute = compute
         self._budget = budget
-        self._number = reads.numbered()
+        self._number = isolation.numbered()
 
     def finished(self) -> pa.Table:
         """The answer. Called outside all turns."""
@@ -60,34 +57,34 @@ class WholeRead:
         took_s = 0.0
         for attempt in range(1, TRIES + 1):
             name = f"Q{self._number}_{attempt}"
-            scheduler = self._reads.scheduler(1)
+            scheduler = self._isolation.scheduler(1)
             scheduler.begin(WindowRead(name, 1, Priority.ONE_TIME))
             scheduler.next_step(name)
             began = monotonic()
             answer = self._answer()
             took_s = monotonic() - began
-            self._reads.pause()
-            if not self._reads.latest:
+            self._isolation.pause()
+            if not self._isolation.latest:
                 scheduler.commit(name)
-                self._reads.committed(inside=False)
+                self._isolation.committed(inside=False)
                 return answer
-            with self._reads.turns:
+            with self._isolation.turns:
                 if self._pinned.moved():
                     scheduler.move()
-                    self._reads.aborted()
+                    self._isolation.aborted()
                     self._begin_again()
                     continue
                 scheduler.commit(name)
-                self._reads.committed(inside=False)
+                self._isolation.committed(inside=False)
                 return answer
-        if took_s > self._reads.inside_s:
+        if took_s > self._isolation.inside_s:
             answer = self._answer()
-            self._reads.committed(inside=False)
+            self._isolation.committed(inside=False)
             return answer
-        with self._reads.turns:
+        with self._isolation.turns:
             if self._pinned.moved():
                 self._begin_again()
-            self._reads.committed(inside=True)
+            self._isolation.committed(inside=True)
             return self._answer()
 
     def _begin_again(self) -> None:

@@ -22,7 +22,7 @@ from panewise.connectors.places import check_places
 from panewise.connectors.tables import no_rows
 from panewise.errors import CatalogError, DurabilityError
 from panewise.language import statements as s
-from panewise.language.binder import bind_one, parse
+from panewise.language.binder import parse
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.durable_folder import ENGINE, holds_engine
 from panewise.runtime.engine import Engine
@@ -96,12 +96,12 @@ def _continue(engine: Engine, statements: list[str], show: Show) -> None:
     # What the file defines in the end, whatever it creates and drops on the way.
     books = Engine()
     books.driver.is_expected = True
-    books.read_table = no_rows
+    books.statements.read_table = no_rows
     books.archives.only_books = True
     asked, rows = [], []
     for text in statements:
         for parsed in parse(text):
-            statement = bind_one(parsed, books.catalog, books.find_aggregate, books.aggregate_names)
+            statement = books.statements.bound(parsed)
             if isinstance(statement, s.Show | s.Explain | s.SelectOnce):
                 asked.append(text)
                 continue

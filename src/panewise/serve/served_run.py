@@ -125,7 +125,7 @@ class Reading:
             backend.push(stream, batch, producer=producer, sequence=sequence, timeout=None)
             backend.settle()
 
-        pump = Pump(engine, outlet, engine.driver.sources, push)
+        pump = Pump(push, outlet, engine.driver.sources)
         reading = Reading(backend, pump, pump.open(), outlet, flush)
         pump.failed = reading.fail
         return reading

@@ -18,12 +18,15 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
 
 from panewise.catalog import Definition, SinkDefinition, StreamDefinition
 from panewise.connectors.numbered_sinks import NumberedSink
 from panewise.connectors.options import written_option
 from panewise.errors import ConnectorError, ConnectorWarning
+from panewise.runtime.books import Books
 from panewise.runtime.run.held_interrupts import interrupts_held
 from panewise.runtime.run.outlets import HandedOver
 from panewise.runtime.run.pump import DRAIN_SECONDS, Pump
@@ -33,7 +36,7 @@ from panewise.runtime.run.source_notes import SourceNotes, notes_folder
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from panewise.runtime.engine import Engine
+    from panewise.connectors.json_rows import Rows
 
 SINKS = "sinks"
 RESULTS = "results"  # of a server, in a data folder
@@ -89,14 +92,27 @@ class Manner:
     begin: Callable[[dict[str, list[NumberedSink]]], None] | None = None
 
 
+class Driven(Protocol):
+    """What a run asks of an engine."""
+
+    def push(
+        self, stream: str, data: pa.RecordBatch | Rows, *, producer: str | None = None, sequence: int | None = None
+    ) -> None: ...
+
+    def hand_over(self, query: str, take: Callable[[pa.Table, int], None]) -> int: ...
+
+    def flush(self) -> None: ...
+
+
 class Driver:
     """The runs of one engine, one at a time, and what later ones know of earlier ones."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, books: Books, driven: Driven) -> None:
         # Whoever has the engine runs it, or will not: nobody has to be told that sources are read by a run.
         self.is_expected = False
         self.in_data_folder = False  # of a server or of a run with --path
-        self._engine = engine
+        self._books = books
+        self._driven = driven
         self._running = threading.Lock()
         self._untold: list[Definition] = []
         self._notes: tuple[SourceNotes, SinkNotes] | None = None
@@ -137,10 +153,10 @@ class Driver:
     @property
     def folder(self) -> Path | None:
         """Where runs leave their notes, if the engine has a folder."""
-        durability = self._engine.durability
-        if durability is None:
+        log = self._books.log
+        if log is None:
             return None
-        return notes_folder(durability.folder.path, in_data_folder=self.in_data_folder)
+        return notes_folder(log.folder.path, in_data_folder=self.in_data_folder)
 
     @property
     def sources(self) -> SourceNotes:
@@ -153,7 +169,7 @@ class Driver:
     def _both_notes(self) -> tuple[SourceNotes, SinkNotes]:
         if self._notes is None:
             folder = self.folder
-            self._notes = SourceNotes(self._engine, folder), SinkNotes(None if folder is None else folder / SINKS)
+            self._notes = SourceNotes(self._books, folder), SinkNotes(None if folder is None else folder / SINKS)
         return self._notes
 
     # -- a run ---------------------------------------------------------------------------------------------------
@@ -173,19 +189,20 @@ class Driver:
 
     def _check(self) -> None:
         """Refuses where nothing may be written, before a sink is opened."""
-        self._engine.turns.check()
-        if self._engine.durability is not None:
-            self._engine.durability.check_open()
-            self._engine.durability.check_state()
+        self._books.turns.check()
+        if self._books.log is not None:
+            self._books.log.check_open()
+            self._books.log.check_state()
 
     def _run(self, manner: Manner) -> RunSummary:
         from panewise.runtime.run.terminal_tables import printer
 
-        engine, console, folder = self._engine, manner.console, self.folder
+        books, console, folder = self._books, manner.console, self.folder
         # In a data folder results may have gone to a server, and a sink must not miss them.
         gaps = folder is None or not (folder / RESULTS).exists()
-        outlet = HandedOver(engine, self.sinks, printer(console), every_query=manner.every_query, gaps=gaps)
-        pump = Pump(engine, outlet, self.sources, stop=manner.stop or threading.Event())
+        own = books, self._driven.hand_over, self.sinks, printer(console)
+        outlet = HandedOver(*own, every_query=manner.every_query, gaps=gaps)
+        pump = Pump(self._driven.push, outlet, self.sources, stop=manner.stop or threading.Event())
         interrupted, started = False, time.monotonic()
         with ExitStack() as stack:
             flows = pump.open()  # before sinks: one that replaces what is there must not for nothing
@@ -207,11 +224,11 @@ class Driver:
                     pump.run(pump.open())
                 if manner.flush:
                     with interrupts_held():
-                        engine.flush()
+                        self._driven.flush()
             except KeyboardInterrupt as interrupt:
                 interrupted = True
-                if engine.turns.broken:  # a second one came, which does not wait
-                    raise engine.turns.refusal() from interrupt
+                if books.turns.broken:  # a second one came, which does not wait
+                    raise books.turns.refusal() from interrupt
             except Exception:
                 with suppress(Exception), interrupts_held():
                     outlet.drain()  # the error is told, whatever this one meets

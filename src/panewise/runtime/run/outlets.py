@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+import pyarrow as pa
 
 from panewise.catalog import Catalog, Definition, QueryDefinition, SinkDefinition
 from panewise.connectors.numbered_sinks import NumberedSink
 from panewise.connectors.places import check_places
 from panewise.connectors.sinks import PrintTable
 from panewise.errors import ConnectorWarning, PanewiseError
+from panewise.runtime.books import Books
 from panewise.runtime.run.sink_notes import SinkNotes
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from panewise.runtime.engine import Engine
+HandOver = Callable[[str, Callable[[pa.Table, int], None]], int]
+"""`Engine.hand_over`."""
 
 UNREAD_ROWS = 1_000_000  # after which sinks get what there is, whatever the time
 
@@ -48,10 +49,18 @@ class HandedOver:
     """
 
     def __init__(
-        self, engine: Engine, notes: SinkNotes, print_table: PrintTable, *, every_query: bool, gaps: bool
+        self,
+        books: Books,
+        hand_over: HandOver,
+        notes: SinkNotes,
+        print_table: PrintTable,
+        *,
+        every_query: bool,
+        gaps: bool,
     ) -> None:
         self.counts: dict[str, int] = {}
-        self._engine = engine
+        self._books = books
+        self._hand_over = hand_over
         self._notes = notes
         self._print = print_table
         self._every_query = every_query
@@ -63,11 +72,11 @@ class HandedOver:
 
     def open(self) -> None:
         """Opens sinks that have come, closes those that have gone; before anything is written places are checked."""
-        definitions = list(self._engine.catalog)
+        definitions = list(self._books.catalog)
         if [*map(id, definitions)] == [*map(id, self._known)]:
             return
-        check_places(self._engine.catalog)
-        self._notes.clear(self._engine.catalog)
+        check_places(self._books.catalog)
+        self._notes.clear(self._books.catalog)
         sinks = {d.name.lower(): d for d in definitions if isinstance(d, SinkDefinition)}
         for key, (definition, sink) in list(self._open.items()):
             if sinks.get(key) is not definition:
@@ -86,30 +95,30 @@ class HandedOver:
         """The open sinks, by the name of their query."""
         found: dict[str, list[NumberedSink]] = {}
         for definition, sink in self._open.values():
-            found.setdefault(self._engine.catalog.get(definition.source).name, []).append(sink)
+            found.setdefault(self._books.catalog.get(definition.source).name, []).append(sink)
         return found
 
     def pushed(self) -> bool:
-        unread = self._engine.unread
+        unread = self._books.unread
         return self._rows_out() - self._drained > UNREAD_ROWS or unread.is_pressing(self._drained_bytes)
 
     def _rows_out(self) -> int:
-        queries = self._engine.hosting.queries
+        queries = self._books.hosting.queries
         return sum(queries[name.lower()].rows_out for name in self.counts if name.lower() in queries)
 
     def drain(self) -> None:
         """Each query's new results are with its sinks, or with none of them; the others get theirs all the same."""
         problem: Exception | None = None
         for name in self.counts:
-            if self._engine.catalog.find(name) is None:
+            if self._books.catalog.find(name) is None:
                 continue  # dropped since
             try:
-                self.counts[name] += self._engine.hand_over(name, self._taker(name))
+                self.counts[name] += self._hand_over(name, self._taker(name))
             except (PanewiseError, OSError) as error:
                 problem = problem or error
         if problem is not None:
             raise problem
-        self._drained, self._drained_bytes = self._rows_out(), self._engine.unread.taken
+        self._drained, self._drained_bytes = self._rows_out(), self._books.unread.taken
 
     def _taker(self, query: str) -> Callable[[pa.Table, int], None]:
         sinks = [(d.name, sink) for d, sink in self._open.values() if d.source.lower() == query.lower()]

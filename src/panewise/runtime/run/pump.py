@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from panewise.connectors.json_rows import Rows
-    from panewise.runtime.engine import Engine
     from panewise.runtime.run.progress import Bars
 
 DRAIN_SECONDS = 1.0
@@ -32,14 +31,13 @@ DRAIN_SECONDS = 1.0
 class Pump:
     """Reads what its sources have.
 
-    `push` is another way into the engine than its own, where there is one; `stop` ends it between two batches. `failed`
-    is told of a source that cannot be read further, and the others are read on; without it the error is raised.
+    `push` is `Engine.push`, or another way into the engine; `stop` ends it between two batches. `failed` is told of a
+    source that cannot be read further, and the others are read on; without it the error is raised.
     """
 
-    engine: Engine
+    push: Callable[..., object]
     outlet: Outlet
     notes: SourceNotes
-    push: Callable[..., object] | None = None
     stop: Event = field(default_factory=Event)
     bars: Bars | None = None
     failed: Callable[[StreamDefinition, Exception], None] | None = None
@@ -88,12 +86,11 @@ class Pump:
 
     def _push(self, flow: Flow, batch: pa.RecordBatch | Rows) -> None:
         name = flow.stream.name
-        push = self.push or self.engine.push
         try:
             if self.notes.is_numbered(name):
-                push(name, batch, producer=producer_of(name), sequence=flow.batches)
+                self.push(name, batch, producer=producer_of(name), sequence=flow.batches)
             else:
-                push(name, batch)
+                self.push(name, batch)
         except DataError as error:
             if not flow.place:
                 raise

@@ -12,16 +12,13 @@ import json
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from panewise.errors import ConnectorError
+from panewise.runtime.books import Books
 from panewise.runtime.durable_folder import ENGINE
 from panewise.runtime.run.flows import Flow, flows_of
 from panewise.runtime.stream import Stream
-
-if TYPE_CHECKING:
-    from panewise.runtime.engine import Engine
 
 SOURCES = "sources.json"
 
@@ -44,8 +41,8 @@ def producer_of(stream: str) -> str:
 class SourceNotes:
     """What was read of the sources of one engine."""
 
-    def __init__(self, engine: Engine, folder: Path | None) -> None:
-        self._engine = engine
+    def __init__(self, books: Books, folder: Path | None) -> None:
+        self._books = books
         self._file = None if folder is None else folder / SOURCES
         self._files: dict[str, list[list[object]]] = {}  # by lower-case stream: names and sizes
         if self._file is not None and self._file.exists():
@@ -61,7 +58,7 @@ class SourceNotes:
 
         One that was read in an earlier process is looked at when it is passed over.
         """
-        flows = flows_of(self._engine.catalog, only)
+        flows = flows_of(self._books.catalog, only)
         found = dict(self._files)
         for flow in flows:
             key, taken = flow.stream.name.lower(), self.taken(flow)
@@ -93,14 +90,14 @@ class SourceNotes:
 
     def taken(self, flow: Flow) -> int:
         """The number of the last batch that the engine has taken; 0 where there was none."""
-        stream = self._engine.stream(flow.stream.name)
-        return self._unnumbered.get(stream) or self._engine.last_sequence(stream.name, producer_of(stream.name))
+        stream = self._books.stream(flow.stream.name)
+        return self._unnumbered.get(stream) or stream.producers.get(producer_of(stream.name), 0)
 
     def is_numbered(self, stream: str) -> bool:
         """Whether the engine itself notes the number. Where rows wait in a queue they are pushed without one: a push
         with a number goes around it."""
-        target = self._engine.stream(stream)
-        return self._engine.durability is not None or (target.queue is None and target not in self._unnumbered)
+        target = self._books.stream(stream)
+        return self._books.log is not None or (target.queue is None and target not in self._unnumbered)
 
     def took(self, flow: Flow) -> None:
         """The last batch that was read has been pushed, now or by an earlier run."""
@@ -114,7 +111,7 @@ class SourceNotes:
                 self._files[key][begun : flow.file] = self._now[key][begun : flow.file]
                 self._save()
         if not self.is_numbered(flow.stream.name):
-            stream = self._engine.stream(flow.stream.name)
+            stream = self._books.stream(flow.stream.name)
             self._unnumbered[stream] = max(self._unnumbered.get(stream, 0), flow.batches)
 
     def ended(self, flow: Flow) -> None:

@@ -21,7 +21,7 @@ from panewise.connectors.places import check_against_sources
 from panewise.errors import CatalogError, ConnectorError, DataError, PlanError
 from panewise.language import statements as s
 from panewise.language.archive_layout import BY_COST, OWN
-from panewise.language.binder import ParsedStatement, bind_one, parse
+from panewise.language.binder import ParsedStatement, parse
 from panewise.language.sql_text import name_to_sql
 from panewise.runtime.archives import check_place, layout_of, opened
 from panewise.runtime.definitions import statement_of
@@ -74,7 +74,7 @@ class SparkPipeline:
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
         self.books = Engine(sharing=sharing)
         self.books.driver.is_expected = True  # by Spark
-        self.books.read_table = self._read_table
+        self.books.statements.read_table = self._read_table
         self.books.archives.only_books = True  # files are written by micro-batches
         self.frames: dict[str, DataFrame] = {}  # the user's own, by lower-case name of the stream
         self._handle: Handle | None = None
@@ -136,8 +136,7 @@ class SparkPipeline:
             changed_rows = False
             try:
                 for parsed in parse(text):
-                    books = self.books
-                    statement = bind_one(parsed, books.catalog, books.find_aggregate, books.aggregate_names)
+                    statement = self.books.statements.bound(parsed)
                     if isinstance(statement, s.SelectOnce):
                         with _only_here():
                             table = self._select_once(statement, parsed)
