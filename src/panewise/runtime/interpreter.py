@@ -30,7 +30,7 @@ class Definer(ABC):
 
     @abstractmethod
     def set_suspended(self, query: str, suspended: bool) -> None:
-        """A query, by its name in lower case, rests or goes on."""
+        """A query, by its name in any case, rests or goes on."""
 
     @abstractmethod
     def altered(self, definition: Definition, options: Options) -> Any:
@@ -48,7 +48,7 @@ def interpret(
             host.dropped(catalog.drop(statement.name, statement.kind))
         case s.SuspendQuery() | s.ResumeQuery():
             catalog.get(statement.name, "query")
-            host.set_suspended(statement.name.lower(), isinstance(statement, s.SuspendQuery))
+            host.set_suspended(statement.name, isinstance(statement, s.SuspendQuery))
         case s.AlterStream() | s.AlterArchive():
             kind = "stream" if isinstance(statement, s.AlterStream) else "archive"
             known = catalog.get(statement.name, kind)

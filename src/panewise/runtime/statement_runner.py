@@ -14,7 +14,14 @@ from functools import partial
 
 import pyarrow as pa
 
-from panewise.catalog import ArchiveDefinition, QueryDefinition, StreamDefinition, TableDefinition
+from panewise.catalog import (
+    ArchiveDefinition,
+    Definition,
+    Options,
+    QueryDefinition,
+    StreamDefinition,
+    TableDefinition,
+)
 from panewise.connectors.tables import check_changeable, check_options, read_table, table_connector
 from panewise.errors import CatalogError, QueryError, raise_interrupt_behind
 from panewise.language import statements as s
@@ -34,6 +41,7 @@ from panewise.runtime.engine_report import shown
 from panewise.runtime.explaining import explain_all, explain_plan, explain_query
 from panewise.runtime.found_outside import NOTHING_YET, FoundOutside
 from panewise.runtime.hosting import Hosting
+from panewise.runtime.interpreter import Definer, Defining, interpret
 from panewise.runtime.listeners import Listeners
 from panewise.runtime.queue_thread import Process, declare_queue
 from panewise.runtime.refresh_option import is_at_most, slide_at_most, with_slide
@@ -45,7 +53,7 @@ from panewise.runtime.window_reads import Read, WindowReads
 Unfinished = Read | ArchiveExplanation | Migration
 
 
-class StatementRunner:
+class StatementRunner(Definer):
     """Runs the bound statements of one engine."""
 
     def __init__(
@@ -61,6 +69,7 @@ class StatementRunner:
         self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
         self.slides_at_most: dict[str, int] = {}  # what queries got that are refreshed "at_most"
         self.slides_given: dict[str, int] = {}  # and what they had got when a snapshot was taken
+        self._found = NOTHING_YET  # outside, by the statement that is being run
         self._feeds: dict[str, ChangeFeed] = {}  # of tables that streams change, by lower-case name
 
     def bound(self, parsed: ParsedStatement) -> s.Statement:
@@ -118,19 +127,8 @@ class StatementRunner:
         return FoundOutside(self.read_table(definition) if table_connector(definition) is not None else None)
 
     def _run(self, statement: s.Statement, found: FoundOutside) -> pa.Table | Unfinished | None:
+        books = self._books
         match statement:
-            case s.CreateStream() | s.CreateTable() | s.CreateQuery() | s.CreateSink() | s.CreateArchive():
-                self._create(statement, found)
-            case s.Drop():
-                self._drop(statement)
-            case s.SuspendQuery():
-                self._set_status(statement.name, "SUSPENDED")
-            case s.ResumeQuery():
-                self._set_status(statement.name, "RUNNING")
-            case s.AlterStream():
-                self._alter_stream(statement)
-            case s.AlterArchive():
-                return self._alter_archive(statement)
             case s.Show():
                 return shown(self._books.catalog, self._books.hosting, self._books.archives, statement.kind)
             case s.Explain():
@@ -142,31 +140,31 @@ class StatementRunner:
                 check_changeable(table.definition)
                 table.run(statement)
             case _:
-                raise AssertionError(statement)
+                assert isinstance(statement, Defining), statement
+                self._found = found
+                before = books.hosting.taken_before
+                unfinished: Migration | None = interpret(statement, books.catalog, books.find_aggregate, self, before)
+                return unfinished
         return None
 
-    def _create(self, statement: Created, found: FoundOutside) -> None:
-        if statement.if_not_exists and self._books.catalog.find(statement.name) is not None:
-            return
-        if isinstance(statement, s.CreateSink):
-            self._books.catalog.get(statement.source, "query")
-        if isinstance(statement, s.CreateArchive):
-            self._check_runs(statement.source)
-        before = self._books.hosting.taken_before
-        definition, plan = definition_of(statement, self._books.find_aggregate, before)
-        self._books.catalog.add(definition)
-        key = definition.name.lower()
+    # -- what is defined -----------------------------------------------------------------------------------------
+
+    def made(self, definition: Definition, plan: Emit | None, statement: Created) -> None:
+        key, found = definition.name.lower(), self._found
         with ExitStack() as undo:  # whatever is raised from here on
-            if isinstance(definition, StreamDefinition):
-                self._create_stream(key, definition, undo)
-            elif isinstance(definition, TableDefinition):
-                self._create_table(key, definition, found.rows, undo)
-            elif isinstance(definition, ArchiveDefinition):
-                self._books.archives.create(definition, found.archive_cut)
-            elif plan is not None:
-                for source in definition.inputs if isinstance(definition, QueryDefinition) else ():
-                    self._check_runs(source)
-                self._create_query(key, plan, statement.options, undo)
+            match definition:
+                case StreamDefinition():
+                    self._create_stream(key, definition, undo)
+                case TableDefinition():
+                    self._create_table(key, definition, found.rows, undo)
+                case ArchiveDefinition():
+                    self._check_runs(definition.source)
+                    self._books.archives.create(definition, found.archive_cut)
+                case QueryDefinition():
+                    assert plan is not None
+                    for source in definition.inputs:
+                        self._check_runs(source)
+                    self._create_query(key, plan, definition.options, undo)
             undo.pop_all()
         if not (self._books.replaying or self._books.hosting.taken_before):
             self._driver.created(definition)
@@ -199,7 +197,7 @@ class StatementRunner:
         if feed is not None:
             feed.end()
 
-    def _create_query(self, key: str, plan: Emit, options: s.Options, undo: ExitStack) -> None:
+    def _create_query(self, key: str, plan: Emit, options: Options, undo: ExitStack) -> None:
         at_most = self._slide_at_most(key, plan) if is_at_most(options) else None
         alone = key if self._books.hosting.sharing == "none" else ""
         node = physical(plan if at_most is None else with_slide(plan, at_most), options, alone)
@@ -228,56 +226,45 @@ class StatementRunner:
         for stream in self._books.streams.values():
             stream.set_slide(slides.get(id(stream)), partial(_begun_beside, hosting, stream))
 
-    def _drop(self, statement: s.Drop) -> None:
-        if statement.if_exists and self._books.catalog.find(statement.name) is None:
-            return
-        dropped = self._books.catalog.drop(statement.name, statement.kind)
+    def dropped(self, definition: Definition) -> None:
         if not self._books.replaying:
-            self._driver.dropped(dropped)
-        key = statement.name.lower()
-        if statement.kind == "query":
-            self._books.hosting.drop(key)
-            self.slides_at_most.pop(key, None)
-            self._listeners.forget(key)
-            self._limit_streams()
-        elif statement.kind == "stream":
-            stream = self._books.streams.pop(key)
-            if stream.queue is not None:
-                stream.queue.close()
-        elif statement.kind == "table":
-            del self._books.tables[key]
-            self._end_feed(key)
-        elif statement.kind == "archive":
-            self._books.archives.drop(key)
+            self._driver.dropped(definition)
+        key = definition.name.lower()
+        match definition:
+            case QueryDefinition():
+                self._books.hosting.drop(key)
+                self.slides_at_most.pop(key, None)
+                self._listeners.forget(key)
+                self._limit_streams()
+            case StreamDefinition():
+                stream = self._books.streams.pop(key)
+                if stream.queue is not None:
+                    stream.queue.close()
+            case TableDefinition():
+                del self._books.tables[key]
+                self._end_feed(key)
+            case ArchiveDefinition():
+                self._books.archives.drop(key)
 
-    def _set_status(self, name: str, status: str) -> None:
-        self._books.catalog.get(name, "query")
-        query = self._books.hosting.queries[name.lower()]
-        if query.status == "FAILED" and self._books.replaying:
+    def set_suspended(self, query: str, suspended: bool) -> None:
+        hosted = self._books.hosting.queries[query.lower()]
+        if hosted.status == "FAILED" and self._books.replaying:
             return  # it had not when the statement was logged
-        self._check_runs(name)
-        query.status = status
+        self._check_runs(query)
+        hosted.status = "SUSPENDED" if suspended else "RUNNING"
+
+    def altered(self, definition: Definition, options: Options) -> Migration | None:
+        if isinstance(definition, ArchiveDefinition):
+            return self._books.archives.alter(definition)
+        stream = self._books.streams[definition.name.lower()]
+        stream.configure(dict(options))
+        declare_queue(stream, self._process)
+        return None
 
     def _check_runs(self, name: str) -> None:
         query = self._books.hosting.queries.get(name.lower())
         if query is not None and query.status == "FAILED" and not self._books.replaying:
             raise CatalogError(f"query '{name}' has failed: {query.reason}", hint="drop it and create it anew")
-
-    def _alter_stream(self, statement: s.AlterStream) -> None:
-        definition = self._books.catalog.get(statement.name, "stream")
-        options = dict(definition.options) | dict(statement.options)
-        self._books.catalog.change(statement.name, options=tuple(options.items()))
-        stream = self._books.streams[statement.name.lower()]
-        stream.configure(dict(statement.options))
-        declare_queue(stream, self._process)
-
-    def _alter_archive(self, statement: s.AlterArchive) -> Migration | None:
-        definition = self._books.catalog.get(statement.name, "archive")
-        options = dict(definition.options) | dict(statement.options)
-        self._books.catalog.change(statement.name, options=tuple(options.items()))
-        altered = self._books.catalog.get(statement.name, "archive")
-        assert isinstance(altered, ArchiveDefinition)
-        return self._books.archives.alter(altered)
 
     def _explain_statement(self, statement: s.Explain) -> pa.Table | ArchiveExplanation:
         if statement.query is not None:

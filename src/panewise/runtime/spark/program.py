@@ -313,6 +313,7 @@ class _Draft(Definer):
                 del self.queries[name]
 
     def set_suspended(self, query: str, suspended: bool) -> None:
+        query = query.lower()
         before = self.queries[query]
         resumed = self.change.version if before.suspended and not suspended else before.resumed
         self.queries[query] = replace(before, suspended=suspended, resumed=resumed)
