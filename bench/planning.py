@@ -124,7 +124,7 @@ def measure_text(queries: int) -> dict[str, Any]:
     engine, register = registering(queries)
     answer: dict[str, Any] = {}
     answer[REGISTERED] = _figure(queries, timed(register)[0])
-    (consumer,) = engine.hosting.trees
+    (consumer,) = engine.hosting.families
     taken, plan = timed(lambda: planned(consumer))
     problem = "there is no plan" if plan is None else disagreement(plan.weave, len(plan.members))
     answer[WOVEN] = _figure(queries, taken, problem) | {"trees": 0 if plan is None else len(plan.weave.trees)}
@@ -202,8 +202,8 @@ def machine_model() -> Any:
     engine = pw.Engine()
     engine.execute("CREATE STREAM s (ts TIMESTAMP, v DOUBLE)")
     engine.execute(statement("q", 60, 1))
-    (consumer,) = engine.hosting.trees
-    return model_of(consumer, list(consumer.tree.members.values()))[1]
+    (consumer,) = engine.hosting.families
+    return model_of(consumer, list(consumer.family.members.values()))[1]
 
 
 def rows_from(second: int) -> pa.RecordBatch:
@@ -222,7 +222,7 @@ def warm_up() -> None:
     engine.execute("CREATE STREAM s (ts TIMESTAMP, v DOUBLE)")
     for number, window in enumerate(zip(*windows(100), strict=True)):
         engine.execute(statement(f"q{number}", *window))
-    planned(engine.hosting.trees[0])
+    planned(engine.hosting.families[0])
     for second in range(3):
         engine.push("s", rows_from(second))
         engine.execute(statement(f"more{second}", 7 + second, 7))

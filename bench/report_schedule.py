@@ -21,7 +21,7 @@ import pyarrow as pa
 import panewise as pw
 from bench.measure import isolated
 from bench.report import Aim, Report
-from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.runtime.report_schedule import AT_ONCE, BEHIND, DEFAULT, SCHEDULES
 from panewise.runtime.stream import Stream
 
@@ -74,7 +74,7 @@ def measure(schedule: str, rate: float, pushes: int) -> dict[str, Any]:
         if stream.waiting_rows > ROOM_ROWS // 4:
             engine.process(stream)
     engine.stats()
-    come_to = {id(family): family.come_to for family in engine.hosting.trees}
+    come_to = {id(family): family.come_to for family in engine.hosting.families}
     began, number = process_time(), warm
     while number < pushes:
         while (
@@ -86,7 +86,7 @@ def measure(schedule: str, rate: float, pushes: int) -> dict[str, Any]:
             number += 1
         if stream.waiting_rows:
             engine.process(stream)
-            for family in engine.hosting.trees:
+            for family in engine.hosting.families:
                 note(family, stream, come_to[id(family)], late)
                 come_to[id(family)] = family.come_to
     elapsed = process_time() - began
@@ -110,9 +110,9 @@ def arrives(number: int, rate: float, began: float) -> float:
     return began + number * PUSH_ROWS / rate
 
 
-def note(family: TreeConsumer, stream: Stream, before: int, late: dict[int, list[float]]) -> None:
+def note(family: FamilyConsumer, stream: Stream, before: int, late: dict[int, list[float]]) -> None:
     """How late the reports are that a turn has brought."""
-    slide, now = family.tree.shortest_slide, stream.clock()
+    slide, now = family.family.shortest_slide, stream.clock()
     assert slide is not None
     for report in range(before - before % slide + slide, family.come_to + 1, slide):
         waited = stream.push_times.lateness(report, now)

@@ -129,7 +129,7 @@ def setting_of(name: str, queries: int, count: int, system: str) -> Setting:
             engine.flush()
             found = [engine.results(f"q{number}") for number in range(queries)]
             told["results"] = sum(table.num_rows for table in found)
-            told["families"] = len(engine.hosting.trees)
+            told["families"] = len(engine.hosting.families)
             told["answers"] = found
 
         return work

@@ -17,7 +17,7 @@ from panewise.operators import selection_classes, shared_fold
 from panewise.operators.selection_classes import ChosenRows, SelectionClasses
 from panewise.operators.shared_fold import common_edges
 from panewise.plan.evaluate import evaluate
-from panewise.runtime.consumers import TreesTogether
+from panewise.runtime.family_consumer import FamiliesTogether
 
 SECOND = 1_000_000
 CLAUSES = [
@@ -29,7 +29,7 @@ CLAUSES = [
 def clause(text: str) -> Expression:
     """The WHERE of a query, as the engine has it."""
     engine = engine_with([f"SELECT COUNT(*) AS n FROM t [RANGE 1 SECOND SLIDE 1 SECOND] WHERE {text}"])
-    where = engine.hosting.trees[0].tree.where
+    where = engine.hosting.families[0].family.where
     assert where is not None
     return where
 
@@ -144,9 +144,9 @@ def test_folded_together_as_alone() -> None:
         for one in (engine, alone):
             one.push("t", batch.slice(begin, 500))
         assert results(engine) == results(alone)
-    together = engine.hosting.trees[0].channel.together
-    assert isinstance(together, TreesTogether)
-    hosts = [together.shared_fold.host_of(tree.tree) for tree in engine.hosting.trees]
+    together = engine.hosting.families[0].channel.together
+    assert isinstance(together, FamiliesTogether)
+    hosts = [together.shared_fold.host_of(consumer.family) for consumer in engine.hosting.families]
     assert [host is None for host in hosts] == [False] * 5 + [True]  # a median is folded by its own tree
     assert len({id(host) for host in hosts[:5]}) == 1
     assert hosts[0] is not None and len(hosts[0].active) == 5
@@ -180,9 +180,9 @@ def test_a_host_that_does_not_pay_is_left() -> None:
     batch = batch_of(Random(6), 40_000)
     engine.push("t", batch)
     engine.stats()
-    together = engine.hosting.trees[0].channel.together
-    assert isinstance(together, TreesTogether)
-    host = together.shared_fold.host_of(engine.hosting.trees[0].tree)
+    together = engine.hosting.families[0].channel.together
+    assert isinstance(together, FamiliesTogether)
+    host = together.shared_fold.host_of(engine.hosting.families[0].family)
     assert host is not None and not host.active and not host.untried
 
 
@@ -192,9 +192,9 @@ def test_a_host_that_pays_stays() -> None:
     batch = batch_of(Random(7), 80_000)
     engine.push("t", batch)
     engine.stats()
-    together = engine.hosting.trees[0].channel.together
-    assert isinstance(together, TreesTogether)
-    host = together.shared_fold.host_of(engine.hosting.trees[0].tree)
+    together = engine.hosting.families[0].channel.together
+    assert isinstance(together, FamiliesTogether)
+    host = together.shared_fold.host_of(engine.hosting.families[0].family)
     assert host is not None and len(host.active) == 9
 
 

@@ -24,7 +24,7 @@ from panewise.optimize.sharing.joining import fits
 from panewise.optimize.sharing.weaving import Weave, WovenTree
 from panewise.runtime import engine as _engine  # noqa: F401 - what it imports of the weaver must be the real thing
 from panewise.runtime import weaver
-from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.synopses.techniques import TECHNIQUES
 
 MILLISECOND = 1_000
@@ -323,8 +323,8 @@ def woven_at_random(
     """The weaver weaves as chance will have it: whenever it looks, with a probability of `often`."""
     found = Woven()
 
-    def planned(consumer: TreeConsumer, *_: Any, **__: Any) -> weaver.Plan | None:
-        members = consumer.tree.movable
+    def planned(consumer: FamilyConsumer, *_: Any, **__: Any) -> weaver.Plan | None:
+        members = consumer.family.movable
         if not members:
             return None
         count = chance.randint(1, 5)
@@ -350,10 +350,10 @@ def woven_at_random(
 
     look = weaver.Weaver.look
 
-    def look_and_move(self: weaver.Weaver, consumer: TreeConsumer) -> None:
+    def look_and_move(self: weaver.Weaver, consumer: FamilyConsumer) -> None:
         """Now and then a member that has been there for long goes to another tree, whatever its edges are."""
         look(self, consumer)
-        tree = consumer.tree
+        tree = consumer.family
         if self.mode == "weave" and tree.store.trees and chance.random() < 0.2:
             free = [member for member in tree.members_by_tree.get(0, []) if member.can_move]
             if free:

@@ -160,11 +160,11 @@ def test_questions_share_what_is_held() -> None:
     engine.execute(STREAM)
     for at, question in enumerate(["QUANTILE(v, 0.5)", "QUANTILE(v, 0.9)", "COUNT(DISTINCT v)", "TOP(3, v)"]):
         engine.execute(f"CREATE QUERY q{at} AS SELECT {question} AS a FROM t [RANGE {at + 5} S SLIDE 1 S]")
-    [tree] = engine.hosting.trees
-    assert [key.kind.name for key in tree.tree.states] == ["count", "bag"]
+    [consumer] = engine.hosting.families
+    assert [key.kind.name for key in consumer.family.states] == ["count", "bag"]
     assert "bag(v) by BagSynopsis" in str(engine.explain())
     engine.execute("DROP QUERY q0; DROP QUERY q1; DROP QUERY q2; DROP QUERY q3")
-    assert not tree.tree.store.held.keys
+    assert not consumer.family.store.held.keys
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -181,8 +181,8 @@ def test_idle_strings_and_groups_leave(monkeypatch: pytest.MonkeyPatch, aggregat
     largest = 0
     for begin in range(0, len(rows), 50):
         engine.push("u", rows[begin : begin + 50])
-        [tree] = engine.hosting.trees
-        largest = max(largest, *(len(pool) for pool in tree.tree.store.pools.values()))
+        [consumer] = engine.hosting.families
+        largest = max(largest, *(len(pool) for pool in consumer.family.store.pools.values()))
     assert largest < 400  # of 997 strings
     engine.flush()
     answers = engine.results("q").to_pylist()

@@ -16,7 +16,7 @@ from panewise.errors import PlanError
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.reports import Piece, Together
 from panewise.runtime import hosted_query
-from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.runtime.ledger import LOOKED_OVER, Entry, Ledger, Reader
 from tests.runtime.small_engine import STREAM, row, rows, tuples
 
@@ -176,14 +176,14 @@ def engine() -> pw.Engine:
     return made
 
 
-def consumer(engine: pw.Engine) -> TreeConsumer:
-    (found,) = engine.hosting.trees
+def consumer(engine: pw.Engine) -> FamilyConsumer:
+    (found,) = engine.hosting.families
     return found
 
 
 def test_queries_that_are_alike_are_one_member_and_read_by_themselves(engine: pw.Engine) -> None:
     create(engine, a=COUNTS, b=COUNTS, c=LONGER, d=COUNTS)
-    assert sorted(consumer(engine).tree.members) == ["a", "c"]
+    assert sorted(consumer(engine).family.members) == ["a", "c"]
     expected = [(end, min(end, 2)) for end in range(1, 21)]
     found: dict[str, list[Any]] = {name: [] for name in "abcd"}
     for second in range(21):
@@ -199,17 +199,17 @@ def test_queries_that_are_alike_are_one_member_and_read_by_themselves(engine: pw
     assert [stats[name]["results"] for name in "abcd"] == [20] * 4
     # Whoever comes at another moment is another member, though it asks the same.
     create(engine, e=COUNTS)
-    assert sorted(consumer(engine).tree.members) == ["a", "c", "e"]
+    assert sorted(consumer(engine).family.members) == ["a", "c", "e"]
 
 
 def test_a_member_goes_on_when_the_query_that_it_is_named_after_goes(engine: pw.Engine) -> None:
     create(engine, a=COUNTS, b=COUNTS, c=COUNTS, other=LONGER)
     engine.push("t", rows(0, 1, 2))
     engine.execute("DROP QUERY a")
-    assert sorted(consumer(engine).tree.members) == ["b", "other"]
+    assert sorted(consumer(engine).family.members) == ["b", "other"]
     assert consumer(engine).queries_of("b") == {"b", "c"}
     create(engine, a=COUNTS)  # the name comes back, as another member
-    assert sorted(consumer(engine).tree.members) == ["a", "b", "other"]
+    assert sorted(consumer(engine).family.members) == ["a", "b", "other"]
     engine.push("t", rows(3, 4))
     engine.execute("DROP QUERY b")
     engine.push("t", rows(5, 6))
@@ -217,7 +217,7 @@ def test_a_member_goes_on_when_the_query_that_it_is_named_after_goes(engine: pw.
     assert tuples(engine.results("a"))[-2:] == [(5, 2), (6, 2)]
     assert tuples(engine.lookup("c")) == tuples(engine.lookup("a")) == [(6, 2)]
     again = pw.Engine.restore(engine.snapshot())
-    assert sorted(consumer(again).tree.members) == sorted(consumer(engine).tree.members)
+    assert sorted(consumer(again).family.members) == sorted(consumer(engine).family.members)
     assert tuples(again.lookup("c")) == [(6, 2)]
     for one in (engine, again):
         one.execute("DROP QUERY c; DROP QUERY a")
@@ -232,7 +232,7 @@ def test_queries_that_are_alike_come_and_go_at_one_moment(engine: pw.Engine) -> 
     assert consumer(engine).queries_of("b") == {"b", "c"}
     engine.execute("DROP QUERY b; DROP QUERY c")
     create(engine, d=COUNTS, e=COUNTS)
-    assert sorted(consumer(engine).tree.members) == ["d", "other"]
+    assert sorted(consumer(engine).family.members) == ["d", "other"]
     engine.push("t", rows(0, 1, 2))
     assert tuples(engine.results("d")) == tuples(engine.results("e")) == [(1, 1), (2, 2)]
 
@@ -240,10 +240,10 @@ def test_queries_that_are_alike_come_and_go_at_one_moment(engine: pw.Engine) -> 
 def test_a_member_does_not_inherit_the_last_report_of_one_that_has_gone(engine: pw.Engine) -> None:
     create(engine, gone=COUNTS, other=LONGER)
     engine.push("t", rows(*range(9)))
-    number = consumer(engine).tree.members["gone"].window
+    number = consumer(engine).family.members["gone"].window
     engine.execute("DROP QUERY gone")
     create(engine, fresh="SELECT COUNT(*) AS n FROM t [RANGE 20 SECONDS SLIDE 1 SECOND]")
-    assert consumer(engine).tree.members["fresh"].window == number
+    assert consumer(engine).family.members["fresh"].window == number
     assert engine.lookup("fresh").num_rows == 0
     engine.push("t", rows(9))
     assert engine.lookup("fresh").num_rows == 0

@@ -99,7 +99,7 @@ def play(schedule: str, seed: int) -> tuple[list[Any], int]:
         elif act < 0.86:
             held.budget, held.stays = whims.choice([0.0, 0.0, 0.004]), whims.random() < 0.95
             engine.process(engine.streams[stream])
-            postponed += sum(tree.postponed_reports for tree in engine.hosting.trees)
+            postponed += sum(tree.postponed_reports for tree in engine.hosting.families)
         elif act < 0.89:
             name, at = script.choice(names), script.choice([None, newest[stream] - 5 * SECOND])
             seen.append((name, look(name, at)))
@@ -175,7 +175,7 @@ def turn(held: Behind, *seconds: float) -> set[str]:
     """Rows are folded; the queries whose reports wait after that."""
     push(held.engine, *seconds)
     held.engine.process(held.engine.streams["s"])
-    return {name for tree in held.engine.hosting.trees if tree.postponed_reports for name in tree.queries}
+    return {name for tree in held.engine.hosting.families if tree.postponed_reports for name in tree.queries}
 
 
 def test_the_shorter_slide_comes_first_by_earliest_deadline() -> None:
@@ -218,7 +218,7 @@ def test_late_pending_takes_along_what_is_due_next() -> None:
 def test_the_budget_is_kept() -> None:
     held = behind("earliest-deadline", LONG, SECOND_LONG, SHORT)
     assert turn(held, 6) == {"long", "other"}
-    for tree in held.engine.hosting.trees:
+    for tree in held.engine.hosting.families:
         tree.answer_seconds = 1.0
     held.budget = 0.5  # one more would take longer
     assert turn(held, 7) == {"long", "other"}
@@ -333,7 +333,7 @@ def test_no_more_than_so_many_reports_wait() -> None:
     for _ in range(3 * REPORTS_MOST):
         came += 1
         turn(held, came)
-        most = max(most, *(tree.postponed_reports for tree in held.engine.hosting.trees))
+        most = max(most, *(tree.postponed_reports for tree in held.engine.hosting.families))
     assert 0 < most <= REPORTS_MOST + 1
 
 

@@ -102,7 +102,7 @@ def test_a_snapshot_is_restored_as_it_was_shared(before: str) -> None:
     engine = engine_of(before)
     again = pw.Engine.restore(engine.snapshot())
     assert again.sharing_report().sharing == before
-    assert len(again.hosting.trees) == len(engine.hosting.trees)
+    assert len(again.hosting.families) == len(engine.hosting.families)
     for one in (engine, again):
         one.push("t", rows(*range(20, 30), k="b"))
     for name in QUERIES:

@@ -175,10 +175,10 @@ def test_queries_that_come_and_go_leave_nothing_behind() -> None:
         engine.execute(
             f"CREATE QUERY q WITH (technique = 'daba') AS SELECT k, MAX(x) AS m FROM t {WINDOWS[2]} GROUP BY k"
         )
-        assert len(engine.hosting.trees) == 1
+        assert len(engine.hosting.families) == 1
         engine.push("t", made[10 * i : 10 * i + 10])
         engine.execute("DROP QUERY q")
-        held.append(engine.hosting.trees[0].tree.bytes_held)
+        held.append(engine.hosting.families[0].family.bytes_held)
     assert held[-1] <= 1.1 * held[5]
 
 

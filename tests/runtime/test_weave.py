@@ -105,7 +105,7 @@ def test_slices_that_nobody_needs_go_before_a_tree_has_taken_them() -> None:
         engine.execute("CREATE QUERY q0 AS SELECT MAX(v) AS m, SUM(v) AS s FROM t [RANGE 2 SECONDS SLIDE 10 SECONDS]")
         engine.execute("CREATE QUERY q1 AS SELECT MAX(v) AS m, SUM(v) AS s FROM t [RANGE 1 SECOND SLIDE 3 SECONDS]")
         if sharing == "weave":
-            engine.hosting.trees[0].tree.weave([("b_int", ["q0"])])
+            engine.hosting.families[0].family.weave([("b_int", ["q0"])])
         for n in range(80):
             engine.push("t", [{"ts": n * SECOND // 2, "v": n * 37 % 101}])
             engine.stats()  # rows do not wait for others

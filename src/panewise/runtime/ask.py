@@ -25,7 +25,7 @@ from panewise.plan.nodes import Emit, Scan
 from panewise.runtime.archive_history import minds_order
 from panewise.runtime.ask_inputs import Sources, WindowRows, ask_inputs, check_answer_columns
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.runtime.past_rows import shown_rows
 from panewise.runtime.window_ends import cadence_of
 from panewise.state.group_table import GroupTable
@@ -78,25 +78,25 @@ def rows_of_answer(table: pa.Table) -> Rows:
     return Rows(batch, numbers, numbers)
 
 
-def from_tree(block: Block, channel: Channel, trees: Iterable[TreeConsumer]) -> pa.Table | None:
+def from_tree(block: Block, channel: Channel, trees: Iterable[FamilyConsumer]) -> pa.Table | None:
     """The last report of a periodic aggregate, from a tree that holds it; None where none does."""
     if block.aggregate is None or not block.periodic or not isinstance(block.window, TimeWindow):
         return None
     aggregation = aggregation_of(block)
     for consumer in trees:
-        tree = consumer.tree
+        family = consumer.family
         if consumer.channel is not channel or consumer.counts_rows or not _fits(consumer, block):
             continue
-        if tree.watermark != INT64_MIN and set(aggregation.states) <= set(tree.states):
-            batch = tree.last_report_of(aggregation, cadence_of(block.window))
+        if family.watermark != INT64_MIN and set(aggregation.states) <= set(family.states):
+            batch = family.last_report_of(aggregation, cadence_of(block.window))
             if batch is not None:
                 return pa.Table.from_batches([batch]).select(range(2, batch.num_columns))
     return None
 
 
-def _fits(consumer: TreeConsumer, block: Block) -> bool:
+def _fits(consumer: FamilyConsumer, block: Block) -> bool:
     assert block.aggregate is not None
-    return consumer.tree.where == block.where and consumer.tree.keys == block.aggregate.keys
+    return consumer.family.where == block.where and consumer.family.keys == block.aggregate.keys
 
 
 def rows_for(plan: Emit) -> WindowRows:

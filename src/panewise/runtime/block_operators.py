@@ -23,7 +23,7 @@ from panewise.optimize.collective_condition import collective_condition
 from panewise.plan.aggregation import aggregation_of
 from panewise.plan.blocks import Block
 from panewise.plan.physical import Operator, RowQuery
-from panewise.runtime.finish import RestoredOperator, SoleTree
+from panewise.runtime.finish import RestoredOperator, SoleFamily
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.window_ends import cadence_of
 from panewise.temporal import RowsWindow, TimeWindow
@@ -81,7 +81,7 @@ def _restored(query: HostedQuery, held_from: int | None) -> RestoredOperator:
         ContinuousAggregate(
             aggregation, endless, block.where, Emission.ISTREAM, schema, held_from, matrix_of=matrix_of
         ),
-        SoleTree(tree, query.name, query.arrow),
+        SoleFamily(tree, query.name, query.arrow),
         restore,
     )
 

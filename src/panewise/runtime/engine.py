@@ -27,7 +27,7 @@ from panewise.runtime.answers import Answer, Answers
 from panewise.runtime.books import Books
 from panewise.runtime.durability import Durability
 from panewise.runtime.durable_opening import SNAPSHOT_EVERY_BYTES, open_folder
-from panewise.runtime.engine_report import query_stats, tree_stats
+from panewise.runtime.engine_report import family_stats, query_stats
 from panewise.runtime.engine_snapshot import restore_into, sharing_of, snapshot_of
 from panewise.runtime.explaining import explain_all, explain_query, sharing_report
 from panewise.runtime.hosted_query import Subscriber
@@ -427,13 +427,13 @@ class Engine:
         """
         with self._lock:
             waiting = {stream.name: stream.waiting_now() for stream in self.streams.values()}
-            postponed = {id(tree): tree.postponed_reports for tree in self.hosting.trees}
+            postponed = {id(consumer): consumer.postponed_reports for consumer in self.hosting.families}
             self._flush_all()
             found = {
                 "streams": {stream.name: stream.stats() | waiting[stream.name] for stream in self.streams.values()},
                 "tables": {table.name: table.stats() for table in self.tables.values()},
                 "queries": query_stats(self.catalog, self.hosting),
-                "trees": tree_stats(self.hosting, postponed),
+                "trees": family_stats(self.hosting, postponed),
                 "archives": self.archives.stats(),
                 "reads": self.reads.isolation.stats(),
             }

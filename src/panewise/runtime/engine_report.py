@@ -87,20 +87,20 @@ def _answer_since(query: HostedQuery, hosting: Hosting) -> str | None:
     return None if since is None or to_begin else format_instant(since)
 
 
-def tree_stats(hosting: Hosting, postponed: dict[int, int]) -> list[dict[str, Any]]:
-    """Of every family of queries; `postponed`: by tree, as its id, how many reports waited when somebody asked."""
+def family_stats(hosting: Hosting, postponed: dict[int, int]) -> list[dict[str, Any]]:
+    """Of every family; `postponed`: by the id of its consumer, how many reports waited when somebody asked."""
     return [
         {
-            "source": tree.channel.name,
-            "queries": sorted(map(shown_name, tree.queries)),
-            "groups": tree.tree.group_count,
-            "slices": len(tree.tree.store.starts),
-            "open_slices": tree.tree.store.open.count,
-            "states": len(tree.tree.states),
-            "postponed_reports": postponed.get(id(tree), 0),
-            "bytes": tree.bytes_held,
+            "source": consumer.channel.name,
+            "queries": sorted(map(shown_name, consumer.queries)),
+            "groups": consumer.family.group_count,
+            "slices": len(consumer.family.store.starts),
+            "open_slices": consumer.family.store.open.count,
+            "states": len(consumer.family.states),
+            "postponed_reports": postponed.get(id(consumer), 0),
+            "bytes": consumer.bytes_held,
         }
-        for tree in hosting.trees
+        for consumer in hosting.families
     ]
 
 

@@ -22,8 +22,8 @@ def snapshot_of(books: Books, statements: StatementRunner) -> bytes:
     """Everything that has been processed; the caller has seen to it that nothing waits."""
     books.check_state()
     with books.turns.change:
-        for tree in books.hosting.trees:
-            tree.begin_leads()
+        for consumer in books.hosting.families:
+            consumer.begin_leads()
     return dumped(
         {
             "sharing": books.hosting.sharing,

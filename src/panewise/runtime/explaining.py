@@ -35,14 +35,14 @@ def explain_all(streams: dict[str, Stream], hosting: Hosting) -> Explanation:
     """Everything: streams, the families on each with their trees, and the queries in each tree."""
     parts = [_channel(stream.name, "STREAM", stream, hosting) for stream in streams.values()]
     parts.extend(_channel(q.shown, "QUERY", q, hosting) for q in hosting.queries.values() if _read(q))
-    trees = sum(len(consumer.tree.members_by_tree) for consumer in hosting.trees)
+    trees = sum(len(consumer.family.members_by_tree) for consumer in hosting.families)
     counts = {"sharing": hosting.sharing, "queries": len(hosting.queries), "trees": trees}
     return Explanation("PLAN", counts, tuple(parts))
 
 
 def sharing_report(hosting: Hosting) -> SharingReport:
     """Of all families that there are."""
-    return SharingReport(tuple(map(family_report, hosting.trees)), hosting.sharing)
+    return SharingReport(tuple(map(family_report, hosting.families)), hosting.sharing)
 
 
 def _read(channel: Channel) -> list[Consumer]:

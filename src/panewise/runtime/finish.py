@@ -91,25 +91,25 @@ class RestoredOperator:
         self._restore.restore(snapshot["restore"])
 
 
-class SoleTree:
-    """A tree of one query as an operator of its own, for RESTORE."""
+class SoleFamily:
+    """A family of one query as an operator of its own, for RESTORE."""
 
-    def __init__(self, tree: Family, name: str, schema: pa.Schema) -> None:
-        self._tree = tree
+    def __init__(self, family: Family, name: str, schema: pa.Schema) -> None:
+        self._family = family
         self._name = name
         self._schema = schema
 
     @property
     def bytes_held(self) -> int:
-        return self._tree.bytes_held
+        return self._family.bytes_held
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
         batches = []
-        pieces = self._tree.process(rows, rows.times, watermark)
+        pieces = self._family.process(rows, rows.times, watermark)
         for piece in pieces.get(self._name, []):
             if not isinstance(piece, pa.RecordBatch):
                 ends = piece.first + piece.slide * np.arange(piece.count, dtype=np.int64)
-                piece = self._tree.empty_batch(self._tree.members[self._name], ends)
+                piece = self._family.empty_batch(self._family.members[self._name], ends)
                 if piece is None:
                     continue
             stamps = [piece.column(i).view(pa.timestamp("us", tz="UTC")) for i in range(2)]
@@ -117,7 +117,7 @@ class SoleTree:
         return pa.Table.from_batches(batches, schema=self._schema)
 
     def snapshot(self) -> dict[str, Any]:
-        return self._tree.snapshot()
+        return self._family.snapshot()
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._tree.restore(snapshot)
+        self._family.restore(snapshot)

@@ -28,7 +28,7 @@ from panewise.plan.physical import DeltaQuery, FamilyQuery, FamilyShape, Physica
 from panewise.runtime.archive_history import History, PlanHistory, history_of, plan_history
 from panewise.runtime.block_operators import items_of, operator_of
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.consumers import TreeConsumer, TreesTogether
+from panewise.runtime.family_consumer import FamiliesTogether, FamilyConsumer
 from panewise.runtime.finish import CountedFinish, TimedFinish
 from panewise.runtime.hosted_query import HIDDEN, HostedQuery, overflow_remark, shown_name
 from panewise.runtime.late_queries import (
@@ -75,11 +75,11 @@ class Hosting:
         self.queries: dict[str, HostedQuery] = {}
         self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for who calls the engine
         self.consumers: dict[str, QueryConsumer] = {}  # by query
-        self._trees: dict[tuple[int, FamilyShape], TreeConsumer] = {}
+        self._families: dict[tuple[int, FamilyShape], FamilyConsumer] = {}
         self._cores: dict[object, SharedPlan] = {}  # by inputs and meaning
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
         self._slides = ShortestSlides()
-        self.with_history: set[str] = set()  # queries that have a tree for themselves, made of archived rows
+        self.with_history: set[str] = set()  # queries that have a family for themselves, made of archived rows
         self.took_history = False  # whether an archive has had a say in the state of a query
         self.stopped: set[str] = set()  # queries that are hosted and do not run, because they are about to be dropped
         # Statements happen again that were taken once, perhaps by a panewise that refused less.
@@ -96,13 +96,13 @@ class Hosting:
         query = self.queries.get(name)
         return "" if query is None else query.reason or overflow_remark(self.overflows(name))
 
-    def family_of(self, name: str) -> TreeConsumer:
+    def family_of(self, name: str) -> FamilyConsumer:
         """The one that a periodic aggregate is in."""
-        return next(tree for tree in self._trees.values() if name in tree.queries)
+        return next(family for family in self._families.values() if name in family.queries)
 
     @property
-    def trees(self) -> list[TreeConsumer]:
-        return [tree for tree in self._trees.values() if not tree.torn]
+    def families(self) -> list[FamilyConsumer]:
+        return [family for family in self._families.values() if not family.torn]
 
     def host(self, name: str, node: PhysicalQuery) -> HostedQuery:
         """Starts a query; PlanError where it comes too late.
@@ -251,8 +251,8 @@ class Hosting:
         consumer = self.consumers.pop(name, None)
         self.queries.pop(name, None)
         self._too_late.pop(name, None)
-        for tree in list(self._trees.values()):
-            tree.leave(name)
+        for family in list(self._families.values()):
+            family.leave(name)
         for shared in [shared for shared in self._cores.values() if name in shared.members]:
             shared.remove(shared.members[name])
         if consumer is not None:
@@ -263,11 +263,11 @@ class Hosting:
 
     def _leave_unused(self) -> None:
         """Trees and cores without queries go."""
-        # A query that has failed still has its place in its tree, which is not begun anew while it is there.
+        # A query that has failed still has its place in its family, which is not begun anew while it is there.
         feeding = {id(consumer) for consumer in self.consumers.values()}
-        for tree in [t for t in self._trees.values() if not t.queries and id(t) not in feeding]:
-            tree.channel.detach(tree)
-            self._trees = {key: other for key, other in self._trees.items() if other is not tree}
+        for family in [f for f in self._families.values() if not f.queries and id(f) not in feeding]:
+            family.channel.detach(family)
+            self._families = {key: other for key, other in self._families.items() if other is not family}
         self._cores = {key: shared for key, shared in self._cores.items() if shared.members}
 
     def _sharing(
@@ -301,13 +301,13 @@ class Hosting:
 
     def _join_family(
         self, query: HostedQuery, node: FamilyQuery, channel: Channel, history: History | None
-    ) -> TreeConsumer:
+    ) -> FamilyConsumer:
         block, shape = node.block, node.shape
         assert block.window is not None
         aggregation = aggregation_of(block)
         if query.name in self.with_history:
             shape = replace(shape, alone=query.name)
-        consumer = self._trees.get((id(channel), shape))
+        consumer = self._families.get((id(channel), shape))
         if consumer is not None and consumer.torn:
             consumer = None
         if history is None and (consumer is None or not _answers_at_once(consumer, aggregation, block.window)):
@@ -320,14 +320,14 @@ class Hosting:
         fresh = consumer is None
         if consumer is None:
             held_from = channel.held_from if history is None else history.held_from
-            consumer = self._trees[id(channel), shape] = TreeConsumer(channel, shape, held_from, self.sharing)
+            consumer = self._families[id(channel), shape] = FamilyConsumer(channel, shape, held_from, self.sharing)
             if channel.together is None and self.sharing != "none":
-                channel.together = TreesTogether()
+                channel.together = FamiliesTogether()
         if fresh and shape.counts_rows:
             # A family of row windows begins at the row that the reorder buffer releases next, or with rows before it.
             first = channel.released_now() if history is None else history.first
             consumer.begin_at(first)
-            consumer.tree.hold_from(first or None)
+            consumer.family.hold_from(first or None)
         finish, since = self._finish(block, consumer), channel.held_from
         consumer.add(query, aggregation, cadence_of(block.window), finish)
         if fresh and history is not None and history.begins is not None:
@@ -347,7 +347,7 @@ class Hosting:
         return history
 
     @staticmethod
-    def _finish(block: Block, consumer: TreeConsumer) -> TimedFinish | CountedFinish | None:
+    def _finish(block: Block, consumer: FamilyConsumer) -> TimedFinish | CountedFinish | None:
         if block.emission is Emission.RSTREAM:
             return None
         relation = RelationToStream(block.emission, items_of(block))
@@ -450,17 +450,17 @@ class Hosting:
         self.consumers[name].fail_query(name, reason)
 
 
-def _answers_at_once(consumer: TreeConsumer, aggregation: Aggregation, window: Window) -> bool:
-    """Whether the slices of a tree are enough for the last report of a new query."""
-    tree = consumer.tree
-    if tree.watermark == INT64_MIN:
+def _answers_at_once(consumer: FamilyConsumer, aggregation: Aggregation, window: Window) -> bool:
+    """Whether the slices of a family are enough for the last report of a new query."""
+    family = consumer.family
+    if family.watermark == INT64_MIN:
         return True  # no rows have come
-    if not set(aggregation.states) <= set(tree.states):
+    if not set(aggregation.states) <= set(family.states):
         return False
     cadence = cadence_of(window)
-    if not tree.store.has_place(cadence):
+    if not family.store.has_place(cadence):
         return False  # nobody has kept its place among the slices
-    return tree.answers_exactly(aggregation, cadence, cadence.next_report(tree.watermark) - cadence.slide)
+    return family.answers_exactly(aggregation, cadence, cadence.next_report(family.watermark) - cadence.slide)
 
 
 def _has_shown_a_row(window: Window | None, channel: Channel) -> bool:

@@ -1,8 +1,8 @@
 """What a host asks of whoever answers queries: the contract of consumers.
 
-A family of periodic aggregates answers many queries (`consumers.py`); an operator (`operator_consumer.py`) and a plan
-over several inputs (`plan_consumer.py`) answer one. Who has a consumer does not ask which it is. What is said here of
-the rest holds for an operator that reads one channel.
+A family of periodic aggregates answers many queries (`family_consumer.py`); an operator (`operator_consumer.py`) and a
+plan over several inputs (`plan_consumer.py`) answer one. Who has a consumer does not ask which it is. What is said here
+of the rest holds for an operator that reads one channel.
 """
 
 from __future__ import annotations

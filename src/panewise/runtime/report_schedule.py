@@ -39,7 +39,7 @@ from collections.abc import Callable
 from panewise.aggregates.user import UserStateKind
 from panewise.errors import PlanError
 from panewise.runtime.channel import INT64_MIN
-from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.runtime.stream import Stream
 from panewise.schedule.conservative import same_deadline
 from panewise.schedule.earliest_deadline import earliest_deadline
@@ -88,7 +88,7 @@ class ReportSchedule:
         self.stays_behind: Callable[[Stream], bool] = has_backlog
         self.budget: Callable[[float], float] = share_of
 
-    def may_wait(self, stream: Stream) -> Callable[[TreeConsumer], bool] | None:
+    def may_wait(self, stream: Stream) -> Callable[[FamilyConsumer], bool] | None:
         """Whose reports may wait in the turn that begins; None where nobody's may."""
         return may_wait if self.choose is not None and self.begins_behind(stream) else None
 
@@ -127,18 +127,18 @@ def share_of(seconds: float) -> float:
     return max(LEAST_S, SHARE * seconds)
 
 
-def may_wait(family: TreeConsumer) -> bool:
+def may_wait(consumer: FamilyConsumer) -> bool:
     """Whether the reports of a family that have come due may be answered later, and are the same then."""
-    tree, watermark = family.tree, family.channel.watermark
-    if family.counts_rows or tree.watermark == INT64_MIN or tree.shortest_slide is None or family.read_queries:
+    family, watermark = consumer.family, consumer.channel.watermark
+    if consumer.counts_rows or family.watermark == INT64_MIN or family.shortest_slide is None or consumer.read_queries:
         return False
-    if watermark - tree.watermark > REPORTS_MOST * tree.shortest_slide or tree.store.open.count > SLICES_MOST:
+    if watermark - family.watermark > REPORTS_MOST * family.shortest_slide or family.store.open.count > SLICES_MOST:
         return False
     # What a function of a user raises ends its query at once, with all reports before it out.
-    return not any(isinstance(key.kind, UserStateKind) for key in tree.states)
+    return not any(isinstance(key.kind, UserStateKind) for key in family.states)
 
 
-def waiting_families(stream: Stream) -> tuple[dict[Task, TreeConsumer], dict[Task, int]]:
+def waiting_families(stream: Stream) -> tuple[dict[Task, FamilyConsumer], dict[Task, int]]:
     """The families with reports that have come due and are not answered, as tasks by deadline.
 
     And how many updates are left until each deadline: less than 0 where it has passed, 0 where it will have with the
@@ -146,7 +146,7 @@ def waiting_families(stream: Stream) -> tuple[dict[Task, TreeConsumer], dict[Tas
     """
     due = []
     for family in stream.postponed:
-        report, slide = family.tree.next_due(), family.tree.shortest_slide
+        report, slide = family.family.next_due(), family.family.shortest_slide
         if slide is not None and report <= stream.watermark:
             due.append((report + slide, slide, family))
     due.sort(key=lambda found: found[:2])

@@ -1,6 +1,6 @@
-"""The weaver: how the queries of a tree are divided into trees of the weave, and by which techniques, by cost.
+"""The weaver: how the queries of a family are divided into trees of the weave, and by which techniques, by cost.
 
-It looks at a tree between two flushes, when queries have come or gone, when rows come much faster or more slowly than
+It looks at a family between two flushes, when queries have come or gone, when rows come much faster or more slowly than
 it was told, or when there are many more groups. Then it asks the optimizer (`optimize.sharing`) and, where that
 promises a saving worth the change, has the tree woven anew. One query that comes in between is put where it adds no
 edges: into a tree that has them all, or with the store's own slices, which have them anyway.
@@ -50,9 +50,9 @@ CANDIDATES = ("r_int", "b_int", "slick_deque", "two_stacks", "flat_fit", "panes"
 
 
 class Fed(Protocol):
-    """A tree, and what is known of the rows that come to it."""
+    """A family, and what is known of the rows that come to it."""
 
-    tree: Family
+    family: Family
     counts_rows: bool
 
     @property
@@ -74,7 +74,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Plan:
-    """A weave of a tree's members; `techniques[i]` says by what each state of its i-th tree is kept."""
+    """A weave of a family's members; `techniques[i]` says by what each state of its i-th tree is kept."""
 
     members: list[Member]
     weave: Weave
@@ -82,49 +82,49 @@ class Plan:
 
 
 class Weaver:
-    """Weaves one consumer's tree."""
+    """Weaves one consumer's family."""
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
         self._woven_for: Load | None = None
-        self._changes = 0  # of the tree's members, as far as they have been looked at
+        self._changes = 0  # of the family's members, as far as they have been looked at
         self._known: set[str] = set()  # members that have their place
 
     def look(self, consumer: Fed) -> None:
         """Between two flushes: weaves where it is due and worth it."""
-        tree = consumer.tree
-        if self.mode != "weave" or tree.technique or not tree.store.can_weave:
+        family = consumer.family
+        if self.mode != "weave" or family.technique or not family.store.can_weave:
             return
         load = load_of(consumer)
         near = self._woven_for is not None and self._woven_for.near(load)
-        if near and tree.changes == self._changes:
+        if near and family.changes == self._changes:
             return
         if not near and load.windows >= FEW:
             self._woven_for = load
             plan = planned(consumer)
             if plan is not None and plan.weave.cost < WORTH * present_cost(consumer):
-                _apply(tree, plan)
-        elif tree.store.trees:
-            _place([member for name, member in tree.members.items() if name not in self._known], tree)
-        self._changes, self._known = tree.changes, set(tree.members)
+                _apply(family, plan)
+        elif family.store.trees:
+            _place([member for name, member in family.members.items() if name not in self._known], family)
+        self._changes, self._known = family.changes, set(family.members)
 
 
-def _apply(tree: Family, plan: Plan) -> None:
+def _apply(family: Family, plan: Plan) -> None:
     """The tree of the finest edges keeps the store's own slices, which are no coarser."""
     trees = plan.weave.trees
     finest = max(range(len(trees)), key=lambda i: trees[i].edge_rate)
     names = [[plan.members[number].name for number in woven.members] for woven in trees]
     coarse = [(plan.techniques[i], names[i]) for i in range(len(trees)) if i != finest]
-    tree.weave(coarse, plan.techniques[finest])
+    family.weave(coarse, plan.techniques[finest])
 
 
-def _place(members: list[Member], tree: Family) -> None:
+def _place(members: list[Member], family: Family) -> None:
     """Each into a tree that has all its edges already; where none has, it stays with the store's own slices."""
-    edges = {number: classes_in(coarse.windows) for number, coarse in tree.store.trees.items()}
+    edges = {number: classes_in(coarse.windows) for number, coarse in family.store.trees.items()}
     for member in members:
         fitting = [number for number, classes in edges.items() if fits(classes, member.cadence)]
         if fitting and member.can_move and not member.tree:
-            tree.join_tree(member.name, fitting[0])
+            family.join_tree(member.name, fitting[0])
 
 
 def classes_in(windows: WindowSet) -> tuple[tuple[int, int], ...]:
@@ -133,9 +133,9 @@ def classes_in(windows: WindowSet) -> tuple[tuple[int, int], ...]:
 
 
 def load_of(consumer: Fed) -> Load:
-    rate, tree = consumer.rows_per_unit, consumer.tree
+    rate, family = consumer.rows_per_unit, consumer.family
     assumed = 1.0 if consumer.counts_rows else ASSUMED_ROWS_PER_SECOND / SECOND
-    return Load(assumed if rate is None else rate, max(1, tree.group_count), len(tree.windows))
+    return Load(assumed if rate is None else rate, max(1, family.group_count), len(family.windows))
 
 
 @cache
@@ -146,7 +146,7 @@ def machine() -> CalibratedModel:
 
 def planned(consumer: Fed, optimizer: str = "tri_weave", price_alone: bool = False) -> Plan | None:
     """The best division of those members that may be anywhere; None where there are none."""
-    members = consumer.tree.movable
+    members = consumer.family.movable
     if not members:
         return None
     keys, model = model_of(consumer, members)
@@ -164,7 +164,7 @@ def model_of(consumer: Fed, members: list[Member]) -> tuple[list[StateKey], Best
     keys = list(dict.fromkeys(key for member in members for key in member.aggregation.states))
     offsets = any(member.cadence.offset for member in members)
     admitted = tuple((state_of(key.kind), _admitted(key, offsets)) for key in keys)
-    groups = max(1, consumer.tree.group_count)
+    groups = max(1, consumer.family.group_count)
     return keys, BestModel(machine().with_load(states=[state for state, _ in admitted], groups=groups), admitted)
 
 
@@ -181,23 +181,23 @@ def sums_of(members: Iterable[Member]) -> WindowSums:
 
 def present_cost(consumer: Fed) -> float:
     """What the tree costs per unit of the axis as it is woven now."""
-    tree = consumer.tree
-    members = tree.movable
+    family = consumer.family
+    members = family.movable
     keys, model = model_of(consumer, members)
     cost = model.fold(load_of(consumer).rate)
-    for number in tree.members_by_tree:
-        cost += tree_cost(tree, number, keys, model)
+    for number in family.members_by_tree:
+        cost += tree_cost(family, number, keys, model)
     return cost
 
 
-def tree_cost(tree: Family, number: int, keys: list[StateKey], model: BestModel) -> float:
+def tree_cost(family: Family, number: int, keys: list[StateKey], model: BestModel) -> float:
     """What one tree of the weave costs per unit of the axis, with what it takes in."""
-    store = tree.store
-    sums = sums_of(member for member in tree.members_by_tree[number] if member.can_move)
-    windows = store.trees[number].windows if number else tree.windows
+    store = family.store
+    sums = sums_of(member for member in family.members_by_tree[number] if member.can_move)
+    windows = store.trees[number].windows if number else family.windows
     rate = edge_rate(classes_in(windows)).per_unit
     cost = model.model.delivery(sums)
     for key, (state, _) in zip(keys, model.admitted, strict=True):
-        name = tree.store.technique_of(number, key)
+        name = family.store.technique_of(number, key)
         cost += model.model.kept_by(PRICED_AS.get(name, name), state, rate, sums)
-    return cost + (model.intake(edge_rate(classes_in(tree.windows)).per_unit) if number else 0.0)
+    return cost + (model.intake(edge_rate(classes_in(family.windows)).per_unit) if number else 0.0)

@@ -74,7 +74,7 @@ class WindowReads:
         if block.source.kind == "query" and is_answer(block.window):
             return None
         channel = self._books.channel(name)
-        shared = from_tree(block, channel, self._books.hosting.trees)
+        shared = from_tree(block, channel, self._books.hosting.families)
         if shared is not None or channel.retained_rows <= self.isolation.rows_inside:
             return shared
         if asks_archive(block.window, channel, last_report(block.window, channel.watermark)):

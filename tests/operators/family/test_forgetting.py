@@ -80,8 +80,8 @@ def test_idle_strings_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str, den
     for begin in range(0, len(rows), 50):
         engine.push("t", rows[begin : begin + 50])
         engine.stats()
-        [tree] = engine.hosting.trees
-        largest = max(largest, *(len(pool) for pool in tree.tree.store.pools.values()))
+        [consumer] = engine.hosting.families
+        largest = max(largest, *(len(pool) for pool in consumer.family.store.pools.values()))
     assert largest < 400  # of 997 strings
     engine.flush()
     folds = {

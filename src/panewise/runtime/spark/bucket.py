@@ -21,7 +21,7 @@ from panewise.errors import NotHeldError, PlanError
 from panewise.operators.family.family import Family
 from panewise.operators.rows import Rows, concatenated
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.consumers import TreeConsumer
+from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.spark.marks import Marks
@@ -104,7 +104,7 @@ class Bucket:
         self.table_changes: dict[str, TableChange] = {}  # those of this micro-batch
         self.limited: dict[str, str] = {}  # the queries that failed in this micro-batch by its span, and why
         self._created: dict[str, int] = {}  # by query that is hosted: the version that created it
-        self._consumers: dict[int, TreeConsumer] = {}  # by tree
+        self._consumers: dict[int, FamilyConsumer] = {}  # by tree
         self._tree_of: dict[str, int] = {}  # by query that is hosted in a tree
 
     def _channel_of(self, name: str) -> Channel:
@@ -123,7 +123,7 @@ class Bucket:
     @property
     def trees(self) -> dict[int, Family]:
         """The trees by number, also those whose queries have all failed."""
-        return {number: consumer.tree for number, consumer in self._consumers.items()}
+        return {number: consumer.family for number, consumer in self._consumers.items()}
 
     # -- versions ------------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Bucket:
                 del self._consumers[number]
                 continue
             # Edges follow from the version alone, not from which queries have failed here meanwhile.
-            self._consumers[number].tree.cut_from(cut, WindowSet(map(cadence_of, found)))
+            self._consumers[number].family.cut_from(cut, WindowSet(map(cadence_of, found)))
 
     def _host(self, query: PlannedQuery) -> None:
         self._created[query.name] = query.created
@@ -250,7 +250,7 @@ class Bucket:
             self._note(packet.notes or {})
             for number, partials in packet.parts.items():
                 if number in self._consumers and not self._consumers[number].torn:
-                    self._consumers[number].tree.merge(partials, inflow.arrived)
+                    self._consumers[number].family.merge(partials, inflow.arrived)
                     self.merged.append(TreePart(number, partials, inflow.arrived))
             if packet.batch is not None:
                 rows[packet.stream].append(_rows_of(packet.batch, inflow.channel, inflow.arrived))
@@ -287,7 +287,7 @@ class Bucket:
                 by_tree.setdefault(self._tree_of[name], {})[name] = report
         for number, found in by_tree.items():
             if not self._consumers[number].torn:
-                self._consumers[number].tree.note(found)
+                self._consumers[number].family.note(found)
 
     def take_failures(self) -> dict[str, str]:
         """The queries whose rows could not be folded here, with the reason."""

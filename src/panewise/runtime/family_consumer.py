@@ -1,6 +1,6 @@
 """Consumers: operators attached to a channel, and the queries that get what they produce.
 
-A tree serves many queries; every other operator serves one. All answer lookups, say what they hold, and go into and
+A family serves many queries; every other operator serves one. All answer lookups, say what they hold, and go into and
 come out of snapshots.
 """
 
@@ -29,7 +29,7 @@ from panewise.plan.physical import FamilyShape
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import failed, guarded
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.leading_trees import Leads
+from panewise.runtime.leading_families import Leads
 from panewise.runtime.ledger import Entry, Ledger, Place, last_report_of, row_count
 from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.sharing import family_report
@@ -54,7 +54,7 @@ class Finish(Protocol):
     def restore(self, snapshot: dict[str, Any]) -> None: ...
 
 
-class TreeConsumer(QueryConsumer):
+class FamilyConsumer(QueryConsumer):
     """A family and its queries. The axis is event time, or row numbers where `counts_rows`."""
 
     is_shared = True
@@ -62,7 +62,7 @@ class TreeConsumer(QueryConsumer):
     def __init__(self, channel: Channel, shape: FamilyShape, held_from: int | None, sharing: str = "weave") -> None:
         self.channel = channel
         self.weaver = Weaver(sharing)
-        self.tree = Family(
+        self.family = Family(
             shape.keys,
             shape.where,
             held_from,
@@ -70,11 +70,11 @@ class TreeConsumer(QueryConsumer):
             folds_only=channel.folds_only,
             technique=shape.technique,
         )
-        self._leads = Leads(channel, self.tree)
+        self._leads = Leads(channel, self.family)
         self.counts_rows = self.ordered = shape.counts_rows
         self.queries: dict[str, HostedQuery] = {}
         self.finishes: dict[str, Finish] = {}
-        self.member_of: dict[str, str] = {}  # by query: the tree's member whose reports it gets
+        self.member_of: dict[str, str] = {}  # by query: the family's member whose reports it gets
         self._alike: dict[tuple[Aggregation, Cadence], str] = {}  # members that came at `_moment`, for their like
         self._moment: object = None
         self._followers: dict[str, set[str]] = {}  # by member: its queries
@@ -82,7 +82,7 @@ class TreeConsumer(QueryConsumer):
         self._began: dict[str, Place] = {}  # where the members that came at `_moment` begin in their ledgers
         self._apart: dict[str, HostedQuery] = {}  # queries that get their results as they come
         self._last_pieces: dict[str, Piece | None] = {}  # of queries apart, and those of a snapshot
-        self._taken = 0  # row numbers handed to the tree so far
+        self._taken = 0  # row numbers handed to the family so far
         self._times: Ints = np.empty(0, np.int64)  # event times of the last rows, for row windows
         self._times_from = 0
         self._first_point: int | None = None
@@ -93,9 +93,9 @@ class TreeConsumer(QueryConsumer):
     @property
     def rows_per_unit(self) -> float | None:
         """How fast rows come, per unit of the axis; None before there is a span to measure over."""
-        if self.counts_rows or self._first_point is None or self.tree.greatest <= self._first_point:
+        if self.counts_rows or self._first_point is None or self.family.greatest <= self._first_point:
             return None
-        return self._rows / (self.tree.greatest - self._first_point)
+        return self._rows / (self.family.greatest - self._first_point)
 
     def add(self, query: HostedQuery, aggregation: Aggregation, cadence: Cadence, finish: Finish | None) -> None:
         """A query joins. Where another one with the same meaning came at the same moment, they are one member.
@@ -113,14 +113,14 @@ class TreeConsumer(QueryConsumer):
         name = query.name
         if self._moment != self.channel.moment:
             self._moment, self._alike, self._began = self.channel.moment, {}, {}
-        apart = finish is not None or self.counts_rows or self.tree.folds_only
+        apart = finish is not None or self.counts_rows or self.family.folds_only
         member = self._alike.get((aggregation, cadence))
-        if member is not None and self.tree.watermark != INT64_MIN and (apart or not self._can_begin_with(member)):
+        if member is not None and self.family.watermark != INT64_MIN and (apart or not self._can_begin_with(member)):
             member = None  # what the other one has had already, of windows that were due when it came, is gone
         fresh = member is None
         if member is None:
             member = name
-            self.tree.add(name, aggregation, cadence, self.channel.cut)
+            self.family.add(name, aggregation, cadence, self.channel.cut)
             self._leads.cover(name)
             self._alike[aggregation, cadence] = name
         self.queries[name] = query
@@ -130,22 +130,24 @@ class TreeConsumer(QueryConsumer):
         if finish is not None:
             self.finishes[name] = finish
         if not aggregation.keys:
-            query.empty_batch = lambda ends, q=query: self._final(q, self.tree.empty_batch(self._member(q.name), ends))
+            query.empty_batch = lambda ends, q=query: self._final(
+                q, self.family.empty_batch(self._member(q.name), ends)
+            )
         if apart:
             self._apart[name] = query
         else:
             self._share(query, name)
-        if fresh and self.tree.watermark != INT64_MIN:
-            self._hand_on(self.tree.due(fresh=member))
+        if fresh and self.family.watermark != INT64_MIN:
+            self._hand_on(self.family.due(fresh=member))
 
     def goes_on(self, name: str, since: int) -> None:
         """An ungrouped query in mid-stream, which sees rows from `since` on, begins with its first whole window,
         also where that is empty: rows that have gone by would have been shown before."""
         member = self.member_of[name]
-        cadence = self.tree.members[member].cadence
+        cadence = self.family.members[member].cadence
         if cadence.range is not None:
             first = {member: cadence.next_report(since + cadence.range + cadence.offset - 1)}
-            self.tree.note(first)
+            self.family.note(first)
             self._leads.note(first)
 
     def _share(self, query: HostedQuery, name: str) -> None:
@@ -165,7 +167,7 @@ class TreeConsumer(QueryConsumer):
 
     def _can_begin_with(self, member: str) -> bool:
         """Whether all that a member has reported since it came is still there to be read."""
-        ledger = self._ledgers.get(self.tree.members[member].shape)
+        ledger = self._ledgers.get(self.family.members[member].shape)
         return ledger is not None and member in self._began and ledger.reaches(self._began[member])
 
     @property
@@ -182,7 +184,7 @@ class TreeConsumer(QueryConsumer):
         return self._followers[member]
 
     def _member(self, name: str) -> Member:
-        return self.tree.members[self.member_of[name]]
+        return self.family.members[self.member_of[name]]
 
     def remove(self, name: str, cut: int | None = None) -> None:
         """A query leaves, also one that has joined only in part."""
@@ -195,15 +197,15 @@ class TreeConsumer(QueryConsumer):
         followers.discard(name)
         if followers and member == name:
             self._hand_over(name, min(followers))
-        elif not followers and member in self.tree.members:
+        elif not followers and member in self.family.members:
             self._followers.pop(member, None)
             self._alike = {key: other for key, other in self._alike.items() if other != member}
             self._began.pop(member, None)
-            gone = self.tree.members[member]
+            gone = self.family.members[member]
             if gone.shape in self._ledgers:
                 self._ledgers[gone.shape].forget(gone.window)
             self._leads.drop(member)
-            self.tree.remove(member, cut)
+            self.family.remove(member, cut)
 
     def leave(self, name: str) -> None:
         if name in self.queries:
@@ -220,11 +222,11 @@ class TreeConsumer(QueryConsumer):
             self.remove(name)
 
     def ends(self, channel: Channel, newest: int) -> list[int]:
-        return [] if self.counts_rows else [end_of(window, newest) for window in self.tree.windows]
+        return [] if self.counts_rows else [end_of(window, newest) for window in self.family.windows]
 
     def _hand_over(self, member: str, heir: str) -> None:
         """The query that a member is named after leaves, and others stay."""
-        self.tree.rename(member, heir)
+        self.family.rename(member, heir)
         self._leads.rename(member, heir)
         followers = self._followers[heir] = self._followers.pop(member)
         self.member_of.update(dict.fromkeys(followers, heir))
@@ -237,39 +239,39 @@ class TreeConsumer(QueryConsumer):
         return self._taken
 
     def begin_at(self, row_number: int) -> None:
-        """Row windows count from the beginning of the stream, not of the tree."""
+        """Row windows count from the beginning of the stream, not of the family."""
         self._taken = self._times_from = row_number
 
     def begin_with(self, rows: Rows, before: int) -> None:
         """All rows there ever were, for windows without a beginning: those of before an instant are one slice."""
-        self.tree.process(rows, np.maximum(rows.times, before - 1), INT64_MIN)
+        self.family.process(rows, np.maximum(rows.times, before - 1), INT64_MIN)
 
     def next_due(self) -> int:
-        return INT64_MIN if self.counts_rows else self._leads.next_due(self.tree.next_due())
+        return INT64_MIN if self.counts_rows else self._leads.next_due(self.family.next_due())
 
     def take(self, rows: Rows, watermark: int) -> None:
         if not self.counts_rows:
-            self.tree.fold(rows)
+            self.family.fold(rows)
             self.follow(rows, watermark)
             return
         # Those of before it began were not all shown to this consumer, so that it cannot tell their numbers.
         unseen = int(np.searchsorted(rows.times, self.channel.begun_at)) if self.channel.begun_at is not None else 0
         if unseen:
-            self.tree.hold_back(self._taken + unseen)
+            self.family.hold_back(self._taken + unseen)
         points = np.arange(self._taken, self._taken + len(rows), dtype=np.int64)
         self._forget_last(self._taken + len(rows))
         self._taken += len(rows)
         self._times = np.concatenate([self._times, rows.times])
         self.count(points)
-        self._hand_on(self.tree.process(rows, points, self._taken))
+        self._hand_on(self.family.process(rows, points, self._taken))
         # None where every query has failed.
-        reach = max(((m.cadence.range or 0) + m.cadence.offset for m in self.tree.members.values()), default=0)
+        reach = max(((m.cadence.range or 0) + m.cadence.offset for m in self.family.members.values()), default=0)
         gone = len(self._times) - 2 * reach - 1
         if gone > 0:
             self._times, self._times_from = self._times[gone:], self._times_from + gone
 
     def follow(self, rows: Rows, watermark: int) -> None:
-        """The tree has folded these rows; it follows the watermark, at once or when it has its turn."""
+        """The family has folded these rows; it follows the watermark, at once or when it has its turn."""
         self.see(rows)
         if self.channel.may_wait is not None and self.channel.may_wait(self):
             self.channel.postponed[self] = None
@@ -285,7 +287,7 @@ class TreeConsumer(QueryConsumer):
     @property
     def postponed_reports(self) -> int:
         """How many reports have come due and are not answered; those of empty windows count."""
-        return self.tree.due_count(self.channel.watermark) if self.is_postponed else 0
+        return self.family.due_count(self.channel.watermark) if self.is_postponed else 0
 
     def catch_up(self) -> None:
         """What was postponed is answered in one pass, each report as it would have been."""
@@ -293,7 +295,7 @@ class TreeConsumer(QueryConsumer):
         guarded(self, self._catch_up)
 
     def _catch_up(self) -> None:
-        before, begun = self.tree.watermark, self.channel.clock()
+        before, begun = self.family.watermark, self.channel.clock()
         self._advance(self.channel.watermark)
         now = self.channel.clock()
         self.answer_seconds += (now - begun - self.answer_seconds) * (COST_WEIGHT if self.answer_seconds else 1.0)
@@ -301,7 +303,7 @@ class TreeConsumer(QueryConsumer):
 
     def _advance(self, watermark: int) -> None:
         leading = self._leads.advance(watermark)
-        reports = self.tree.advance(watermark)
+        reports = self.family.advance(watermark)
         for name, pieces in leading.items():
             reports.apart[name] = [*pieces, *reports.apart.get(name, [])]
         self._hand_on(reports)
@@ -317,11 +319,11 @@ class TreeConsumer(QueryConsumer):
         plan = explain(query.plan)
         if not self.queries:
             return plan
-        states = ", ".join(key.shown for key in self.tree.states)
+        states = ", ".join(key.shown for key in self.family.states)
         return plan.saying({"tree": shared_with(len(self.queries) - 1), "states": states})
 
     def see(self, rows: Rows) -> None:
-        """Rows that the tree has folded, or will before it is asked."""
+        """Rows that the family has folded, or will before it is asked."""
         self._leads.fold(rows)
         self.count(rows.times)
 
@@ -343,7 +345,7 @@ class TreeConsumer(QueryConsumer):
             if name in self.finishes:
                 finals = self._finished(query, raw, finals)
             query.receive(finals, self.channel.watermark)
-        for member, count in self.tree.take_overflows().items():
+        for member, count in self.family.take_overflows().items():
             for name in self._followers.get(member, ()):
                 self.queries[name].overflowed(count)
         for name, reason in self.take_failures().items():
@@ -385,8 +387,8 @@ class TreeConsumer(QueryConsumer):
         queries = list(self.queries.values())
         for query in queries:
             query.stand_apart()
-        self.tree = self.tree.anew()
-        self._leads = Leads(self.channel, self.tree)
+        self.family = self.family.anew()
+        self._leads = Leads(self.channel, self.family)
         self.queries, self.finishes, self.member_of, self._followers = {}, {}, {}, {}
         self._alike, self._ledgers, self._began, self._apart, self._last_pieces = {}, {}, {}, {}, {}
         for query in queries:
@@ -394,7 +396,7 @@ class TreeConsumer(QueryConsumer):
 
     def take_failures(self) -> dict[str, str]:
         """The queries whose members met data that they cannot answer for, with the reason."""
-        failures = self.tree.take_failures()
+        failures = self.family.take_failures()
         return {name: why for member, why in failures.items() for name in self._followers[member]}
 
     def _write(self, reports: Reports) -> None:
@@ -404,7 +406,7 @@ class TreeConsumer(QueryConsumer):
             if shared.shape in self._ledgers:
                 entries.setdefault(shared.shape, Entry()).together.append(shared)
         for name, pieces in reports.apart.items():
-            member = self.tree.members[name]
+            member = self.family.members[name]
             if member.shape in self._ledgers and pieces:
                 entries.setdefault(member.shape, Entry()).apart[member.window] = pieces
         for shape, entry in entries.items():
@@ -422,13 +424,13 @@ class TreeConsumer(QueryConsumer):
         table = self.finishes[query.name].process(
             pa.Table.from_batches(batches, schema=query.arrow),
             np.concatenate(points) if points else np.empty(0, np.int64),
-            self.tree.watermark,
+            self.family.watermark,
             self._time_of,
         )
         return list(table.to_batches()) if table.num_rows else []
 
     def _final(self, query: HostedQuery, batch: pa.RecordBatch | None) -> pa.RecordBatch | None:
-        """A batch of the tree in the query's own types: row numbers become the instants of their rows."""
+        """A batch of the family in the query's own types: row numbers become the instants of their rows."""
         if batch is None or not self.counts_rows:
             return batch
         offset = self._member(query.name).cadence.offset
@@ -459,7 +461,7 @@ class TreeConsumer(QueryConsumer):
 
     @property
     def come_to(self) -> int:
-        return self.tree.watermark if self in self.channel.postponed else self.channel.watermark
+        return self.family.watermark if self in self.channel.postponed else self.channel.watermark
 
     def holds_until(self, name: str) -> int | None:
         watermark, cadence = self.channel.watermark, self._member(name).cadence
@@ -491,16 +493,16 @@ class TreeConsumer(QueryConsumer):
             if held is not None and held.column(1)[0].value != report:
                 held = None
             return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
-        batch = self._final(query, self.tree.past_report(member, report, name))
+        batch = self._final(query, self.family.past_report(member, report, name))
         return pa.Table.from_batches([batch] if batch is not None else [], schema=query.arrow)
 
     @property
     def bytes_held(self) -> int:
-        return self.tree.bytes_held + self._leads.bytes_held + self._times.nbytes
+        return self.family.bytes_held + self._leads.bytes_held + self._times.nbytes
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "tree": self.tree.snapshot(),
+            "tree": self.family.snapshot(),
             "leads": self._leads.snapshot(),
             "finishes": {name: finish.snapshot() for name, finish in self.finishes.items()},
             "last_reports": {name: self.last_report(name) for name in self.queries},
@@ -518,7 +520,7 @@ class TreeConsumer(QueryConsumer):
         for name in [name for name in self.queries if name not in snapshot["member_of"]]:
             self.remove(name)  # it had failed
         self._regroup(snapshot["member_of"])
-        self.tree.restore(snapshot["tree"])
+        self.family.restore(snapshot["tree"])
         self._leads.restore(snapshot.get("leads", []))
         for name, saved in snapshot["finishes"].items():
             self.finishes[name].restore(saved)
@@ -533,12 +535,12 @@ class TreeConsumer(QueryConsumer):
         sharing = [name for name in self.queries if name not in self._apart]
         for name in sharing:
             self.queries[name].stand_apart()
-        for member in list(self.tree.members):
-            self.tree.remove(member)
+        for member in list(self.family.members):
+            self.family.remove(member)
         self.member_of, self._followers, self._ledgers, self._alike, self._began = {}, {}, {}, {}, {}
         for name, member in member_of.items():
-            if member not in self.tree.members:
-                self.tree.add(member, *meant[member], self.channel.cut)
+            if member not in self.family.members:
+                self.family.add(member, *meant[member], self.channel.cut)
             self.member_of[name] = member
             self._followers.setdefault(member, set()).add(name)
         for name in sharing:
@@ -546,8 +548,8 @@ class TreeConsumer(QueryConsumer):
             self._share(self.queries[name], name)
 
 
-class TreesTogether:
-    """The trees of a channel, whose rows are folded once for several of them."""
+class FamiliesTogether:
+    """The families of a channel, whose rows are folded once for several of them."""
 
     def __init__(self) -> None:
         self.shared_fold = SharedFold()
@@ -557,15 +559,15 @@ class TreesTogether:
         host = self.shared_fold.host_of(family)
         return "" if host is None or family not in host.active else host.shown
 
-    def take(self, consumers: list[TreeConsumer], rows: Rows, watermark: int, more: bool) -> None:
-        torn: dict[int, Exception] = {}  # What was raised, by the id of the tree.
-        self.shared_fold.torn = lambda trees, problem: torn.update(dict.fromkeys(map(id, trees), problem))
-        self.shared_fold.fold(rows, [consumer.tree for consumer in consumers])
+    def take(self, consumers: list[FamilyConsumer], rows: Rows, watermark: int, more: bool) -> None:
+        torn: dict[int, Exception] = {}  # What was raised, by the id of the family.
+        self.shared_fold.torn = lambda families, problem: torn.update(dict.fromkeys(map(id, families), problem))
+        self.shared_fold.fold(rows, [consumer.family for consumer in consumers])
         if not more:
             self.shared_fold.settle()
         for consumer in consumers:
-            if id(consumer.tree) in torn:
-                failed(consumer, torn[id(consumer.tree)])
+            if id(consumer.family) in torn:
+                failed(consumer, torn[id(consumer.family)])
             elif more:
                 guarded(consumer, partial(consumer.see, rows))
             else:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
-from panewise.runtime import leading_trees
+from panewise.runtime import leading_families
 from tests.soak.mid_stream import play
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -121,7 +121,7 @@ def test_what_a_lead_says_can_be_looked_up() -> None:
 
 def test_leads_are_few_and_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that comes while there are too many begins behind the newest row; in the end there are none."""
-    monkeypatch.setattr(leading_trees, "LEADS_MOST", 1)
+    monkeypatch.setattr(leading_families, "LEADS_MOST", 1)
     made = engine("weave")
     made.push("t", rows(0, 10))
     made.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM t [RANGE 40 SECONDS SLIDE 5 SECONDS]")
@@ -130,7 +130,7 @@ def test_leads_are_few_and_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     made.push("t", rows(25, 60))
     assert said(made, "q")[0] == (50, 4)
     assert said(made, "r")[0] == (35, 0)
-    [consumer] = [consumer for consumer in made.hosting.trees if "q" in consumer.queries]
+    [consumer] = [consumer for consumer in made.hosting.families if "q" in consumer.queries]
     assert not consumer.snapshot()["leads"]
 
 
@@ -151,7 +151,7 @@ def test_an_error_in_a_lead_fails_its_family_and_lets_everything_go(
     consumer = made.hosting.consumers["q"]
     leads = consumer._leads._leads
     assert len(leads) == 1
-    monkeypatch.setattr(leads[0].tree, "fold", failing)
+    monkeypatch.setattr(leads[0].family, "fold", failing)
     monkeypatch.setattr("panewise.runtime.pending_rows.BATCH_ROWS", 1)
     for second in range(parts):
         made.push("t", pa.table({"ts": [(301 + second) * 1_000_000] * 2, "k": ["a", "b"], "v": [1, 1]}).cast(SCHEMA))

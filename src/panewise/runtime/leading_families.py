@@ -1,14 +1,14 @@
-"""Leads: a query that joins a tree in mid-stream begins no later than it would alone.
+"""Leads: a query that joins a family in mid-stream begins no later than it would alone.
 
-A tree has folded rows that the watermark has not passed, in slices that may straddle the windows of a query that comes
-now. Its own slices serve the query from the first point that no row has reached (the *cut*). Alone the query would
-begin at the watermark, because the channel still has those rows. So the windows between the two are answered by a
-tree of their own, the *lead*, which begins with the rows that the channel has:
+A family has folded rows that the watermark has not passed, in slices that may straddle the windows of a query that
+comes now. Its own slices serve the query from the first point that no row has reached (the *cut*). Alone the query
+would begin at the watermark, because the channel still has those rows. So the windows between the two are answered by a
+family of their own, the *lead*, which begins with the rows that the channel has:
 
     rows       x x    x  |x   x x|                    watermark, cut
     the lead             [-------------)              windows that begin before the cut
                              [-------------)
-    the tree                     [-------------)      and all that follow
+    the family                   [-------------)      and all that follow
                                      [-------------)
 
 Queries that come at one moment have one lead. It folds every row once more until the last of its windows has closed;
@@ -28,10 +28,10 @@ LEADS_MOST = 16  # bounds what rows cost while queries come and go
 
 
 class Lead:
-    """`until`: the last report of each member here; the tree that it has joined goes on from there."""
+    """`until`: the last report of each member here; the family that it has joined goes on from there."""
 
     def __init__(self, shared: Family, held_from: int | None, moment: object, recent: Rows | None) -> None:
-        self.tree = Family(shared.keys, shared.where, held_from, technique=shared.technique)
+        self.family = Family(shared.keys, shared.where, held_from, technique=shared.technique)
         self.until: dict[str, int] = {}
         self.moment = moment
         self._shared = shared
@@ -43,18 +43,18 @@ class Lead:
 
     def add(self, name: str, until: int) -> None:
         member = self._shared.members[name]
-        self.tree.add(name, member.aggregation, member.cadence)
+        self.family.add(name, member.aggregation, member.cadence)
         self.until[name] = until
 
     def drop(self, name: str) -> None:
         if self.until.pop(name, None) is not None:
-            self.tree.remove(name)
+            self.family.remove(name)
 
     def begin(self) -> None:
         """No more members come."""
         if self._recent is not None:
             rows, self._recent = self._recent, None
-            self.tree.fold(rows)
+            self.family.fold(rows)
 
     def advance(self, watermark: int) -> dict[str, list[Piece]]:
         """What has come due, by member. Those that have come to their last report leave."""
@@ -62,13 +62,13 @@ class Lead:
         found: dict[str, list[Piece]] = {}
         while self.until:
             point = min(watermark, *self.until.values())
-            for name, pieces in self.tree.advance(point).items():
+            for name, pieces in self.family.advance(point).items():
                 found.setdefault(name, []).extend(pieces)
-            self._shared.take_troubles_of(self.tree)
+            self._shared.take_troubles_of(self.family)
             done = [name for name, until in self.until.items() if until <= point]
             for name in done:
                 member = self._shared.members[name]
-                member.begun = member.begun or self.tree.members[name].begun
+                member.begun = member.begun or self.family.members[name].begun
                 self.drop(name)
             if not done:
                 break
@@ -76,7 +76,7 @@ class Lead:
 
 
 class Leads:
-    """The leads of one tree, in the order in which they began."""
+    """The leads of one family, in the order in which they began."""
 
     def __init__(self, channel: Channel, shared: Family) -> None:
         self._channel = channel
@@ -84,12 +84,12 @@ class Leads:
         self._leads: list[Lead] = []
 
     def cover(self, name: str) -> None:
-        """A member has joined the tree: a lead answers the windows that are whole and begin too early for the tree."""
+        """A member has joined the family: a lead answers the whole windows that begin too early for the family."""
         channel, shared = self._channel, self._shared
         member, since = shared.members[name], channel.held_from
         cadence = member.cadence
         if channel.cut is not None or not shared.timed or shared.folds_only:
-            return  # rows are not kept, or every row that the tree has folded is behind the watermark
+            return  # rows are not kept, or every row that the family has folded is behind the watermark
         if cadence.range is None or since is None or shared.watermark == INT64_MIN:
             return
         first = cadence.next_report(since + cadence.range + cadence.offset - 1)
@@ -104,9 +104,9 @@ class Leads:
         lead.add(name, member.reported)
 
     def note(self, first: dict[str, int]) -> None:
-        """The first reports of members of an ungrouped tree."""
+        """The first reports of members of an ungrouped family."""
         for lead in self._leads:
-            lead.tree.note(first)
+            lead.family.note(first)
 
     def begin(self) -> None:
         """No more members come to the leads that are there."""
@@ -116,10 +116,10 @@ class Leads:
     def fold(self, rows: Rows) -> None:
         for lead in self._leads if len(rows) else ():
             lead.begin()
-            lead.tree.fold(rows)
+            lead.family.fold(rows)
 
     def advance(self, watermark: int) -> dict[str, list[Piece]]:
-        """What has come due, by member; before the tree itself moves on."""
+        """What has come due, by member; before the family itself moves on."""
         found: dict[str, list[Piece]] = {}
         for lead in self._leads:
             found |= lead.advance(watermark)
@@ -130,7 +130,7 @@ class Leads:
         for lead in self._leads:
             if name in lead.until:
                 lead.until[to] = lead.until.pop(name)
-                lead.tree.rename(name, to)
+                lead.family.rename(name, to)
 
     def drop(self, name: str) -> None:
         for lead in self._leads:
@@ -139,22 +139,22 @@ class Leads:
 
     def next_due(self, otherwise: int) -> int:
         """The first point at which a report of a lead will be due, if that is before the other one."""
-        return min([otherwise, *(lead.tree.next_due() if lead.begun else INT64_MIN for lead in self._leads)])
+        return min([otherwise, *(lead.family.next_due() if lead.begun else INT64_MIN for lead in self._leads)])
 
     @property
     def bytes_held(self) -> int:
-        return sum(lead.tree.bytes_held for lead in self._leads)
+        return sum(lead.family.bytes_held for lead in self._leads)
 
     def snapshot(self) -> list[dict[str, Any]]:
         self.begin()
-        return [{"until": dict(lead.until), "tree": lead.tree.snapshot()} for lead in self._leads]
+        return [{"until": dict(lead.until), "tree": lead.family.snapshot()} for lead in self._leads]
 
     def restore(self, snapshot: list[dict[str, Any]]) -> None:
-        """The tree must have its members already."""
+        """The family must have its members already."""
         self._leads = []
         for saved in snapshot:
             lead = Lead(self._shared, None, None, None)
             for name, until in saved["until"].items():
                 lead.add(name, until)
-            lead.tree.restore(saved["tree"])
+            lead.family.restore(saved["tree"])
             self._leads.append(lead)
