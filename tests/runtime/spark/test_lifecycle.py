@@ -304,7 +304,7 @@ def test_a_bad_row_fails_the_run_until_it_may_be_skipped(stock: SparkSession, tm
 
 
 def test_very_many_groups(stock: SparkSession, tmp_path: Path, soak: bool) -> None:
-    keys = 1_000_000 if soak else 40_000
+    keys = 1_000_000 if soak else 100_000
     definitions = """
         CREATE STREAM t (ts TIMESTAMP, k BIGINT, v BIGINT);
         CREATE QUERY q AS SELECT k, SUM(v) AS s, MAX(v) AS m FROM t [RANGE 20 SECONDS SLIDE 10 SECONDS] GROUP BY k;
