@@ -24,7 +24,7 @@ hypothesis.settings.register_profile(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=24,
+    max_examples=18,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 # Fresh seeds and many more examples; a failure prints how to reproduce it.

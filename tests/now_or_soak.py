@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 
 def soaking(values: Iterable[Any], now: Iterable[Any]) -> list[Any]:
@@ -16,3 +17,8 @@ def soaking(values: Iterable[Any], now: Iterable[Any]) -> list[Any]:
     soak = pytest.mark.soak
     given = [(value if isinstance(value, tuple) else (value,), value in chosen) for value in every]
     return [pytest.param(*values, marks=() if is_now else soak) for values, is_now in given]
+
+
+def examples(now: int, soak: int) -> settings:
+    """So many examples of hypothesis in every run, the same each time, and so many in long runs."""
+    return settings(max_examples=soak if settings.default.max_examples > 1_000 else now)

@@ -7,6 +7,7 @@ import pytest
 
 from bench import joins, shared_joins, spark_joins
 from bench.measure import isolated_on_all_cores
+from tests.now_or_soak import soaking
 
 
 @pytest.mark.parametrize(("streams", "keys", "push"), [(2, 1_000, joins.PUSH), (4, 100_000, joins.PUSH), (4, 1_000, 4)])
@@ -30,7 +31,7 @@ def test_the_join_on_spark_agrees() -> None:
     assert figure["pairs"] == figure["expected"] > 0
 
 
-@pytest.mark.parametrize("name", shared_joins.SETS)
+@pytest.mark.parametrize("name", soaking(shared_joins.SETS, now=["by group"]))
 def test_windows_together_agree_with_each_alone(name: str) -> None:
     row = shared_joins.measure(name=name, queries=3, rounds=1, repeat=1)
     assert row["agrees"]

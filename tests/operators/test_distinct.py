@@ -5,19 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.operators.deltas import FOREVER, Delta
 from panewise.operators.distinct import Distinct
 from panewise.schema import STRING, Column, Schema
+from tests.now_or_soak import examples
 from tests.operators.delta_histories import HORIZON, RUNS, SCHEMA, histories, relation, told_by
 
 CASES = [("MONOTONIC", False), ("WEAKEST", False), ("WEAK", False), ("WEAK", True), ("STRICT", True)]
 
 
 @pytest.mark.parametrize(("pattern", "strict"), CASES)
-@settings(max_examples=150, deadline=None)
+@examples(75, soak=150)
 @given(data=st.data())
 def test_each_value_is_there_once_while_it_is_alive(pattern: str, strict: bool, data: st.DataObject) -> None:
     history = data.draw(histories(pattern))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -45,6 +45,7 @@ from panewise.plan.nodes import Aggregate, Emit, Filter, Join, Project
 from panewise.schema import BIGINT, DOUBLE, STRING, Column, Schema
 from panewise.state.snapshot_format import dumped, loaded
 from panewise.temporal import TimeWindow
+from tests.now_or_soak import examples
 
 STREAM = "CREATE STREAM {} (ts TIMESTAMP, k BIGINT, g STRING, v BIGINT, x DOUBLE)"
 SCHEMA = pa.schema(
@@ -354,7 +355,7 @@ def in_numbers(table: pa.Table) -> Counter[Any]:
     return Counter((*row[:2], *map(_rounded, row[2:])) for row in zip(*edges, *values, strict=True))
 
 
-@settings(max_examples=max(80, settings.default.max_examples))
+@examples(40, soak=2_000)
 @given(seed=st.integers(0, 2**32 - 1), little=st.booleans())
 def test_definition(seed: int, little: bool) -> None:
     chance = Random(seed)

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.language.expressions import ColumnRef, Expression
@@ -17,6 +17,7 @@ from panewise.operators.deltas import Delta
 from panewise.operators.join_strategies import GROUPED, LAZY, ReferenceJoin, Strategy
 from panewise.operators.window_join import WindowJoin
 from panewise.schema import BIGINT
+from tests.now_or_soak import examples
 
 Streams = list[list[tuple[int, int]]]  # (time, key), by time
 
@@ -65,7 +66,7 @@ def runs(draw: st.DrawFn) -> tuple[Streams, list[int], ReferenceJoin]:
     return streams, windows, join
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150, soak=300)
 @given(run=runs())
 def test_every_strategy_finds_what_is_defined_once(run: tuple[Streams, list[int], ReferenceJoin]) -> None:
     streams, windows, join = run
@@ -74,7 +75,7 @@ def test_every_strategy_finds_what_is_defined_once(run: tuple[Streams, list[int]
     assert joined.count == joined.rows.shape[1] == join.run(*columns(streams), collect=False).count
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, soak=60)
 @given(run=runs())
 def test_the_window_join_finds_the_same(run: tuple[Streams, list[int], ReferenceJoin]) -> None:
     streams, windows, join = run
@@ -95,7 +96,7 @@ def test_the_window_join_finds_the_same(run: tuple[Streams, list[int], Reference
     assert sorted(found) == sorted(zip(*join.run(*columns(streams)).rows.tolist(), strict=True))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100, soak=200)
 @given(run=runs(), interval=st.integers(1, 20), buckets=st.integers(1, 3), data=st.data())
 def test_without_restore_what_is_there_at_a_run_is_found(
     run: tuple[Streams, list[int], ReferenceJoin], interval: int, buckets: int, data: st.DataObject

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.language.expressions import ColumnRef, Expression
@@ -21,6 +21,7 @@ from panewise.schema import BIGINT, DOUBLE
 from panewise.state.fifo_queue import FifoQueue
 from panewise.state.list_store import ListStore
 from panewise.state.snapshot_format import dumped, loaded
+from tests.now_or_soak import examples
 from tests.operators.delta_histories import (
     HORIZON,
     RUNS,
@@ -60,7 +61,7 @@ def expected(kind: str, places: list[int], left: Counter[Values], right: Counter
     ("kind", "storage"),
     [(kind, storage) for kind in KINDS for storage in ((None,) if kind == "EXCEPT" else (BY_EXPIRATION, BY_KEY, None))],
 )
-@settings(max_examples=max(35, settings.default.max_examples // 8), deadline=None)
+@examples(35, soak=250)
 @given(data=st.data(), patterns=st.tuples(st.sampled_from(PATTERNS), st.sampled_from(PATTERNS)))
 def test_every_instant_is_as_defined(
     kind: str, storage: str | None, data: st.DataObject, patterns: tuple[str, str]

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.operators import shared_distinct
@@ -20,6 +20,7 @@ from panewise.operators.lifetimes import NEVER
 from panewise.operators.shared_distinct import SharedDistinct
 from panewise.schema import BIGINT, STRING, Column, Schema
 from panewise.state.snapshot_format import dumped, loaded
+from tests.now_or_soak import examples
 from tests.operators.delta_histories import CUTS, FEW_VALUES, HORIZON, LAST, SCHEMA, VALUES, Told, batch_of
 
 Row = tuple[tuple[object, object], int]
@@ -56,7 +57,7 @@ def forgetful(yes: bool) -> Iterator[None]:
         yield
 
 
-@settings(max_examples=250, deadline=None)
+@examples(125, soak=250)
 @given(
     rows=streams(),
     ranges=st.lists(st.integers(1, 30), min_size=1, max_size=5),
@@ -118,7 +119,7 @@ PLAYS = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@examples(125, soak=250)
 @given(rows=streams(), plays=PLAYS, cuts=CUTS, forgets=st.booleans(), data=st.data())
 def test_windows_come_and_go(
     rows: list[Row], plays: list[tuple[str, int, int]], cuts: list[int], forgets: bool, data: st.DataObject

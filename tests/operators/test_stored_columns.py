@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.operators.stored_columns import StoredColumns
+from tests.now_or_soak import examples
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "boolean": (pa.bool_(), [True, False]),
@@ -43,7 +44,7 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(40, soak=80)
 @given(data=st.data())
 def test_rows_are_read_as_they_were_written(data: st.DataObject) -> None:
     stored, expected = StoredColumns(SCHEMA), [[] for _ in SCHEMA]  # type: ignore[var-annotated]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.operators.deltas import Delta
 from panewise.operators.union import UnionAll
 from panewise.schema import BIGINT, Column, Schema
+from tests.now_or_soak import examples
 from tests.operators.delta_histories import HORIZON, RUNS, SCHEMA, histories, relation, told_by
 
 PATTERNS = ["MONOTONIC", "WEAKEST", "WEAK", "STRICT"]
 
 
-@settings(max_examples=250, deadline=None)
+@examples(125, soak=250)
 @given(data=st.data(), patterns=st.tuples(st.sampled_from(PATTERNS), st.sampled_from(PATTERNS)))
 def test_both_inputs_are_there(data: st.DataObject, patterns: tuple[str, str]) -> None:
     inputs = [data.draw(histories(pattern)) for pattern in patterns]

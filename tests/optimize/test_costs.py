@@ -27,6 +27,7 @@ from panewise.optimize.sharing.costs import (
 from panewise.optimize.sharing.operation_counts import OPERATIONS, harmonic
 from panewise.synopses.counting import count_operations_of, operations
 from panewise.synopses.techniques import TECHNIQUES
+from tests.now_or_soak import soaking
 
 NO_INTS = np.empty(0, np.int64)
 
@@ -125,8 +126,11 @@ FACTORS = {
 }
 
 
+LENGTHS = [[16], [300], [3, 50, 200], list(range(10, 200, 10))]
+
+
 @pytest.mark.parametrize("technique", FACTORS)
-@pytest.mark.parametrize("lengths", [[16], [300], [3, 50, 200], list(range(10, 200, 10))], ids=len)
+@pytest.mark.parametrize("lengths", soaking(LENGTHS, now=[[16], [3, 50, 200]]), ids=len)
 def test_counted_operations(technique: str, lengths: list[int]) -> None:
     omega = operations_per_edge(technique, lengths, np.ones(len(lengths)))
     least, most = FACTORS[technique]

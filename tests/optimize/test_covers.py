@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.aggregates.algebra import Algebra, Kind
@@ -16,6 +16,7 @@ from panewise.language.functions import resolve
 from panewise.optimize.sharing.covers import Cover, Derived, Kept, common_algebra, find_cover, plan_selections
 from panewise.optimize.sharing.selections import NO_ROW, Selection, analysed
 from panewise.schema import INT, STRING
+from tests.now_or_soak import examples
 from tests.optimize.random_predicates import FEW, NUMBERED, kept, predicates
 
 PROTOCOL, USER, PORT = ColumnRef(STRING, "protocol"), ColumnRef(STRING, "user"), ColumnRef(INT, "port")
@@ -91,7 +92,7 @@ def check_exact(wanted: Expression, others: list[Expression], cover: Cover, over
     assert np.array_equal(counts, kept(wanted).astype(np.int64))
 
 
-@settings(deadline=None, max_examples=250)
+@examples(125, soak=250)
 @given(
     st.one_of(predicates(FEW, 3), predicates((NUMBERED,), 3)),
     st.lists(predicates(FEW, 3), min_size=1, max_size=7),
@@ -128,7 +129,7 @@ def smallest_cover(wanted: set[int], others: list[set[int]], invertible: bool, i
     return min(sizes, default=None)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(100, soak=200)
 @given(POINTS, st.lists(POINTS, min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_of_single_values_the_smallest_cover_is_found(
     wanted: set[int], others: list[set[int]], invertible: bool, insensitive: bool
@@ -142,7 +143,7 @@ def test_of_single_values_the_smallest_cover_is_found(
     assert (None if found is None else found.parts) == smallest_cover(wanted, others, invertible, insensitive)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(75, soak=150)
 @given(st.lists(predicates(FEW, 3), min_size=1, max_size=9), st.sampled_from([SUM, MAX, SPREAD, ORDERED]))
 def test_a_plan_answers_every_selection_exactly(wheres: list[Expression], algebra: Algebra) -> None:
     plan = plan_selections([analysed(where) for where in wheres], algebra)
@@ -155,7 +156,7 @@ def test_a_plan_answers_every_selection_exactly(wheres: list[Expression], algebr
             assert algebra.commutative or step.cover.parts <= 1
 
 
-@settings(deadline=None, max_examples=100)
+@examples(50, soak=100)
 @given(st.lists(POINTS, min_size=1, max_size=7), st.sampled_from([MAX, SUM, SPREAD]))
 def test_the_fewest_are_folded(wanted: list[set[int]], algebra: Algebra) -> None:
     """Against every choice of what to fold, with differences where they may be taken."""

@@ -6,11 +6,12 @@ from itertools import permutations, product
 from math import prod
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.optimize.joins.costs import Evaluation, JoinCosts, MaintenanceWeights, orders_of
 from panewise.optimize.joins.join_graph import JoinEdge, JoinGraph, JoinInput, common_attribute
+from tests.now_or_soak import examples
 
 TABLE_5 = ((10, 100, 500), (1, 100, 50), (1, 200, 40), (3, 100, 5))  # also 5.3 of the thesis
 TABLE_6 = ((100, 100, 200), (1, 100, 200), (1, 100, 20), (3, 100, 2))
@@ -125,7 +126,7 @@ def counted(
 
 @pytest.mark.parametrize("case", EDGE_CASES)
 @given(values=st.lists(st.integers(1, 3), min_size=4, max_size=4), order=st.permutations(range(4)))
-@settings(max_examples=25, deadline=None)
+@examples(12, soak=25)
 def test_the_model_counts_what_loops_do(case: str, values: list[int], order: list[int]) -> None:
     names = EDGE_CASES[case]
     windows = full_windows(names, values)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import permutations, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.optimize.joins.costs import EAGER, Evaluation, JoinCosts
@@ -17,6 +17,7 @@ from panewise.optimize.joins.heuristic_quality import Kind, Quality, heuristic_q
 from panewise.optimize.joins.heuristics import augmented_order, fast_streams, greedy_order, selectivity_order
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput, common_attribute
 from panewise.optimize.joins.ordering import best_orders, orders_by_costs
+from tests.now_or_soak import examples
 
 INPUTS = st.builds(
     JoinInput,
@@ -59,7 +60,7 @@ def follows(costs: JoinCosts, origin: int, order: tuple[int, ...]) -> bool:
 
 
 @given(joins(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@examples(75, soak=150)
 def test_the_best_order_of_an_origin_is_the_cheapest_permutation(costs: JoinCosts, follow_graph: bool) -> None:
     for origin in range(len(costs.graph)):
         allowed = [
@@ -73,7 +74,7 @@ def test_the_best_order_of_an_origin_is_the_cheapest_permutation(costs: JoinCost
 
 
 @given(joins(most=4))
-@settings(max_examples=100, deadline=None)
+@examples(50, soak=100)
 def test_the_best_global_order_and_loops_are_the_cheapest_permutations(costs: JoinCosts) -> None:
     everything = list(permutations(range(len(costs.graph))))
     found = best_global_order(costs)
@@ -84,7 +85,7 @@ def test_the_best_global_order_and_loops_are_the_cheapest_permutations(costs: Jo
 
 
 @given(joins())
-@settings(max_examples=100, deadline=None)
+@examples(50, soak=100)
 def test_an_order_per_origin_is_never_more_expensive_than_one_for_all(costs: JoinCosts) -> None:
     own = [best_order(costs, origin, follow_graph=False) for origin in range(len(costs.graph))]
     assert costs.of_orders(own) <= costs.of_global_order(best_global_order(costs)) * (1 + 1e-9)
@@ -112,7 +113,7 @@ def test_fast_new_rows_go_inside_when_the_interval_is_long() -> None:
 
 
 @given(joins(least=1, most=6), st.sampled_from([0, 8]))
-@settings(max_examples=100, deadline=None)
+@examples(50, soak=100)
 def test_every_origin_probes_every_other_input_once(costs: JoinCosts, exact_inputs: int) -> None:
     orders = best_orders(costs.graph.inputs, costs.graph.edges, exact_inputs=exact_inputs)
     assert [sorted(order) for order in orders] == [others(costs, origin) for origin in range(len(costs.graph))]
@@ -150,7 +151,7 @@ def test_one_stream_and_two() -> None:
 
 
 @given(joins(least=1))
-@settings(max_examples=100, deadline=None)
+@examples(50, soak=100)
 def test_heuristics_give_orders_that_are_no_better_than_the_best(costs: JoinCosts) -> None:
     best = costs.of_global_order(best_global_order(costs))
     plain, augmented = selectivity_order(costs), augmented_order(costs)
@@ -159,7 +160,7 @@ def test_heuristics_give_orders_that_are_no_better_than_the_best(costs: JoinCost
 
 
 @given(joins(), st.booleans())
-@settings(max_examples=100, deadline=None)
+@examples(50, soak=100)
 def test_a_greedy_order_follows_the_graph_where_it_should(costs: JoinCosts, follow_graph: bool) -> None:
     for origin in range(len(costs.graph)):
         order = greedy_order(costs, origin, follow_graph)
@@ -226,7 +227,7 @@ def test_orders_drift_when_what_is_measured_makes_others_better() -> None:
 
 
 @given(joins(least=2), st.data())
-@settings(max_examples=60, deadline=None)
+@examples(30, soak=60)
 def test_the_best_of_a_drift_is_never_worse_than_what_is_in_use(costs: JoinCosts, data: st.DataObject) -> None:
     in_use = [tuple(data.draw(st.permutations(others(costs, origin)))) for origin in range(len(costs.graph))]
     drift = drift_of(in_use, costs.graph.inputs, costs.graph.edges)
@@ -260,7 +261,7 @@ def test_the_divisions_of_section_6_5() -> None:
 
 
 @given(st.lists(INPUTS, min_size=2, max_size=3), st.integers(1, 14), EVALUATIONS)
-@settings(max_examples=40, deadline=None)
+@examples(20, soak=40)
 def test_buckets_by_scans_are_the_cheapest(inputs: list[JoinInput], budget: int, evaluation: Evaluation) -> None:
     edges = common_attribute(len(inputs), hashed=True)
     orders = best_orders([replace(one, buckets=1) for one in inputs], edges, evaluation=evaluation)

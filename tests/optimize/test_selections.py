@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.language.expressions import ColumnRef, Expression, Literal
@@ -24,6 +24,7 @@ from panewise.optimize.sharing.selections import (
 )
 from panewise.optimize.sharing.value_sets import compared, domain_of, one_of
 from panewise.schema import BIGINT, DOUBLE, FLOAT, INT, STRING
+from tests.now_or_soak import examples
 from tests.optimize.random_predicates import COLUMNS, COMPARISONS, FEW, NUMBERED, ROWS, kept, predicates
 
 
@@ -47,13 +48,13 @@ def held(selection: Selection) -> np.ndarray:
     return total
 
 
-@settings(deadline=None, max_examples=60)
+@examples(30, soak=60)
 @given(predicates())
 def test_the_terms_keep_the_rows_that_the_predicate_keeps(where: Expression) -> None:
     assert np.array_equal(held(analysed(where)), kept(where))
 
 
-@settings(deadline=None, max_examples=150)
+@examples(75, soak=150)
 @given(predicates(), predicates())
 def test_claims_hold_for_every_row(first: Expression, second: Expression) -> None:
     one, other = analysed(first), analysed(second)
@@ -66,7 +67,7 @@ def test_claims_hold_for_every_row(first: Expression, second: Expression) -> Non
         assert np.array_equal(rows, others)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(75, soak=150)
 @given(predicates((NUMBERED,), 4), predicates((NUMBERED,), 4))
 def test_of_one_column_everything_is_seen(first: Expression, second: Expression) -> None:
     """Rows hold every value that constants tell apart; other subjects (a pair of columns, a flag) are left out."""
@@ -79,7 +80,7 @@ def test_of_one_column_everything_is_seen(first: Expression, second: Expression)
     assert (one == other) == np.array_equal(rows, others)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(50, soak=100)
 @given(st.lists(predicates(FEW, 4), min_size=2, max_size=5))
 def test_masks_of_regions_say_the_same(wheres: list[Expression]) -> None:
     selections = [analysed(where) for where in wheres]

@@ -8,7 +8,7 @@ from math import lcm
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.optimize.sharing import weaving
@@ -20,6 +20,7 @@ from panewise.optimize.sharing.optimum import compare, optimum, random_cadences
 from panewise.optimize.sharing.strands import CadenceColumns, strands_of
 from panewise.optimize.sharing.weaving import Weave, joined_by_best_pairs, weave
 from panewise.slicing.pairs import Cadence
+from tests.now_or_soak import examples
 
 MODEL = OperationModel()
 TECHNIQUES = ("panes", "flat_fat", "flat_fit", "slick_deque_inv", "slick_deque")
@@ -62,7 +63,7 @@ def plan_of(woven: Weave) -> list[tuple[int, ...]]:
     return [tree.members for tree in woven.trees]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75, soak=150)
 @given(FAMILIES, RATES, st.sets(st.sampled_from(TECHNIQUES), min_size=1), SHARING, SLICINGS)
 def test_every_query_is_woven_once_at_the_cost_of_the_slow_definition(
     family: list[Cadence], rate: float, admitted: set[str], optimizer: str, slicing: Slicing
@@ -82,7 +83,7 @@ def test_every_query_is_woven_once_at_the_cost_of_the_slow_definition(
         assert tree.edge_rate == pytest.approx(slow_rate([family[member] for member in tree.members], slicing))
 
 
-@settings(max_examples=80, deadline=None)
+@examples(40, soak=80)
 @given(FAMILIES, RATES, st.sampled_from(TECHNIQUES), SHARING)
 def test_no_pair_of_trees_that_is_left_would_save(
     family: list[Cadence], rate: float, technique: str, optimizer: str
@@ -108,7 +109,7 @@ def test_the_pair_that_saves_most_is_joined_first() -> None:
     assert plan_of(weave(family, 1.2, MODEL, ["flat_fit"], "weave_share")) == [(0,), (1, 2)]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50, soak=100)
 @given(FAMILIES, st.sampled_from(TECHNIQUES), SLICINGS, RATES)
 def test_joining_queries_of_equal_edges_never_costs_more(
     family: list[Cadence], technique: str, slicing: Slicing, rate: float
@@ -162,7 +163,7 @@ def test_windows_without_a_beginning_are_woven_under_every_slicing() -> None:
         assert np.isfinite(woven.cost)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, soak=60)
 @given(st.lists(CADENCES, min_size=1, max_size=30), SLICINGS)
 def test_strands_are_the_queries_with_equal_classes(family: list[Cadence], slicing: Slicing) -> None:
     strands = strands_of(CadenceColumns.of(family), slicing)
@@ -236,7 +237,7 @@ def partitions(members: list[int]) -> Iterator[list[list[int]]]:
             yield [*partition[:place], [first, *part], *partition[place + 1 :]]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15, soak=30)
 @given(st.lists(CADENCES, min_size=1, max_size=5), RATES, SHARING, SLICINGS)
 def test_the_optimum_is_the_least_of_all_partitions(
     family: list[Cadence], rate: float, optimizer: str, slicing: Slicing

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from panewise.errors import NotHeldError
 from panewise.runtime.engine import Engine
+from tests.now_or_soak import examples
 from tests.runtime.archive_plays import SECOND, STREAM, kill, listed, pushes
 
 PERIODIC = (
@@ -45,7 +46,7 @@ def by_report(table: pa.Table) -> dict[int, Counter[tuple[Any, ...]]]:
     return found
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7, soak=15)
 @given(pushes(14), st.data(), st.sampled_from(["1 hour", "25 seconds"]), st.booleans(), st.booleans())
 def test_new_queries_say_what_they_would_have_said(
     batches: list[list[dict[str, Any]]], data: st.DataObject, lifetime: str, shared: bool, durable: bool
@@ -88,7 +89,7 @@ def test_new_queries_say_what_they_would_have_said(
                 assert set(late) <= set(found), text
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7, soak=15)
 @given(pushes(12), st.data(), st.booleans())
 def test_new_continuous_queries_hold_what_they_would_have_held(
     batches: list[list[dict[str, Any]]], data: st.DataObject, silent: bool
@@ -190,7 +191,7 @@ def test_a_lookup_finds_reports_that_were_archived(tmp_path: Path) -> None:
     assert engine.results("over")["s"].to_pylist() == [sum(range(410, 470))]
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7, soak=15)
 @given(pushes(14), st.integers(0, 30), st.integers(1, 30))
 def test_one_time_windows_reach_back_into_the_archive(
     batches: list[list[dict[str, Any]]], offset: int, reach: int

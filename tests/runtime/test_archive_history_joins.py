@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.errors import NotHeldError, PlanError
 from panewise.runtime.engine import Engine
+from tests.now_or_soak import examples
 from tests.runtime.archive_plays import SECOND, kill, listed
 
 STREAMS = ("t", "u")
@@ -158,7 +159,7 @@ def begun(engine: Engine, text: str) -> bool:
     return come_to(engine, text) > -(2**63)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7, soak=15)
 @given(
     plays(),
     st.data(),
@@ -207,7 +208,7 @@ def test_new_periodic_queries_say_what_they_would_have_said(
             assert found == {report: rows for report, rows in expected.items() if report >= first}, text
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7, soak=15)
 @given(plays(ties=False), st.data(), st.booleans())
 def test_new_queries_over_windows_of_rows_count_on(
     pushes: list[tuple[str, list[dict[str, Any]]]], data: st.DataObject, shared: bool
@@ -237,7 +238,7 @@ def test_new_queries_over_windows_of_rows_count_on(
             assert said == Counter({row: n for row, n in Counter(listed(before[number])).items() if row in said}), text
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7, soak=15)
 @given(plays(ties=False), st.data(), st.sampled_from(["memory", "disk"]))
 def test_new_continuous_queries_hold_what_they_would_have_held(
     pushes: list[tuple[str, list[dict[str, Any]]]], data: st.DataObject, where: str
@@ -274,7 +275,7 @@ def test_new_continuous_queries_hold_what_they_would_have_held(
                 each.stats()
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7, soak=15)
 @given(plays(ties=False), st.data())
 def test_lookups_of_the_past_are_the_answers_of_then(
     pushes: list[tuple[str, list[dict[str, Any]]]], data: st.DataObject

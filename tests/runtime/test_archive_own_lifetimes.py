@@ -9,13 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.archive.archive import Archive
 from panewise.errors import BindError, NotHeldError, PlanError
 from panewise.runtime import archive_keeper
 from panewise.runtime.engine import Engine
+from tests.now_or_soak import examples
 from tests.runtime.answer_plays import JOIN, OTHER, QUERIES, Play, Row
 from tests.runtime.archive_plays import SECOND, STREAM, die_in_an_update, kill, listed, pushes
 
@@ -25,7 +26,7 @@ def archive_at(path: Path | str, name: str = "a", **options: str) -> str:
     return f"CREATE ARCHIVE {name} FROM q WITH ({', '.join(f'''{key} = '{value}' ''' for key, value in given.items())})"
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20, soak=40)
 @given(pushes(), st.data(), st.sampled_from(sorted(QUERIES)))
 def test_rows_are_the_answer_at_every_instant(batches: list[list[Row]], data: st.DataObject, name: str) -> None:
     every, layout = data.draw(st.sampled_from([1, 7, 20])), data.draw(st.sampled_from(["2x3", "4x5", "by cost"]))
@@ -85,7 +86,7 @@ def values_of(table: pa.Table) -> list[tuple[Any, ...]]:
 WHAT_HAPPENS = ("go on", "die", "close", "checkpoint", "look and die", "die in an update")
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10, soak=20)
 @given(pushes(), st.data(), st.sampled_from(sorted(QUERIES)), st.sampled_from([3, 262_144]))
 def test_a_durable_engine_that_dies_has_the_answer_all_the_same(
     batches: list[list[Row]], data: st.DataObject, name: str, held_max: int
@@ -127,7 +128,7 @@ REPORTS = {
 }
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10, soak=20)
 @given(pushes(), st.sampled_from(sorted(REPORTS)), st.sampled_from([2, 3, 50]), st.booleans())
 def test_a_report_lives_until_the_next_one(batches: list[list[Row]], query: str, every: int, closes: bool) -> None:
     seconds, slide = (part * SECOND for part in REPORTS[query])

@@ -18,6 +18,7 @@ from panewise.errors import ArchiveError, BindError, CatalogError, DurabilityWar
 from panewise.runtime import archive_keeper
 from panewise.runtime.engine import Engine
 from panewise.serve.explain import explain_file
+from tests.now_or_soak import examples
 from tests.runtime.archive_plays import SECOND, STREAM, Plain, as_rows, die_in_an_update, kill, listed, pushes
 
 LAYOUTS = ("1x1", "2x3", "chronological 2x2", "wave by insertion 3", "wave by expiration 2", "by cost")
@@ -29,7 +30,7 @@ def archive_at(path: Path | str, source: str = "t", **options: str) -> str:
     return f"CREATE ARCHIVE a FROM {source} WITH ({listed_options})"
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20, soak=40)
 @given(
     pushes(), st.sampled_from(LAYOUTS), st.sampled_from(["rebuild", "no_rebuild"]), st.sampled_from([20, 60]),
     st.sampled_from([1, 7, 20]), st.sampled_from([3, 262_144]),
@@ -101,7 +102,7 @@ QUERIES = (
 )
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10, soak=20)
 @given(pushes(), st.sampled_from(QUERIES), st.booleans())
 def test_an_archive_of_a_query_keeps_its_results(batches: list[list[dict[str, Any]]], query: str, end: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +127,7 @@ def test_an_archive_of_a_query_keeps_its_results(batches: list[list[dict[str, An
 WHAT_HAPPENS = ("go on", "die", "close", "checkpoint", "flush and die", "die in an update")
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, soak=25)
 @given(pushes(), st.data(), st.sampled_from([3, 262_144]))
 def test_a_durable_engine_that_dies_writes_every_row_once(
     batches: list[list[dict[str, Any]]], data: st.DataObject, held_max: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.now_or_soak import soaking
 from tests.soak.beside_and_alone import play, problem_of
 from tests.soak.life_scripts import ScriptWriter, shrunk, told
 from tests.soak.life_windows import SECOND
@@ -30,7 +31,7 @@ LATE = {
 }
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", soaking(range(40), now=range(20)))
 def test_scripts(seed: int) -> None:
     assert play(seed) == 1
 

@@ -163,11 +163,11 @@ def test_where_it_is_the_last_of_a_log_it_is_left_out_in_words(tmp_path: Path, r
     engine.close()
 
 
-def test_a_field_that_is_missing_is_refused_in_words(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_field_that_is_missing_is_refused_in_words(soak: bool, caplog: pytest.LogCaptureFixture) -> None:
     data = played().snapshot()
     places = {field: number for number, part in enumerate(dicts(loaded(data))) for field in part}
     refused = 0
-    for field, number in places.items():
+    for field, number in list(places.items())[:: 1 if soak else 3]:
         tree = loaded(data)
         del list(dicts(tree))[number][field]
         try:

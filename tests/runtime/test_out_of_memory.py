@@ -25,7 +25,7 @@ def same_key(count: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("slide", ["", " SLIDE 1 HOUR"])
-def test_a_step_makes_about_so_many_results(slide: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_makes_about_so_many_results(slide: str, soak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     process = WindowJoin.process
 
@@ -35,7 +35,7 @@ def test_a_step_makes_about_so_many_results(slide: str, monkeypatch: pytest.Monk
         return result
 
     monkeypatch.setattr(WindowJoin, "process", counting)
-    engine, count = Engine(), 3000
+    engine, count = Engine(), 3000 if soak else 2000
     engine.execute(STREAM)
     joined = f"FROM s [RANGE 1 HOUR{slide}] AS a JOIN s [RANGE 1 HOUR{slide}] AS b ON a.k = b.k"
     engine.execute(f"CREATE QUERY pairs AS SELECT {'COUNT(*) AS n' if slide else 'a.v AS v, b.v AS w'} {joined}")

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.errors import PanewiseError
 from panewise.temporal import TimeWindow
+from tests.now_or_soak import examples
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (ts TIMESTAMP, k BIGINT, v BIGINT)"
@@ -152,7 +153,7 @@ def _windows(times: range, slide: int, until: int) -> Iterator[tuple[int, int, i
                 yield end, k, sum(second * second % 17 for second in inside)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7, soak=15)
 @given(st.lists(st.integers(1, 12), max_size=3), st.integers(1, 15), st.integers(1, 70))
 def test_every_report_is_that_of_its_window_and_none_is_too_far_from_the_next(
     others: list[int], slide: int, until: int

@@ -18,6 +18,7 @@ from panewise.operators.deltas import Delta
 from panewise.operators.plan_builder import PlanBuilder
 from panewise.plan.nodes import Node, Pattern
 from panewise.runtime.plan_consumer import PlanConsumer
+from tests.now_or_soak import soaking
 from tests.runtime.random_relations import CREATE, SECOND, STREAMS, Query, QueryWriter, Row, random_rows
 
 INSTANTS_CHECKED = 24
@@ -138,7 +139,7 @@ def test_the_answer_at_every_instant(seed: int) -> None:
     check(seed)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", soaking(range(24), now=range(12)))
 def test_seeded_queries(seed: int) -> None:
     check(seed)
 

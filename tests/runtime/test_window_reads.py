@@ -22,6 +22,7 @@ from panewise.runtime.isolation import LEVELS
 from panewise.schedule.isolation import Level, has_level, isolation
 from panewise.schedule.scheduler_names import SCHEDULERS
 from panewise.schema import BIGINT
+from tests.now_or_soak import examples
 from tests.runtime.frail_aggregate import register
 from tests.runtime.small_engine import SECOND, row, rows, tuples
 from tests.runtime.test_turns import joined, started
@@ -130,7 +131,7 @@ A_ROW = st.tuples(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15, soak=30)
 @given(
     st.lists(st.lists(A_ROW, max_size=12), max_size=6),
     st.sampled_from(WINDOWS),
@@ -209,7 +210,7 @@ A_MOVE = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, soak=60)
 @given(
     NAMES,
     st.lists(st.integers(0, 40), min_size=1, max_size=40),

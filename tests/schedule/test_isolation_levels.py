@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from panewise.errors import PanewiseError
@@ -12,6 +12,7 @@ from panewise.schedule.isolation import Isolation, Level, has_level, isolation, 
 from panewise.schedule.serial_orders import is_window_serializable_by_orders, serial_orders
 from panewise.schedule.serialization_graph import Why, serialization_graph
 from panewise.schedule.views import replay
+from tests.now_or_soak import examples
 
 # Sections 7.3.1, 7.4.2 and 7.6: what the text says of each, and which commits order it keeps.
 OF_THE_THESIS = {
@@ -160,7 +161,7 @@ def histories(draw: st.DrawFn, *, weak: bool = False, short: bool = True, at_onc
     return History(tuple(operations), sub_windows, lengths)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150, soak=300)
 @given(histories())
 def test_definitions_theorems_and_orders_agree(history: History) -> None:
     assert judged_by_graph(history) == window_level(history)
@@ -171,21 +172,21 @@ def test_definitions_theorems_and_orders_agree(history: History) -> None:
     assert judged_by_orders(history) == window_level(history)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100, soak=200)
 @given(histories(weak=True, short=False))
 def test_they_agree_where_moves_insert_into_other_sub_windows(history: History) -> None:
     assert judged_by_graph(history) == window_level(history) == judged_by_orders(history)
     assert (isolation(history).level > Level.NONE) == any(True for _ in serial_orders(history))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100, soak=200)
 @given(histories(short=False, at_once=True))
 def test_theorem_7_5(history: History) -> None:
     found = isolation(history)
     assert (found.level >= Level.LATEST_WINDOW) == found.commit_order_preserving
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50, soak=100)
 @given(histories(weak=True))
 def test_a_history_is_its_text(history: History) -> None:
     assert History.parse(str(history), sub_windows=history.sub_windows, lengths=history.lengths) == history

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.errors import PanewiseError
@@ -21,6 +21,7 @@ from panewise.schedule.schedulers import Scheduler
 from panewise.schedule.serial_scheduler import SerialScheduler
 from panewise.schedule.transactions import Priority, WindowRead
 from panewise.schedule.window_scheduler import WindowScheduler
+from tests.now_or_soak import examples
 
 
 def any_order(chance: random.Random) -> ReadOrder:
@@ -68,7 +69,7 @@ MAKERS: dict[str, tuple[Callable[[int, random.Random], Scheduler], Level]] = {
 
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("weak", [False, True])
-@settings(max_examples=60, deadline=None)
+@examples(30, soak=60)
 @given(count=st.integers(1, 6), seed=st.integers(0, 2**32))
 def test_what_is_committed_has_the_promised_level(name: str, weak: bool, count: int, seed: int) -> None:
     make, promised = MAKERS[name]
@@ -184,7 +185,7 @@ def test_theorem_7_4_counts_a_read_once() -> None:
     assert min(aborts_with_restarts(order, 3, events) for order in orders) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, soak=60)
 @given(st.integers(2, 5), st.lists(st.integers(0, 2), min_size=5, max_size=5), st.integers(0, 2**32))
 def test_ttu_needs_the_fewest_rescans(count: int, moves: list[int], seed: int) -> None:
     def rescans(order: ReadOrder) -> int:

@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -18,6 +18,7 @@ from panewise.serve.cli import app
 from panewise.serve.weave_graph import NOTE_SIZE, TITLE_SIZE, boxes_of, dot, svg, window_text
 from panewise.serve.weave_layout import TEXT_SIZE, Box, Placed, fitted, placed, printable, text_width
 from panewise.temporal import SECOND, RowsWindow, TimeWindow
+from tests.now_or_soak import examples
 
 SVG = "{http://www.w3.org/2000/svg}"
 SIZES = {"title": TITLE_SIZE, "note": NOTE_SIZE, "strong": TEXT_SIZE, "body": TEXT_SIZE}
@@ -95,7 +96,7 @@ def overlap(one: tuple[float, float, float, float], other: tuple[float, float, f
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20, soak=40)
 @given(reports())
 def test_no_text_leaves_its_box_and_nothing_overlaps(report: SharingReport) -> None:
     picture = ET.fromstring(svg(report).encode())
@@ -117,7 +118,7 @@ def test_no_text_leaves_its_box_and_nothing_overlaps(report: SharingReport) -> N
         assert 0 <= top <= bottom <= height
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20, soak=40)
 @given(reports())
 def test_lines_lead_from_box_to_box_and_are_as_thick_as_the_cost(report: SharingReport) -> None:
     boxes = placed(boxes_of(report), 0.0, 0.0, (0.0,) * 4)
@@ -140,7 +141,7 @@ def test_lines_lead_from_box_to_box_and_are_as_thick_as_the_cost(report: Sharing
         assert number(path, "stroke-width") == pytest.approx(1.5 + 10 * (child.box.share or 0.0), abs=0.01)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20, soak=40)
 @given(reports())
 def test_graphviz_text_has_the_same_boxes_and_is_quoted(report: SharingReport) -> None:
     lines = dot(report).splitlines()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from panewise.state.calendar_queue import CalendarQueue
@@ -16,6 +16,7 @@ from panewise.state.fifo_queue import FifoQueue
 from panewise.state.keyed_store import KeyedStore
 from panewise.state.list_store import ListStore
 from panewise.state.snapshot_format import dumped, loaded
+from tests.now_or_soak import examples
 
 MAKERS: dict[str, Callable[[], Expiring]] = {
     "fifo": FifoQueue,
@@ -53,7 +54,7 @@ def integers(values: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@settings(max_examples=120, deadline=None)
+@examples(60, soak=120)
 @given(steps=STEPS)
 @example(steps=[("insert", [0]), ("insert", [-1]), ("expire", 0)])  # older than all that is held
 def test_every_structure_expires_what_a_list_does(name: str, steps: list[tuple[str, Any]]) -> None:
@@ -83,7 +84,7 @@ def test_every_structure_expires_what_a_list_does(name: str, steps: list[tuple[s
     assert list(zip(ids.tolist(), expires.tolist(), strict=True)) == model.expire(FOREVER)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75, soak=150)
 @given(
     steps=st.lists(
         st.tuples(st.just("insert"), st.lists(st.tuples(st.integers(0, 5), INSTANTS), max_size=8))

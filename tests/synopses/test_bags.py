@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from panewise.synopses.bags import BagSynopsis
 from panewise.synopses.runs import Run, floats_of, merged, ordered_of, run_of
+from tests.now_or_soak import examples
 
 GROUPS = 4
 Row = tuple[int, int]  # group, value
@@ -66,7 +67,7 @@ def check_random_windows(bag: BagSynopsis, model: Model, data: st.DataObject) ->
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@examples(30, soak=60)
 def test_windows_hold_what_their_rows_say(data: st.DataObject) -> None:
     bag, model = BagSynopsis(), Model()
     for _ in range(data.draw(st.integers(1, 6))):
@@ -97,7 +98,7 @@ def test_windows_hold_what_their_rows_say(data: st.DataObject) -> None:
 
 
 @given(st.lists(slice_rows, min_size=1, max_size=6), st.permutations(range(7)), st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(20, soak=40)
 def test_codes_are_renumbered(slices: list[list[Row]], renamed: list[int], ordered: bool) -> None:
     coded = [[(g, v % 7) for g, v in rows] for rows in slices]
     new = [2 * code + 1 for code in range(7)] if ordered else renamed

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,6 +18,7 @@ from panewise.synopses.collective_extreme import CollectiveExtreme
 from panewise.synopses.collective_levels import LENGTH_MAX
 from panewise.synopses.collective_sum import CollectiveSum
 from panewise.synopses.substream_running import SubstreamExtremes, SubstreamRunning
+from tests.now_or_soak import examples
 
 Ints = NDArray[np.int64]
 RELATIVE_ERRORS = {1: 3 / 4, 2: 1 / 2, 4: 1 / 3, 8: 1 / 5}
@@ -85,7 +86,7 @@ def check_candidates(
 
 @pytest.mark.parametrize("levels", [1, 2, 4, 8])
 @given(trace=traces(st.integers(0, 3)), lookups=LOOKUPS, evicts=st.booleans(), saves=st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(20, soak=40)
 def test_counts_are_never_missed_and_never_too_far(
     levels: int, trace: Trace, lookups: list[Any], evicts: bool, saves: bool
 ) -> None:
@@ -107,7 +108,7 @@ def test_counts_are_never_missed_and_never_too_far(
 
 @pytest.mark.parametrize("levels", [1, 2, 4, 8])
 @given(trace=traces(st.one_of(st.integers(0, 9), st.integers(0, 4000))), lookups=LOOKUPS, saves=st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(20, soak=40)
 def test_sums_are_never_missed_and_never_too_far(levels: int, trace: Trace, lookups: list[Any], saves: bool) -> None:
     index = CollectiveSum(levels, trace.longest)
     for part, upto in trace.batches():
@@ -123,7 +124,7 @@ def test_sums_are_never_missed_and_never_too_far(levels: int, trace: Trace, look
 
 
 @given(trace=traces(st.integers(0, 5)))
-@settings(max_examples=30, deadline=None)
+@examples(15, soak=30)
 def test_a_sum_is_the_count_of_as_many_equal_rows(trace: Trace) -> None:
     summed, counted = CollectiveSum(2, trace.longest), CollectiveCount(2, trace.longest)
     copies = np.repeat(np.arange(len(trace.groups)), trace.values)
@@ -137,7 +138,7 @@ def test_a_sum_is_the_count_of_as_many_equal_rows(trace: Trace) -> None:
 
 
 @given(trace=traces(st.integers(-50, 50)), lookups=LOOKUPS, floats=st.booleans(), maximum=st.booleans())
-@settings(max_examples=60, deadline=None)
+@examples(30, soak=60)
 def test_extremes_are_exact(trace: Trace, lookups: list[Any], floats: bool, maximum: bool) -> None:
     index = CollectiveExtreme(maximum, trace.longest, floats)
     extreme = max if maximum else min
@@ -161,7 +162,7 @@ def test_extremes_are_exact(trace: Trace, lookups: list[Any], floats: bool, maxi
 
 
 @given(trace=traces(st.integers(-9, 9)), lookups=LOOKUPS, saves=st.booleans())
-@settings(max_examples=60, deadline=None)
+@examples(30, soak=60)
 def test_exact_answers_by_checking_candidates(trace: Trace, lookups: list[Any], saves: bool) -> None:
     index, running = CollectiveCount(2, trace.longest), SubstreamRunning(1, trace.longest)
     staircase = SubstreamExtremes(trace.longest)
@@ -196,7 +197,7 @@ def test_exact_answers_by_checking_candidates(trace: Trace, lookups: list[Any], 
 
 
 @given(trace=traces(st.integers(0, 9)), kept=st.sets(st.integers(0, 63), max_size=30))
-@settings(max_examples=30, deadline=None)
+@examples(15, soak=30)
 def test_substreams_are_renumbered(trace: Trace, kept: set[int]) -> None:
     trace.groups = trace.groups % 64
     order = np.array(sorted(kept, reverse=True), np.int64)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.synopses.frequent import FrequentSynopsis
 from panewise.synopses.runs import run_of
+from tests.now_or_soak import examples
 
 GROUPS = 2
 rows_of_slices = st.lists(
@@ -36,7 +37,7 @@ def algorithm(k: int, slices: list[list[tuple[int, int]]], group: int) -> tuple[
 
 
 @given(rows_of_slices, st.integers(1, 5), st.data())
-@settings(max_examples=80, deadline=None)
+@examples(40, soak=80)
 def test_windows_report_what_the_algorithm_reports(
     slices: list[list[tuple[int, int]]], k: int, data: st.DataObject
 ) -> None:

@@ -7,12 +7,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.errors import PanewiseError
 from panewise.synopses.runs import floats_of, ordered_of, run_of
 from panewise.synopses.sketches import KINDS, SketchSlice, SketchSynopsis
+from tests.now_or_soak import examples
 
 pytest.importorskip("datasketches")
 GROUPS = 3
@@ -47,7 +48,7 @@ def slices_of(values: st.SearchStrategy[object]) -> st.SearchStrategy[list[list[
 
 
 @given(st.data(), st.sampled_from(sorted(KINDS)), st.sampled_from([words, doubles, st.integers(-2, 2)]))
-@settings(max_examples=120, deadline=None)
+@examples(60, soak=120)
 def test_small_windows_are_exact(data: st.DataObject, kind: str, values: st.SearchStrategy[object]) -> None:
     if kind == "kll" and values is words:
         values = doubles

@@ -25,8 +25,9 @@ def test_as_the_engine_says(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)
 
 
-def test_much_is_compared(tmp_path: Path) -> None:
-    assert sum(check(seed, tmp_path / str(seed)) for seed in (102, 103, 105)) > 100
+def test_much_is_compared(tmp_path: Path, soak: bool) -> None:
+    seeds = range(100, 106) if soak else (102, 103, 105)
+    assert sum(check(seed, tmp_path / str(seed)) for seed in seeds) > 100
 
 
 def check(seed: int, tmp_path: Path) -> int:

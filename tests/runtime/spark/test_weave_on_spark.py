@@ -102,8 +102,8 @@ def check(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch, turns: int) 
     return woven, done
 
 
-def test_woven_in_workers_as_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played = [check(seed, tmp_path / str(seed), monkeypatch, turns=7) for seed in range(3)]
+def test_woven_in_workers_as_alone(tmp_path: Path, soak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = [check(seed, tmp_path / str(seed), monkeypatch, turns=7) for seed in range(4 if soak else 3)]
     assert sum(done.weaves for _, done in played) > 40
     assert sum(done.trees_most > 1 for _, done in played) > 2
     assert sum(done.members_of_trees for _, done in played) > 40
