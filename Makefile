@@ -34,7 +34,7 @@ cluster: $(VENV)/.installed java ## the demonstration on a Spark cluster: a mast
 	@$(BIN)/python tools/spark_cluster.py -- $(BIN)/panewise demo --master {master}
 
 test: $(VENV)/.installed-dev java chromium classes ## all tests and the examples in the documentation
-	$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(if $(ONLY),-k '$(ONLY)')
+	$(BIN)/python -m pytest -n 6 --dist loadgroup --no-loadscope-reorder $(if $(ONLY),-k '$(ONLY)')
 
 classes: $(VENV)/spark-classes.jsa ## what the Java and Python processes of Spark in tests share
 

@@ -9,6 +9,7 @@ import pytest
 import panewise as pw
 from panewise.credentials import masked, masked_line, masked_option
 from panewise.errors import ArchiveError, PanewiseError
+from panewise.runtime import statement_runner
 from panewise.runtime.definitions import shown_statement_of, statement_of
 from tests.serve.http.serving import served
 
@@ -86,7 +87,7 @@ def test_what_is_shown_and_what_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
     with served(path=tmp_path / "data") as (client, backend):
         engine = backend.engine
         engine.archives.only_books = True  # no object store is asked for anything
-        monkeypatch.setattr(engine.archives, "last_cut", lambda _: None)
+        monkeypatch.setattr(statement_runner, "last_cut", lambda _: None)
         engine.execute(STREAM + ARCHIVE + SINK)
         archives = engine.execute("SHOW ARCHIVES").to_pylist()
         assert [row["path"] for row in archives] == [SHOWN]

@@ -11,7 +11,7 @@ from panewise.catalog import Options
 from panewise.language.sql_text import to_sql
 from panewise.language.statements import Emit as Emission
 from panewise.optimize.collective_condition import collective_condition
-from panewise.optimize.rewrites.rewriting import rewrite, rewrite_unless_shared
+from panewise.optimize.rewrites.rewriting import Rewritten, rewrite, rewrite_unless_shared
 from panewise.optimize.technique_option import chosen_technique
 from panewise.plan.aggregation import aggregation_of
 from panewise.plan.blocks import Block, block_of
@@ -45,16 +45,19 @@ def _inner(source: Node, alone: str, number: int) -> PhysicalQuery | None:
 
 
 def _of_several(plan: Emit, block: Block, alone: str) -> DeltaQuery:
-    """The cheapest plan that means the same, unless it keeps a core that others may have too."""
     division = partitioning(plan)
     way = Way.EXCHANGED if division.keys else Way.TOGETHER
     spread = Spread(way, exchanged_by=division.keys, reason=division.reason)
-    core = core_of(plan)
-    rewritten = rewrite(plan) if core is None else rewrite_unless_shared(plan)
-    if rewritten.plan is not plan:
-        plan, core = rewritten.plan, None
+    rewritten = cheapest(plan)
+    core = core_of(plan) if rewritten.plan is plan else None
+    plan = rewritten.plan
     inner = tuple(_inner(node.input, alone, number) for number, node in enumerate(windowed_inputs(plan), 1))
     return DeltaQuery(plan, block, inner, core, rewritten.applied, alone, spread)
+
+
+def cheapest(plan: Emit) -> Rewritten:
+    """The cheapest plan that means the same, but that one with a core which others may have too mostly keeps it."""
+    return rewrite(plan) if core_of(plan) is None else rewrite_unless_shared(plan)
 
 
 def _operator(block: Block, silent: bool) -> Operator:

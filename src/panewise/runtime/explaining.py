@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from panewise.optimize.physical import physical
+from panewise.optimize.physical import cheapest
 from panewise.optimize.rewrites.explained import explained
 from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation, explain
+from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Emit
-from panewise.plan.physical import DeltaQuery
 from panewise.runtime.channel import Channel, Consumer
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
@@ -21,9 +21,11 @@ from panewise.runtime.stream import Stream
 
 
 def explain_plan(plan: Emit) -> Explanation:
-    """How a query would be run that does not run yet."""
-    node = physical(plan)
-    return explained(node) if isinstance(node, DeltaQuery) else explain(plan)
+    """How a query would be run that does not run yet, registered or once."""
+    if not has_several_inputs(plan):
+        return explain(plan)
+    rewritten = cheapest(plan)
+    return explained(rewritten.plan, rewritten.applied)
 
 
 def explain_query(query: HostedQuery, hosting: Hosting) -> Explanation:

@@ -201,7 +201,7 @@ class PlanConsumer(QueryConsumer):
 
     def explained_query(self, query: HostedQuery) -> Explanation:
         rates = {port.channel.name: port.rate for port in self.ports if port.rate is not None}
-        return explained(self.node, Statistics(rates=rates), self._said, self.folded)
+        return explained(self.node.plan, self.node.rewrites, Statistics(rates=rates), self._said, self.folded)
 
     @property
     def _said(self) -> dict[str, str]:

@@ -12,22 +12,26 @@ from panewise.optimize.rewrites.plan_costs import Costed, costed
 from panewise.optimize.rewrites.statistics import Statistics
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Join, Negate, Node, Pattern, WindowOf
-from panewise.plan.physical import DeltaQuery
+from panewise.plan.physical import Rewrite
 
 SLICES = "slices by when the results leave, of all queries with these groups"
 
 
 def explained(
-    node: DeltaQuery, statistics: Statistics | None = None, said: Mapping[str, str] | None = None, folded: bool = False
+    plan: Emit,
+    rewrites: tuple[Rewrite, ...],
+    statistics: Statistics | None = None,
+    said: Mapping[str, str] | None = None,
+    folded: bool = False,
 ) -> Explanation:
     """The plan that runs, with its costs at the top, what its operators say, and the rewrites that made it.
 
     `folded`: aggregates over its join are folded with those of others.
     """
-    explanation = _with_costs(node.plan, statistics or Statistics(), folded).saying(said or {})
-    if not node.rewrites:
+    explanation = _with_costs(plan, statistics or Statistics(), folded).saying(said or {})
+    if not rewrites:
         return explanation
-    return explanation.saying({"rewritten": "; ".join(map(str, node.rewrites))})
+    return explanation.saying({"rewritten": "; ".join(map(str, rewrites))})
 
 
 def _with_costs(plan: Emit, statistics: Statistics, folded: bool) -> Explanation:
