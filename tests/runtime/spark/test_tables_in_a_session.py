@@ -75,10 +75,13 @@ def test_as_the_engine_says_whatever_happens(
         pipeline, handle = begun()
         come(4, "a", "b", "c")
         handle.process_all()
-        # A micro-batch has been computed, and the driver dies before it has written anything.
+        # A micro-batch has been computed, and the driver dies before it has written anything. It stands still while
+        # the rows and the watermark that passes them come, so that one micro-batch has both.
+        handle.stop()
+        come(5, "a", "b", "c")
         with monkeypatch.context() as patch:
             patch.setattr(batch_writer, "write_entries", _dies)
-            come(5, "a", "b", "c")
+            pipeline, handle = begun()
             with pytest.raises(Exception, match="the driver dies"):
                 handle.wait(PATIENCE_S)
         write(file, b="Bea")
