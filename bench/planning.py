@@ -118,16 +118,17 @@ def registering(queries: int) -> tuple[Any, Callable[[], None]]:
 
 def measure_text(queries: int) -> dict[str, Any]:
     """The steps from text to a report."""
-    from panewise.runtime.weaver import planned
+    from panewise.optimize.sharing.weaver import best_weave
 
     warm_up()
     engine, register = registering(queries)
     answer: dict[str, Any] = {}
     answer[REGISTERED] = _figure(queries, timed(register)[0])
     (consumer,) = engine.hosting.families
-    taken, plan = timed(lambda: planned(consumer))
-    problem = "there is no plan" if plan is None else disagreement(plan.weave, len(plan.members))
-    answer[WOVEN] = _figure(queries, taken, problem) | {"trees": 0 if plan is None else len(plan.weave.trees)}
+    members = consumer.family.plan.movable
+    taken, woven = timed(lambda: best_weave(members, consumer.load))
+    problem = "there is no plan" if woven is None else disagreement(woven, len(members))
+    answer[WOVEN] = _figure(queries, taken, problem) | {"trees": 0 if woven is None else len(woven.trees)}
     taken, report = timed(engine.sharing_report)
     problem = "" if report.query_count == queries else f"{report.query_count} queries are reported"
     answer[REPORTED] = _figure(queries, taken, problem) | {"trees": report.tree_count}
@@ -197,13 +198,13 @@ def columns(queries: int) -> CadenceColumns:
 def machine_model() -> Any:
     """What an engine prices weaves of one MAX by."""
     import panewise as pw
-    from panewise.runtime.weaver import model_of
+    from panewise.optimize.sharing.weaver import model_of
 
     engine = pw.Engine()
     engine.execute("CREATE STREAM s (ts TIMESTAMP, v DOUBLE)")
     engine.execute(statement("q", 60, 1))
     (consumer,) = engine.hosting.families
-    return model_of(consumer, list(consumer.family.members.values()))[1]
+    return model_of(consumer.family.plan.movable, 1)[1]
 
 
 def rows_from(second: int) -> pa.RecordBatch:
@@ -216,13 +217,13 @@ def rows_from(second: int) -> pa.RecordBatch:
 def warm_up() -> None:
     """A small load of the same shape: all is imported and compiled before the clock starts."""
     import panewise as pw
-    from panewise.runtime.weaver import planned
+    from panewise.optimize.sharing.weaver import best_plan
 
     engine = pw.Engine()
     engine.execute("CREATE STREAM s (ts TIMESTAMP, v DOUBLE)")
     for number, window in enumerate(zip(*windows(100), strict=True)):
         engine.execute(statement(f"q{number}", *window))
-    planned(engine.hosting.families[0])
+    best_plan(engine.hosting.families[0].family.plan, engine.hosting.families[0].load)
     for second in range(3):
         engine.push("s", rows_from(second))
         engine.execute(statement(f"more{second}", 7 + second, 7))

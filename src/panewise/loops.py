@@ -9,16 +9,23 @@ loops are compiled in every process.
 What serves until a loop is compiled asks `is_worth_calling`, so that it never serves for ever: how fast a query runs
 must not depend on what else has run in its process.
 
+Of several processes that want the same loop at the same time, as Spark's workers do when they start, one compiles it
+and the others wait and load it.
+
 A loop releases Python's global lock while it runs: other threads go on beside it, and only the engine's turns keep two
 threads from the same arrays.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import signal
 import threading
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -26,6 +33,7 @@ from typing import Any, TypeVar, cast
 
 from numba import config, njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.compiler_lock import global_compiler_lock
 from numba.misc.appdirs import AppDirs
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
@@ -131,7 +139,12 @@ def _uninterrupted(loop: Any) -> Any:
     Numba reads its registries through generators. One that an interrupt ends stays ended, and nothing can be compiled
     in that process any more: every query would fail, in an engine that opens the folder again too.
     """
-    compile_now = loop.compile
+    compile_alone = loop.compile
+
+    def compile_now(signature: Any) -> Any:
+        # Numba's own lock first: one thread would wait for it with the file's, and another one the other way round.
+        with global_compiler_lock, _one_process(loop):
+            return compile_alone(signature)
 
     def compile_first(signature: Any) -> Any:
         handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
@@ -148,6 +161,33 @@ def _uninterrupted(loop: Any) -> Any:
 
     loop.compile = compile_first
     return loop
+
+
+# The lock file of each folder of the cache, open for as long as the process runs. One byte of it stands for a loop.
+_LOCK_FILES: dict[Path, int] = {}
+
+
+@contextmanager
+def _one_process(loop: Any) -> Iterator[None]:
+    """While a loop is compiled, or loaded, other processes that want it wait. Without a cache, they do not."""
+    file = getattr(loop._cache, "_cache_file", None)
+    if file is None:
+        yield
+        return
+    byte = zlib.crc32(file._index_name.encode())
+    held = None
+    with suppress(OSError):  # not every file system has locks
+        folder = Path(loop._cache.cache_path)
+        if folder not in _LOCK_FILES:
+            loop._cache._impl.locator.ensure_cache_path()
+            _LOCK_FILES[folder] = os.open(folder / "compiling.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.lockf(_LOCK_FILES[folder], fcntl.LOCK_EX, 1, byte)
+        held = _LOCK_FILES[folder]
+    try:
+        yield
+    finally:
+        if held is not None:
+            fcntl.lockf(held, fcntl.LOCK_UN, 1, byte)
 
 
 def is_compiled(loop: Any) -> bool:

@@ -14,8 +14,9 @@ import panewise as pw
 from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
 from panewise.operators import selection_classes, shared_fold
+from panewise.operators.family.family import Family
 from panewise.operators.selection_classes import ChosenRows, SelectionClasses
-from panewise.operators.shared_fold import common_edges
+from panewise.operators.shared_fold import Host, common_edges
 from panewise.plan.evaluate import evaluate
 from panewise.runtime.family_consumer import FamiliesTogether
 
@@ -40,6 +41,11 @@ def engine_with(queries: list[str], sharing: str = "weave") -> pw.Engine:
     for number, text in enumerate(queries):
         engine.execute(f"CREATE QUERY q{number} AS {text}")
     return engine
+
+
+def host_of(together: FamiliesTogether, family: Family) -> Host | None:
+    """Who may fold the family's rows with those of others."""
+    return next((host for host in together.shared_fold._hosts if family in host.guests), None)
 
 
 def batch_of(chance: Random, count: int, values: int = 12) -> pa.RecordBatch:
@@ -146,7 +152,7 @@ def test_folded_together_as_alone() -> None:
         assert results(engine) == results(alone)
     together = engine.hosting.families[0].channel.together
     assert isinstance(together, FamiliesTogether)
-    hosts = [together.shared_fold.host_of(consumer.family) for consumer in engine.hosting.families]
+    hosts = [host_of(together, consumer.family) for consumer in engine.hosting.families]
     assert [host is None for host in hosts] == [False] * 5 + [True]  # a median is folded by its own tree
     assert len({id(host) for host in hosts[:5]}) == 1
     assert hosts[0] is not None and len(hosts[0].active) == 5
@@ -182,7 +188,7 @@ def test_a_host_that_does_not_pay_is_left() -> None:
     engine.stats()
     together = engine.hosting.families[0].channel.together
     assert isinstance(together, FamiliesTogether)
-    host = together.shared_fold.host_of(engine.hosting.families[0].family)
+    host = host_of(together, engine.hosting.families[0].family)
     assert host is not None and not host.active and not host.untried
 
 
@@ -194,7 +200,7 @@ def test_a_host_that_pays_stays() -> None:
     engine.stats()
     together = engine.hosting.families[0].channel.together
     assert isinstance(together, FamiliesTogether)
-    host = together.shared_fold.host_of(engine.hosting.families[0].family)
+    host = host_of(together, engine.hosting.families[0].family)
     assert host is not None and len(host.active) == 9
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -19,13 +19,13 @@ import pytest
 from panewise.operators import shared_fold
 from panewise.operators.family import family, forgetting
 from panewise.operators.family.family import Family
-from panewise.operators.family.member import Member
+from panewise.optimize.sharing import weaver
 from panewise.optimize.sharing.joining import fits
-from panewise.optimize.sharing.weaving import Weave, WovenTree
-from panewise.runtime import engine as _engine  # noqa: F401 - what it imports of the weaver must be the real thing
-from panewise.runtime import weaver
+from panewise.plan import physical
+from panewise.plan.physical import FamilyPlan, MemberPlan, TreePlan
 from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.synopses.techniques import TECHNIQUES
+from tests.operators.family.divided import moved
 
 MILLISECOND = 1_000
 SECOND = 1_000_000
@@ -323,41 +323,43 @@ def woven_at_random(
     """The weaver weaves as chance will have it: whenever it looks, with a probability of `often`."""
     found = Woven()
 
-    def planned(consumer: FamilyConsumer, *_: Any, **__: Any) -> weaver.Plan | None:
-        members = consumer.family.movable
-        if not members:
+    def planned(present: FamilyPlan, load: weaver.Load) -> tuple[FamilyPlan, float] | None:
+        if not present.movable:
             return None
+        parts: dict[int, list[MemberPlan]] = {}
         count = chance.randint(1, 5)
-        parts: dict[int, list[int]] = {}
-        for number in range(len(members)):
-            parts.setdefault(chance.randrange(count), []).append(number)
-        trees = tuple(WovenTree(tuple(part), "", chance.random(), 0.0) for part in parts.values())
-        kept_by = [_random_techniques(chance, [members[n] for n in tree.members], techniques) for tree in trees]
-        return weaver.Plan(members, Weave(trees, 0.0, 0.0, 0.0), kept_by)
+        for member in present.movable:
+            parts.setdefault(chance.randrange(count), []).append(member)
+        kept_by = [_random_techniques(chance, part, techniques) for part in parts.values()]
+        trees = [TreePlan(tuple(part), by, ()) for part, by in zip(parts.values(), kept_by, strict=True)]
+        own = trees.pop(chance.randrange(len(trees)))
+        fixed = tuple(member for member in present.members if not member.can_move)
+        return FamilyPlan((replace(own, members=(*fixed, *own.members)), *trees)), 0.0
 
-    weave, join_tree = Family.weave, Family.join_tree
+    become = Family.become
 
-    def weave_and_count(self: Family, *arguments: Any) -> None:
-        weave(self, *arguments)
-        trees = self.members_by_tree
+    def become_and_count(self: Family, plan: FamilyPlan) -> None:
+        before = {name: member.tree for name, member in self.members.items()}
+        trees = self.store.trees
+        become(self, plan)
+        if self.store.trees is trees:
+            found.joins += sum(self.members[name].tree != number for name, number in before.items())
+            return
+        by_tree = self.members_by_tree
         found.weaves += 1
-        found.trees_most = max(found.trees_most, len(trees))
-        found.members_of_trees += sum(len(members) for number, members in trees.items() if number)
+        found.trees_most = max(found.trees_most, len(by_tree))
+        found.members_of_trees += sum(len(members) for number, members in by_tree.items() if number)
 
-    def join_and_count(self: Family, name: str, number: int) -> None:
-        join_tree(self, name, number)
-        found.joins += 1
+    adapt = FamilyConsumer.adapt
 
-    look = weaver.Weaver.look
-
-    def look_and_move(self: weaver.Weaver, consumer: FamilyConsumer) -> None:
+    def adapt_and_move(self: FamilyConsumer) -> None:
         """Now and then a member that has been there for long goes to another tree, whatever its edges are."""
-        look(self, consumer)
-        tree = consumer.family
-        if self.mode == "weave" and tree.store.trees and chance.random() < 0.2:
-            free = [member for member in tree.members_by_tree.get(0, []) if member.can_move]
+        adapt(self)
+        family = self.family
+        if self.shape.adapting.weave and family.store.trees and chance.random() < 0.2:
+            free = [member for member in family.members_by_tree.get(0, []) if member.can_move]
             if free:
-                tree.join_tree(chance.choice(free).name, chance.choice(list(tree.store.trees)))
+                family.become(moved(family, chance.choice(free).name, chance.choice(list(family.store.trees))))
 
     def judge(host: shared_fold.Host, rows: int, folded: int, guests: list[shared_fold.Guest]) -> None:
         """Guests fold for themselves, or have the host fold for them, as chance will have it."""
@@ -368,21 +370,20 @@ def woven_at_random(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_fold, "ROWS_LEAST", chance.choice((1, 1, 4)))
         patch.setattr(shared_fold.Host, "_judge", judge)
-        patch.setattr(weaver.Weaver, "look", look_and_move)
+        patch.setattr(FamilyConsumer, "adapt", adapt_and_move)
         patch.setattr(weaver, "FEW", 1)
         patch.setattr(weaver, "WORTH", 1e30)
-        patch.setattr(weaver, "planned", planned)
+        patch.setattr(weaver, "best_plan", planned)
         patch.setattr(weaver, "fits", lambda classes, cadence: fits(classes, cadence) or chance.random() < 0.6)
         patch.setattr(weaver.Load, "near", lambda load, other: chance.random() >= often)
-        patch.setattr(Family, "weave", weave_and_count)
-        patch.setattr(Family, "join_tree", join_and_count)
-        patch.setattr(family, "DENSE_GROUPS", dense_groups)
+        patch.setattr(Family, "become", become_and_count)
+        patch.setattr(physical, "SPARSE_ABOVE", dense_groups)
         patch.setattr(family, "SHORT_WAY_FROM", 1)
         patch.setattr(forgetting, "FORGET_FROM", -1000)  # idle groups are looked for at every step
         yield found
 
 
-def _random_techniques(chance: Random, members: list[Member], techniques: tuple[str, ...]) -> dict[Any, str]:
+def _random_techniques(chance: Random, members: list[MemberPlan], techniques: tuple[str, ...]) -> dict[Any, str]:
     """For each state one that admits it; now and then none, which means the default."""
     keys = dict.fromkeys(key for member in members for key in member.aggregation.states)
     offsets = int(any(member.cadence.offset for member in members))

@@ -13,8 +13,8 @@ import panewise as pw
 from panewise.aggregates.functions import AggregateFunction
 from panewise.aggregates.user import user_aggregate
 from panewise.errors import BindError, CatalogError, NotHeldError, PanewiseError, ParseError, PlanError, SnapshotError
+from panewise.optimize.sharing import weaver
 from panewise.optimize.sharing.calibration import shipped
-from panewise.runtime import weaver
 from tests.runtime.small_engine import COUNTS, STREAM, SUMS, engine_of, row, rows, statuses, tuples
 
 GOLDEN = Path(__file__).parent.parent / "golden"

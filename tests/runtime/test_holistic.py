@@ -14,7 +14,8 @@ import pytest
 import panewise as pw
 from panewise.errors import PlanError
 from panewise.operators import held_values
-from panewise.operators.family import family, forgetting
+from panewise.operators.family import forgetting
+from panewise.plan import physical
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -62,7 +63,7 @@ def windows(table: pa.Table, length: int, slide: int) -> Iterator[tuple[int, pa.
 
 @pytest.mark.parametrize("dense_groups", [4096, 5])
 def test_duckdb_agrees(monkeypatch: pytest.MonkeyPatch, dense_groups: int) -> None:
-    monkeypatch.setattr(family, "DENSE_GROUPS", dense_groups)
+    monkeypatch.setattr(physical, "SPARSE_ABOVE", dense_groups)
     monkeypatch.setattr(held_values, "COMPACT_FROM", 300)
     engine = pw.Engine()
     engine.execute(STREAM)
@@ -97,7 +98,7 @@ def test_duckdb_agrees(monkeypatch: pytest.MonkeyPatch, dense_groups: int) -> No
 
 @pytest.mark.parametrize("dense_groups", [4096, 0])
 def test_top_counts_as_a_counter_does(monkeypatch: pytest.MonkeyPatch, dense_groups: int) -> None:
-    monkeypatch.setattr(family, "DENSE_GROUPS", dense_groups)
+    monkeypatch.setattr(physical, "SPARSE_ABOVE", dense_groups)
     engine = pw.Engine()
     engine.execute(STREAM)
     engine.execute("CREATE QUERY q AS SELECT k, TOP(4, w) AS a, TOP(2, v) AS b FROM t [RANGE 9 S SLIDE 3 S] GROUP BY k")
@@ -170,7 +171,7 @@ def test_questions_share_what_is_held() -> None:
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("aggregate", ["TOP(9, s)", "FREQUENT(9, s)", "COUNT(DISTINCT s)"])
 def test_idle_strings_and_groups_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str, dense: bool) -> None:
-    monkeypatch.setattr(family, "DENSE_GROUPS", 4096 if dense else 2)
+    monkeypatch.setattr(physical, "SPARSE_ABOVE", 4096 if dense else 2)
     monkeypatch.setattr(forgetting, "FORGET_FROM", 64)
     engine = pw.Engine()
     engine.execute(

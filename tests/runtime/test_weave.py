@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import panewise as pw
+from panewise.optimize.sharing import weaver
 from panewise.optimize.sharing.calibration import shipped
-from panewise.runtime import weaver
 from panewise.synopses.techniques import TECHNIQUES
 from tests.now_or_soak import soaking
+from tests.operators.family.divided import divided
 from tests.runtime.random_weaves import (
     BEGINNING,
     SECOND,
@@ -105,7 +106,8 @@ def test_slices_that_nobody_needs_go_before_a_tree_has_taken_them() -> None:
         engine.execute("CREATE QUERY q0 AS SELECT MAX(v) AS m, SUM(v) AS s FROM t [RANGE 2 SECONDS SLIDE 10 SECONDS]")
         engine.execute("CREATE QUERY q1 AS SELECT MAX(v) AS m, SUM(v) AS s FROM t [RANGE 1 SECOND SLIDE 3 SECONDS]")
         if sharing == "weave":
-            engine.hosting.families[0].family.weave([("b_int", ["q0"])])
+            family = engine.hosting.families[0].family
+            family.become(divided(family, [("b_int", ["q0"])]))
         for n in range(80):
             engine.push("t", [{"ts": n * SECOND // 2, "v": n * 37 % 101}])
             engine.stats()  # rows do not wait for others

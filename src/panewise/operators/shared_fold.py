@@ -39,6 +39,7 @@ from panewise.operators.family.family import Family
 from panewise.operators.family.partials import END, START
 from panewise.operators.rows import Rows
 from panewise.operators.selection_classes import ChosenRows, Mask, SelectionClasses
+from panewise.optimize.sharing.family_report import FoldedWith
 from panewise.optimize.sharing.report_texts import counted
 from panewise.optimize.sharing.roll_up import combines, key_name
 from panewise.plan.aggregation import ROW_COUNT, StateKey
@@ -140,9 +141,9 @@ class SharedFold:
         self._classes = [SelectionClasses(clauses) for clauses in by_columns.values()]
         self._hosts = [Host(guests, self._classes) for guests in clusters(families) if len(guests) > 1]
 
-    def host_of(self, family: Family) -> Host | None:
-        """The host that the family is a guest of, for what people are told."""
-        return next((host for host in self._hosts if family in host.guests), None)
+    def folded_with(self, family: Family) -> FoldedWith | None:
+        """With whom the family's rows were folded the last time, for what people are told; None where for itself."""
+        return next((host.shared_by(family) for host in self._hosts if family in host.active), None)
 
 
 def _fold_host(host: Host, rows: Rows, chosen: ChosenRows, hosted: set[int]) -> None:
@@ -212,6 +213,7 @@ class Host:
         self._batches = self._rows = self._folded = 0  # since they got something last
         self._resting, self._rest = 0, REST_FIRST
         self._paid = False  # when it was settled last
+        self._came = 1  # rows that were settled last
         self._edges: list[NDArray[np.int64]] = []  # of the guests, as the host's own were made of
 
     @property
@@ -232,6 +234,11 @@ class Host:
         if self.selection_count:
             parts.append(f"by which of {self.selection_count} selections keep a row")
         return " ".join(parts)
+
+    def shared_by(self, family: Family) -> FoldedWith:
+        """What an active guest shares, and what it merges for it."""
+        guest = next(guest for guest in self._guests if guest.family is family)
+        return FoldedWith(self.shown, len(self.active), tuple(self._family.states), guest.partials / self._came)
 
     @property
     def active(self) -> list[Family]:
@@ -277,6 +284,7 @@ class Host:
             for guest in self._served:
                 self._hand_over(partials, guest)
         self._judge(self._rows, self._folded, self._served)
+        self._came = self._rows
         self._batches = self._rows = self._folded = 0
 
     def _chosen(self, rows: Rows, found: list[Ints]) -> Rows:

@@ -18,41 +18,60 @@ from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs, windowed_inputs
 from panewise.plan.nodes import Emit, Node, Scan
 from panewise.plan.partitioning import partitioning
-from panewise.plan.physical import DeltaQuery, FamilyQuery, FamilyShape, Operator, PhysicalQuery, RowQuery, Spread, Way
+from panewise.plan.physical import (
+    Adapting,
+    DeltaQuery,
+    FamilyQuery,
+    FamilyShape,
+    Operator,
+    PhysicalQuery,
+    RowQuery,
+    Spread,
+    Way,
+)
 from panewise.plan.shared_core import core_of
 from panewise.temporal import RowsWindow, TimeWindow
 
 
-def physical(plan: Emit, options: Options = (), alone: str = "") -> PhysicalQuery:
-    """The node of a query. `alone`: its name, where it and those inside it are to share with nobody."""
+def physical(plan: Emit, options: Options = (), sharing: str = "weave", name: str = "") -> PhysicalQuery:
+    """The node of a query. `sharing`: one of `SHARING`; where nothing is shared, queries are told apart by `name`."""
     block = block_of(plan)
     if has_several_inputs(plan):
-        return _of_several(plan, block, alone)
+        return _of_several(plan, block, sharing, name)
     silent = dict(options).get("mode") == "lookup"
     window = block.window
     partitioned = isinstance(window, RowsWindow) and bool(window.partition_by)
     if block.aggregate is None or not block.periodic or block.restore or partitioned:
         operator = _operator(block, silent)
-        return RowQuery(plan, block, _inner(block.source, alone, 1), operator, silent, Spread(Way.TOGETHER))
-    counts_rows = isinstance(window, RowsWindow)
-    shape = FamilyShape(counts_rows, block.where, block.aggregate.keys, chosen_technique(options), alone)
-    return FamilyQuery(plan, block, _inner(block.source, alone, 1), shape, _spread_of_member(block))
+        inner = _inner(block.source, sharing, name, 1)
+        return RowQuery(plan, block, inner, operator, silent, Spread(Way.TOGETHER))
+    technique = chosen_technique(options)
+    adapting = Adapting(weave=sharing == "weave" and technique is None, fold_together=sharing != "none")
+    shape = FamilyShape(
+        isinstance(window, RowsWindow), block.where, block.aggregate.keys, technique, _alone(sharing, name), adapting
+    )
+    return FamilyQuery(plan, block, _inner(block.source, sharing, name, 1), shape, _spread_of_member(block))
 
 
-def _inner(source: Node, alone: str, number: int) -> PhysicalQuery | None:
+def _alone(sharing: str, name: str) -> str:
+    """What tells a query apart from all others, where it is to share with nobody."""
+    return name if sharing == "none" else ""
+
+
+def _inner(source: Node, sharing: str, name: str, number: int) -> PhysicalQuery | None:
     """The node of a query in parentheses."""
-    return physical(source, alone=f"{alone}/{number}" if alone else "") if isinstance(source, Emit) else None
+    return physical(source, (), sharing, f"{name}/{number}") if isinstance(source, Emit) else None
 
 
-def _of_several(plan: Emit, block: Block, alone: str) -> DeltaQuery:
+def _of_several(plan: Emit, block: Block, sharing: str, name: str) -> DeltaQuery:
     division = partitioning(plan)
     way = Way.EXCHANGED if division.keys else Way.TOGETHER
     spread = Spread(way, exchanged_by=division.keys, reason=division.reason)
     rewritten = cheapest(plan)
     core = core_of(plan) if rewritten.plan is plan else None
     plan = rewritten.plan
-    inner = tuple(_inner(node.input, alone, number) for number, node in enumerate(windowed_inputs(plan), 1))
-    return DeltaQuery(plan, block, inner, core, rewritten.applied, alone, spread)
+    inner = tuple(_inner(node.input, sharing, name, number) for number, node in enumerate(windowed_inputs(plan), 1))
+    return DeltaQuery(plan, block, inner, core, rewritten.applied, _alone(sharing, name), spread)
 
 
 def cheapest(plan: Emit) -> Rewritten:

@@ -8,20 +8,27 @@ Queries whose nodes have equal *shapes*, over the same channels, share what the 
 its query may be spread over the buckets of a host that has several (`spread`): folded first, exchanged by keys, or
 together in one. A query in parentheses is a node inside the one that reads it. Nothing here knows of a host, of rows,
 or of what has been measured.
+
+A plan of all that runs in one place is the nodes of its queries by name. A host goes from one plan to the next between
+two batches, by a `Difference`. How the members of a family are divided is a value too, a `FamilyPlan`: a family begins
+with one tree and goes to other plans between two batches, as its `Adapting` allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from panewise.language.expressions import Expression
+from panewise.plan.aggregation import Aggregation, StateKey
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit
 from panewise.plan.shared_core import SharedCore
+from panewise.slicing.pairs import Cadence
 
 SHARING = ("weave", "full", "none")  # how much is shared: trees by cost, one tree for all, nothing
+SPARSE_ABOVE = 4096  # groups
 
 
 class Way(Enum):
@@ -44,6 +51,19 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Adapting:
+    """What a family changes by itself, by what it measures where it runs. None of it moves an edge or changes a report.
+
+    `weave`: its members are divided into trees anew. `fold_together`: where it pays, its rows are folded in one pass
+    with those of other families of its channel. `sparse_above`: past so many groups, slices list those they have.
+    """
+
+    weave: bool = True
+    fold_together: bool = True
+    sparse_above: int = field(default_factory=lambda: SPARSE_ABOVE)
+
+
+@dataclass(frozen=True)
 class FamilyShape:
     """What all members of a family have in common besides their channel; `keys` in the order that they name them.
 
@@ -55,6 +75,7 @@ class FamilyShape:
     keys: tuple[Expression, ...]
     technique: str | None = None
     alone: str = ""
+    adapting: Adapting = field(default_factory=Adapting)
 
 
 class Operator(Enum):
@@ -118,3 +139,52 @@ class DeltaQuery:
 
 
 PhysicalQuery = FamilyQuery | RowQuery | DeltaQuery
+
+
+@dataclass(frozen=True)
+class MemberPlan:
+    """A member of a family, for one query or for several that are alike.
+
+    `can_move`: slices of other trees than the first may answer it.
+    """
+
+    name: str
+    aggregation: Aggregation
+    cadence: Cadence
+    can_move: bool
+
+
+@dataclass(frozen=True)
+class TreePlan:
+    """Members that share slices, and by which technique each state is kept; a state that is not here, by its default.
+
+    `edges`: where slices are cut, as residue classes (slide, phase).
+    """
+
+    members: tuple[MemberPlan, ...]
+    techniques: Mapping[StateKey, str]
+    edges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class FamilyPlan:
+    """A family as it is divided: the first tree has the family's own slices, cut at the edges of all trees."""
+
+    trees: tuple[TreePlan, ...]
+
+    @property
+    def members(self) -> Iterator[MemberPlan]:
+        return (member for tree in self.trees for member in tree.members)
+
+    @property
+    def movable(self) -> list[MemberPlan]:
+        """The members that other slices than the family's own may answer."""
+        return [member for member in self.members if member.can_move]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What has to be done to a running plan: first queries go, then others come, each in this order."""
+
+    going: tuple[str, ...] = ()
+    coming: Mapping[str, PhysicalQuery] = field(default_factory=dict)

@@ -18,6 +18,7 @@ import numpy as np
 from panewise.aggregates.columns import empty_batch
 from panewise.operators.reorder import ReorderBuffer
 from panewise.operators.rows import Rows, concatenated
+from panewise.optimize.sharing.family_report import FoldedWith
 from panewise.plan.explain import Explanation
 from panewise.runtime.failures import guarded
 from panewise.schema import Schema
@@ -56,8 +57,8 @@ class Together(Protocol):
     def take(self, consumers: list[Any], rows: Rows, watermark: int, more: bool) -> None:
         """`more`: other rows follow before the watermark moves."""
 
-    def folded_with(self, family: Any) -> str:
-        """Whose rows are folded in the same pass as this family's, in words."""
+    def folded_with(self, family: Any) -> FoldedWith | None:
+        """Whose rows are folded in the same pass as this family's."""
 
 
 class Postponed(Protocol):

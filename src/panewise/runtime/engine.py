@@ -23,6 +23,7 @@ from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.operators.read_budget import ReadLimits
 from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation
+from panewise.plan.physical import SHARING
 from panewise.runtime.answers import Answer, Answers
 from panewise.runtime.books import Books
 from panewise.runtime.durability import Durability
@@ -44,7 +45,6 @@ from panewise.runtime.statement_runner import StatementRunner, Unfinished, locat
 from panewise.runtime.stream import Stream
 from panewise.runtime.turns import Turns
 from panewise.runtime.unread_total import UNREAD_BYTES_MAX
-from panewise.runtime.weaver import MODES
 from panewise.runtime.window_reads import WindowReads
 from panewise.schema import DOUBLE, DataType
 from panewise.state.snapshot_format import loaded
@@ -94,8 +94,10 @@ class Engine:
         `unread_bytes`: of results of all queries that nobody has read; the oldest go where there are more.
         `schedule`: which reports are computed first while a stream's queue is filling up (docs/scheduling.md).
         """
-        if not isinstance(sharing, str) or sharing not in MODES:
-            raise PlanError(f"there is no sharing '{sharing}'", hint=f"it is {', '.join(MODES[:-1])} or {MODES[-1]}")
+        if not isinstance(sharing, str) or sharing not in SHARING:
+            raise PlanError(
+                f"there is no sharing '{sharing}'", hint=f"it is {', '.join(SHARING[:-1])} or {SHARING[-1]}"
+            )
         if isinstance(snapshot_every, bool) or not isinstance(snapshot_every, int) or snapshot_every < 1:
             raise PlanError(
                 f"snapshot_every is a number of bytes, a whole number of at least 1, and not {snapshot_every!r}",

@@ -10,11 +10,11 @@ from typing import Any
 
 from panewise.connectors.tables import no_rows
 from panewise.errors import SnapshotError
+from panewise.plan.physical import SHARING
 from panewise.runtime.books import Books
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.failures import LOGGER
 from panewise.runtime.statement_runner import StatementRunner
-from panewise.runtime.weaver import MODES
 from panewise.state.snapshot_format import dumped
 
 
@@ -39,7 +39,7 @@ def snapshot_of(books: Books, statements: StatementRunner) -> bytes:
 
 def sharing_of(tree: dict[str, Any]) -> str:
     """How the engine of a snapshot shares."""
-    return str(tree.get("sharing", MODES[0]))
+    return str(tree.get("sharing", SHARING[0]))
 
 
 def restore_into(books: Books, statements: StatementRunner, tree: dict[str, Any]) -> None:

@@ -16,7 +16,6 @@ from panewise.plan.nodes import Emit
 from panewise.runtime.channel import Channel, Consumer
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
-from panewise.runtime.sharing import family_report
 from panewise.runtime.stream import Stream
 
 
@@ -44,7 +43,7 @@ def explain_all(streams: dict[str, Stream], hosting: Hosting) -> Explanation:
 
 def sharing_report(hosting: Hosting) -> SharingReport:
     """Of all families that there are."""
-    return SharingReport(tuple(map(family_report, hosting.families)), hosting.sharing)
+    return SharingReport(tuple(family.report for family in hosting.families), hosting.sharing)
 
 
 def _read(channel: Channel) -> list[Consumer]:

@@ -22,18 +22,18 @@ from panewise.operators.family.member import Member
 from panewise.operators.reports import Piece, Reports
 from panewise.operators.rows import Rows
 from panewise.operators.shared_fold import SharedFold
-from panewise.optimize.sharing.report import family_explanation
+from panewise.optimize.sharing.family_report import FoldedWith, Measured, family_report
+from panewise.optimize.sharing.report import FamilyReport, family_explanation
+from panewise.optimize.sharing.weaver import ASSUMED_ROWS_PER_SECOND, SECOND, Load, Weaver
 from panewise.plan.aggregation import Aggregation
 from panewise.plan.explain import Explanation, explain, shared_with
 from panewise.plan.physical import FamilyShape
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import failed, guarded
-from panewise.runtime.hosted_query import HostedQuery
+from panewise.runtime.hosted_query import HostedQuery, shown_name
 from panewise.runtime.leading_families import Leads
 from panewise.runtime.ledger import Entry, Ledger, Place, last_report_of, row_count
 from panewise.runtime.query_consumer import QueryConsumer
-from panewise.runtime.sharing import family_report
-from panewise.runtime.weaver import Weaver
 from panewise.runtime.window_ends import end_of
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import format_instant
@@ -59,9 +59,10 @@ class FamilyConsumer(QueryConsumer):
 
     is_shared = True
 
-    def __init__(self, channel: Channel, shape: FamilyShape, held_from: int | None, sharing: str = "weave") -> None:
+    def __init__(self, channel: Channel, shape: FamilyShape, held_from: int | None) -> None:
         self.channel = channel
-        self.weaver = Weaver(sharing)
+        self.shape = shape
+        self._weaver = Weaver()
         self.family = Family(
             shape.keys,
             shape.where,
@@ -69,6 +70,7 @@ class FamilyConsumer(QueryConsumer):
             timed=not shape.counts_rows,
             folds_only=channel.folds_only,
             technique=shape.technique,
+            sparse_above=shape.adapting.sparse_above,
         )
         self._leads = Leads(channel, self.family)
         self.counts_rows = self.ordered = shape.counts_rows
@@ -139,6 +141,7 @@ class FamilyConsumer(QueryConsumer):
             self._share(query, name)
         if fresh and self.family.watermark != INT64_MIN:
             self._hand_on(self.family.due(fresh=member))
+            self.adapt()
 
     def goes_on(self, name: str, since: int) -> None:
         """An ungrouped query in mid-stream, which sees rows from `since` on, begins with its first whole window,
@@ -178,10 +181,6 @@ class FamilyConsumer(QueryConsumer):
     def read_queries(self) -> list[HostedQuery]:
         """They stand apart."""
         return [query for query in self._apart.values() if query.consumers]
-
-    def queries_of(self, member: str) -> set[str]:
-        """The queries that get a member's reports."""
-        return self._followers[member]
 
     def _member(self, name: str) -> Member:
         return self.family.members[self.member_of[name]]
@@ -264,6 +263,7 @@ class FamilyConsumer(QueryConsumer):
         self._times = np.concatenate([self._times, rows.times])
         self.count(points)
         self._hand_on(self.family.process(rows, points, self._taken))
+        self.adapt()
         # None where every query has failed.
         reach = max(((m.cadence.range or 0) + m.cadence.offset for m in self.family.members.values()), default=0)
         gone = len(self._times) - 2 * reach - 1
@@ -279,6 +279,25 @@ class FamilyConsumer(QueryConsumer):
             self.catch_up()
         else:
             self._advance(watermark)
+            self.adapt()
+
+    @property
+    def load(self) -> Load:
+        """What the family's plan depends on, as it is now."""
+        rate = self.rows_per_unit
+        assumed = 1.0 if self.counts_rows else ASSUMED_ROWS_PER_SECOND / SECOND
+        return Load(assumed if rate is None else rate, max(1, self.family.group_count), len(self.family.windows))
+
+    def adapt(self) -> None:
+        """Between two batches: members are divided anew where what has come says so; see `Adapting`."""
+        family = self.family
+        if not self.shape.adapting.weave or not family.store.can_weave:
+            return
+        load = self.load
+        if self._weaver.is_due(load, family.changes):
+            plan = self._weaver.next_plan(family.plan, load, family.changes)
+            if plan is not None:
+                family.become(plan)
 
     @property
     def is_postponed(self) -> bool:
@@ -300,6 +319,7 @@ class FamilyConsumer(QueryConsumer):
         now = self.channel.clock()
         self.answer_seconds += (now - begun - self.answer_seconds) * (COST_WEIGHT if self.answer_seconds else 1.0)
         self.answered_late = before, self.channel.watermark, now
+        self.adapt()
 
     def _advance(self, watermark: int) -> None:
         leading = self._leads.advance(watermark)
@@ -313,7 +333,32 @@ class FamilyConsumer(QueryConsumer):
         guarded(self, self._leads.begin)
 
     def explained(self) -> Explanation:
-        return family_explanation(family_report(self))
+        return family_explanation(self.report)
+
+    @property
+    def report(self) -> FamilyReport:
+        """What is shared here, and what it costs."""
+        return family_report(self.shape, self.family.plan, self.measured)
+
+    @property
+    def measured(self) -> Measured:
+        """What is known of the family now, for whoever prices it."""
+        family, together = self.family, self.channel.together
+        store = family.store
+        slices = (store.starts, *(store.trees[number].starts for number in sorted(store.trees)))
+        return Measured(
+            shown_name(self.channel.name),
+            tuple(family.states),
+            self.load,
+            self.rows_per_unit,
+            (family.group_count or None) if family.keys else 1,
+            tuple(map(len, slices)),
+            {member: tuple(map(self._shown, sorted(names))) for member, names in self._followers.items()},
+            None if together is None else together.folded_with(family),
+        )
+
+    def _shown(self, name: str) -> tuple[str, str]:
+        return shown_name(name), str(self.queries[name].block.window)
 
     def explained_query(self, query: HostedQuery) -> Explanation:
         plan = explain(query.plan)
@@ -354,8 +399,6 @@ class FamilyConsumer(QueryConsumer):
             if not self.queries and self.channel.cut is None:
                 self.fail(reason)  # nobody is left for whom it would take rows
                 return
-
-        self.weaver.look(self)
 
     def _forget_last(self, taken: int) -> None:
         """Row numbers have come to `taken`: a report that is due is the last one, also where it has no rows."""
@@ -554,10 +597,9 @@ class FamiliesTogether:
     def __init__(self) -> None:
         self.shared_fold = SharedFold()
 
-    def folded_with(self, family: Family) -> str:
-        """Whose rows are folded in the same pass as this family's, in words, as it was the last time."""
-        host = self.shared_fold.host_of(family)
-        return "" if host is None or family not in host.active else host.shown
+    def folded_with(self, family: Family) -> FoldedWith | None:
+        """Whose rows are folded in the same pass as this family's, as it was the last time."""
+        return self.shared_fold.folded_with(family)
 
     def take(self, consumers: list[FamilyConsumer], rows: Rows, watermark: int, more: bool) -> None:
         torn: dict[int, Exception] = {}  # What was raised, by the id of the family.

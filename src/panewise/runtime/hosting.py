@@ -24,7 +24,7 @@ from panewise.plan.aggregation import Aggregation, aggregation_of
 from panewise.plan.blocks import Block
 from panewise.plan.inputs import table_inputs, windowed_inputs
 from panewise.plan.nodes import Node, Scan
-from panewise.plan.physical import DeltaQuery, FamilyQuery, FamilyShape, PhysicalQuery, RowQuery
+from panewise.plan.physical import DeltaQuery, Difference, FamilyQuery, FamilyShape, PhysicalQuery, RowQuery
 from panewise.runtime.archive_history import History, PlanHistory, history_of, plan_history
 from panewise.runtime.block_operators import items_of, operator_of
 from panewise.runtime.channel import INT64_MIN, Channel
@@ -53,6 +53,7 @@ from panewise.runtime.unread_total import UnreadTotal
 from panewise.runtime.window_ends import cadence_of, last_window
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
+Refused = Callable[[str, PhysicalQuery, PlanError], None]
 REMARKS_MAX = 1000  # that wait for somebody to hear them; the oldest go first
 STOPPED = "it was dropped while the folder was open with suspended=True"
 
@@ -71,7 +72,7 @@ class Hosting:
         self._channel_of = channel_of
         self._table_of = table_of
         self._unread = unread
-        self.sharing = sharing  # one of weaver.MODES
+        self.sharing = sharing  # one of `physical.SHARING`
         self.queries: dict[str, HostedQuery] = {}
         self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for who calls the engine
         self.consumers: dict[str, QueryConsumer] = {}  # by query
@@ -104,7 +105,19 @@ class Hosting:
     def families(self) -> list[FamilyConsumer]:
         return [family for family in self._families.values() if not family.torn]
 
-    def host(self, name: str, node: PhysicalQuery) -> HostedQuery:
+    def change(self, difference: Difference, refused: Refused | None = None) -> None:
+        """Goes to another plan, between two batches. A query that comes too late is a PlanError, or `refused`."""
+        for name in difference.going:
+            self._drop(name)
+        for name, node in difference.coming.items():
+            try:
+                self._host(name, node)
+            except PlanError as problem:
+                if refused is None:
+                    raise
+                refused(name, node, problem)
+
+    def _host(self, name: str, node: PhysicalQuery) -> HostedQuery:
         """Starts a query; PlanError where it comes too late.
 
         Whatever is raised on the way, nothing has been started then: neither it nor a query inside it. An interrupt
@@ -259,7 +272,7 @@ class Hosting:
             consumer.leave(name)
         self._leave_unused()
         for inner in self._hidden.pop(name, []):
-            self.drop(inner)
+            self._drop(inner)
 
     def _leave_unused(self) -> None:
         """Trees and cores without queries go."""
@@ -294,7 +307,7 @@ class Hosting:
             assert isinstance(source, Scan)
             return self._channel_of(source.name)
         hidden = f"{name}{HIDDEN}{len(self._hidden.get(name, [])) + 1}"
-        hosted = self.host(hidden, inner)
+        hosted = self._host(hidden, inner)
         hosted.stand_apart()  # its results are wanted as they come, and are counted
         self._hidden.setdefault(name, []).append(hidden)
         return hosted
@@ -320,8 +333,8 @@ class Hosting:
         fresh = consumer is None
         if consumer is None:
             held_from = channel.held_from if history is None else history.held_from
-            consumer = self._families[id(channel), shape] = FamilyConsumer(channel, shape, held_from, self.sharing)
-            if channel.together is None and self.sharing != "none":
+            consumer = self._families[id(channel), shape] = FamilyConsumer(channel, shape, held_from)
+            if channel.together is None and shape.adapting.fold_together:
                 channel.together = FamiliesTogether()
         if fresh and shape.counts_rows:
             # A family of row windows begins at the row that the reorder buffer releases next, or with rows before it.
@@ -357,16 +370,17 @@ class Hosting:
         assert isinstance(window, RowsWindow) and window.slide is not None
         return CountedFinish(relation, window.rows, window.slide, window.offset, consumer.rows_taken)
 
-    def drop(self, name: str) -> None:
+    def _drop(self, name: str) -> None:
         """Stops a query; what only it needed goes."""
         self._slides.forget(name)
-        consumer = self.consumers.pop(name)
         del self.queries[name]
         self.with_history.discard(name)
-        consumer.leave(name)
-        self._leave_unused()
+        consumer = self.consumers.pop(name, None)
+        if consumer is not None:  # else it was refused, and is there to say so
+            consumer.leave(name)
+            self._leave_unused()
         for inner in self._hidden.pop(name, []):
-            self.drop(inner)
+            self._drop(inner)
 
     def answer_of(self, name: str) -> pa.Table:
         """What a query answers now; NotHeldError where it has failed."""

@@ -29,6 +29,7 @@ from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.optimize.physical import physical
 from panewise.plan.build import build
 from panewise.plan.nodes import Emit, Scan
+from panewise.plan.physical import Difference
 from panewise.plan.scale_sampled import scale_sampled
 from panewise.plan.supported import check_supported
 from panewise.runtime.archive_reads import ArchiveExplanation, explained_table
@@ -199,10 +200,11 @@ class StatementRunner(Definer):
 
     def _create_query(self, key: str, plan: Emit, options: Options, undo: ExitStack) -> None:
         at_most = self._slide_at_most(key, plan) if is_at_most(options) else None
-        alone = key if self._books.hosting.sharing == "none" else ""
-        node = physical(plan if at_most is None else with_slide(plan, at_most), options, alone)
-        self._books.hosting.host(key, node)
-        undo.callback(self._books.hosting.drop, key)
+        meant = plan if at_most is None else with_slide(plan, at_most)
+        node = physical(meant, options, self._books.hosting.sharing, key)
+        hosting = self._books.hosting
+        hosting.change(Difference(coming={key: node}))
+        undo.callback(hosting.change, Difference(going=(key,)))
         if at_most is not None:
             undo.callback(self.slides_at_most.pop, key, None)
             self.slides_at_most[key] = at_most
@@ -232,7 +234,7 @@ class StatementRunner(Definer):
         key = definition.name.lower()
         match definition:
             case QueryDefinition():
-                self._books.hosting.drop(key)
+                self._books.hosting.change(Difference(going=(key,)))
                 self.slides_at_most.pop(key, None)
                 self._listeners.forget(key)
                 self._limit_streams()

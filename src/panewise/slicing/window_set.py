@@ -59,6 +59,12 @@ class WindowSet:
             self._edges = without_covered(self._classes)
         return self._edges
 
+    @property
+    def classes(self) -> tuple[tuple[int, int], ...]:
+        """The same as pairs of slide and phase."""
+        slides, phases = self.edges
+        return tuple(zip(slides.tolist(), phases.tolist(), strict=True))
+
     def add(self, cadence: Cadence) -> bool:
         """One more window; says whether it brings edges that were not there."""
         held = self._counts.get(cadence, 0)

@@ -23,9 +23,11 @@ import panewise as pw
 from panewise.operators.due_reports import EmptyReports, due_reports
 from panewise.operators.family import family, forgetting
 from panewise.operators.family.family import Family
+from panewise.plan import physical
 from panewise.slicing.pairs import Cadence
 from panewise.state.snapshot_format import dumped, loaded
 from tests.now_or_soak import soaking
+from tests.operators.family.divided import divided, moved
 from tests.operators.timelines import POSITIVE, K, Query, Row, Values, multiset, passes, rows_of
 
 SHAPES: list[list[tuple[str, str | None]]] = [
@@ -137,13 +139,13 @@ class Checked:
         for place, name in enumerate(self.tree.members):
             trees.setdefault(numbers[place % len(numbers)], []).append(name)
         woven = [(TECHNIQUES[number], names) for number, names in trees.items() if number < len(TECHNIQUES)]
-        self.tree.weave(woven)
+        self.tree.become(divided(self.tree, woven))
 
     def join_tree(self, choice: int) -> None:
         """One member joins the first tree, if there is one."""
         free = [member for member in self.tree.members.values() if not member.tree and member.can_move]
         if free and getattr(self.tree.store, "trees", None):
-            self.tree.join_tree(free[choice % len(free)].name, 1)
+            self.tree.become(moved(self.tree, free[choice % len(free)].name, 1))
 
     def suspend(self, choice: int) -> None:
         names = list(self.tree.members)
@@ -239,7 +241,7 @@ changes = st.one_of(
 
 def play(grouped: bool, where: bool, steps: list[tuple[Any, ...]], dense_groups: int, by_cuts: bool = False) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(family, "DENSE_GROUPS", dense_groups)
+        patch.setattr(physical, "SPARSE_ABOVE", dense_groups)
         patch.setattr(forgetting, "FORGET_FROM", -1000)  # idle groups are looked for at every step
         checked = Checked(grouped, where, by_cuts)
         now = -50

@@ -8,7 +8,8 @@ from itertools import product
 import pytest
 
 import panewise as pw
-from panewise.operators.family import family, forgetting
+from panewise.operators.family import forgetting
+from panewise.plan import physical
 from tests.now_or_soak import soaking
 
 SECOND = 1_000_000
@@ -16,7 +17,7 @@ SECOND = 1_000_000
 
 @pytest.mark.parametrize("aggregate", ["COUNT(*)", "MAX(v)", "SUM(x)", "LAST(v)"])
 def test_idle_groups_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str) -> None:
-    monkeypatch.setattr(family, "DENSE_GROUPS", 8)
+    monkeypatch.setattr(physical, "SPARSE_ABOVE", 8)
     monkeypatch.setattr(forgetting, "FORGET_FROM", 32)
     engine = pw.Engine()
     engine.execute(
@@ -66,7 +67,7 @@ OF_STRINGS = ["MAX(s)", "MIN(s)", "FIRST(s)", "LAST(s)", "ARG_MAX(s, v)", "ARG_M
     soaking(product(OF_STRINGS, [True, False]), now=[(text, at % 2 == 0) for at, text in enumerate(OF_STRINGS)]),
 )
 def test_idle_strings_leave(monkeypatch: pytest.MonkeyPatch, aggregate: str, dense: bool) -> None:
-    monkeypatch.setattr(family, "DENSE_GROUPS", 4096 if dense else 2)
+    monkeypatch.setattr(physical, "SPARSE_ABOVE", 4096 if dense else 2)
     monkeypatch.setattr(forgetting, "FORGET_FROM", 64)
     engine = pw.Engine()
     engine.execute(

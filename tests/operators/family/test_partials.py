@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from panewise.operators.family import family, forgetting
 from panewise.operators.family.family import Family
+from panewise.plan import physical
 from panewise.slicing.pairs import Cadence
 from tests.operators.family.spread_families import INT64_MIN, Spread, aggregation, block, rows_of
 from tests.runtime.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EPOCH, EXACT, GROUPS, HELD, ROUNDED
@@ -83,7 +84,7 @@ class Dice:
 
 def play(seed: int, grouped: bool, dense_groups: int, buckets: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(family, "DENSE_GROUPS", dense_groups)
+        patch.setattr(physical, "SPARSE_ABOVE", dense_groups)
         patch.setattr(forgetting, "FORGET_FROM", -1000)  # idle groups and strings are looked for at every step
         patch.setattr(family, "SHORT_WAY_FROM", 1)
         dice = Dice(seed, grouped)
@@ -160,7 +161,7 @@ def test_pages_that_only_a_later_query_needs() -> None:
 
 def test_a_query_that_joins_with_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cursor that has gone past the first report of a query that joins turns back, in every tree alike."""
-    monkeypatch.setattr(family, "DENSE_GROUPS", 0)
+    monkeypatch.setattr(physical, "SPARSE_ABOVE", 0)
     spread = Spread(aggregation(COUNTED).keys, None, 2)
     spread.add("short", COUNTED, Cadence(20, 10), 0)
     spread.add("long", COUNTED, Cadence(90, 10), 0)
@@ -220,7 +221,7 @@ def test_a_worker_does_not_hoard(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dense_groups", [0, 4096])
 def test_a_query_that_fails_between_cuts(monkeypatch: pytest.MonkeyPatch, dense_groups: int) -> None:
     """It leaves without a cut: edges stay as they are for all trees, and what only it needed goes all the same."""
-    monkeypatch.setattr(family, "DENSE_GROUPS", dense_groups)
+    monkeypatch.setattr(physical, "SPARSE_ABOVE", dense_groups)
     spread = Spread(aggregation(COUNTED).keys, None, 2)
     spread.add("short", COUNTED, Cadence(20, 10), 0)
     spread.add("long", COUNTED, Cadence(90, 7), 0)

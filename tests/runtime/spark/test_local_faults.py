@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
-from panewise.operators.family import family
+from panewise.plan import physical
 from panewise.runtime.spark import row_journal, tree_pages, worker
 from panewise.runtime.spark.marks import last_marks
 from tests.case_runner import same_rows
@@ -271,7 +271,7 @@ def _agree(name: str, expected: Rows, found: Rows) -> None:
 
 def check(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few groups are kept densely, many sparsely; here three are many. Pages and journals are turned over soon."""
-    monkeypatch.setattr(family, "DENSE_GROUPS", 3 if seed % 2 else 4_096)
+    monkeypatch.setattr(physical, "SPARSE_ABOVE", 3 if seed % 2 else 4_096)
     monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
     monkeypatch.setattr(row_journal, "JOURNAL_LEAST", 4_096 if seed % 3 else 100)
     played = Play(seed)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
-from panewise.operators.family import family
+from panewise.plan import physical
 from panewise.runtime.spark import tree_pages
 from panewise.runtime.spark.bucket_head import Head
 from panewise.runtime.spark.changes import Change, Place, write_change
@@ -224,7 +224,7 @@ def test_what_spark_has_selected_holds_for_all_trees_with_that_where(tmp_path: P
 def test_many_trees_answer_as_the_engine(
     dense_groups: int, sharing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(family, "DENSE_GROUPS", dense_groups)
+    monkeypatch.setattr(physical, "SPARSE_ABOVE", dense_groups)
     monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
     engine = pw.Engine()
     run = LocalRun(tmp_path, partitions=3, seed=5, sharing=sharing)

@@ -12,7 +12,7 @@ Members may be divided into trees of a weave, which have slices of their own mad
 that has been or will be reported depends on the weave.
 
 The axis is integers: event times in microseconds, or row numbers for windows of rows. Rows come in any order as long as
-none falls into a slice that the watermark has closed. A family with few groups keeps dense slices; past `DENSE_GROUPS`
+none falls into a slice that the watermark has closed. A family with few groups keeps dense slices; past `sparse_above`
 it moves to sparse ones for good.
 
 A family may also be fed by others, which fold rows and export partials (`partials.py`). A host that keeps the partials
@@ -31,7 +31,7 @@ may have shortened its slices; the epochs in the outline say so.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -40,11 +40,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags, integers, wrapped
+from panewise.aggregates.holistic import HeldKind
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.loops import is_worth_calling
 from panewise.operators.arguments import ArgumentPlan, Arguments
-from panewise.operators.family.answers import Technique
+from panewise.operators.closed_values import STRUCTURES
 from panewise.operators.family.dense_slices import DenseSlices
 from panewise.operators.family.forgetting import Forgetting
 from panewise.operators.family.groups import Groups
@@ -56,8 +57,10 @@ from panewise.operators.family.slice_store import SPARSE, SliceStore
 from panewise.operators.family.timeline import Timeline
 from panewise.operators.reports import Reports
 from panewise.operators.rows import Rows
+from panewise.plan import physical
 from panewise.plan.aggregation import ROW_COUNT, Aggregation, StateKey
 from panewise.plan.evaluate import compiled
+from panewise.plan.physical import FamilyPlan, TreePlan
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.slot_loops import assign_known
 from panewise.slicing.window_set import WindowSet
@@ -65,7 +68,6 @@ from panewise.temporal import format_instant
 
 Ints = NDArray[np.int64]
 Kept = NDArray[np.bool_] | Ints | None  # what WHERE keeps, as a mask or as positions; None: it is not known yet
-DENSE_GROUPS = 4096
 SHORT_WAY_FROM = 1024  # rows; a smaller batch is not worth compiling a loop of its own
 SHORT_WAY_IN_ALL = 1 << 20  # rows in smaller batches are worth it
 COUNTED = (ROW_COUNT,)  # by the short ways, which count rows while they find their slots
@@ -76,7 +78,7 @@ class Family:
     """Members, a timeline, groups and one store of slices. `held_from`: rows before it were not all seen.
 
     Fixed: `keys`, `where`, `timed` (the axis is event time, not row numbers), `folds_only` (it makes partials for
-    other families and answers nothing itself) and `technique`, which its queries have asked for.
+    other families and answers nothing itself), `technique`, which its queries have asked for, and `sparse_above`.
     """
 
     def __init__(
@@ -87,12 +89,14 @@ class Family:
         timed: bool = True,
         folds_only: bool = False,
         technique: str | None = None,
+        sparse_above: int | None = None,
     ) -> None:
         self.keys = keys
         self.where = where
         self.timed = timed
         self.folds_only = folds_only
         self.technique = technique
+        self.sparse_above = physical.SPARSE_ABOVE if sparse_above is None else sparse_above
         self._timeline = Timeline(held_from)
         self._members = Members(bool(keys), timed)
         self._groups = Groups(keys)
@@ -111,7 +115,9 @@ class Family:
 
     def anew(self) -> Family:
         """A fresh family without members, for rows from the same point on."""
-        return Family(self.keys, self.where, self.held_from, self.timed, self.folds_only, self.technique)
+        return Family(
+            self.keys, self.where, self.held_from, self.timed, self.folds_only, self.technique, self.sparse_above
+        )
 
     # -- what it is ----------------------------------------------------------------------------------------------
 
@@ -123,11 +129,6 @@ class Family:
     def members_by_tree(self) -> dict[int, list[Member]]:
         """By number of the tree of the weave; 0 has the store's own slices."""
         return self._members.by_tree()
-
-    @property
-    def movable(self) -> list[Member]:
-        """The members that other slices than the store's own may answer."""
-        return [member for member in self._members.in_order if member.can_move]
 
     @property
     def changes(self) -> int:
@@ -280,32 +281,61 @@ class Family:
 
     # -- the weave -----------------------------------------------------------------------------------------------
 
-    def weave(self, trees: Sequence[tuple[Technique, Collection[str]]], own: Technique = None) -> None:
-        """Divides the members into trees, each kept by a technique; the rest keep the store's own slices, by `own`.
+    @property
+    def plan(self) -> FamilyPlan:
+        """How the members are divided now; the first tree has the store's own slices."""
+        store, by_tree = self._store, self.members_by_tree
+        trees = []
+        for number in (0, *sorted(store.trees)):
+            members = tuple(member.plan for member in by_tree.get(number, ()))
+            windows = store.trees[number].windows if number else self.windows
+            techniques = {key: self._kept_by(number, key) for key in self.states}
+            trees.append(TreePlan(members, techniques, windows.classes))
+        return FamilyPlan(tuple(trees))
 
-        Members whose states or windows need the store's slices stay there whatever is asked for.
+    def become(self, plan: FamilyPlan) -> None:
+        """Divides the members as a plan has it: some join trees that there are, or all trees are made anew.
+
+        Members whose states or windows need the store's slices stay there whatever the plan says.
         """
         if not self._store.can_weave:
             return
-        for member in self._members.in_order:
-            self._store.leave(member.tree, member.cadence, member.window)
-            member.tree = 0
-        divided = [
-            (technique, members)
-            for technique, names in trees
-            if (members := [self.members[name] for name in names if self.members[name].can_move])
-        ]
-        self._store.weave([technique for technique, _ in divided], own)
-        for number, (_, members) in enumerate(divided, 1):
-            for member in members:
-                self.join_tree(member.name, number)
+        moving = self._joining(plan)
+        if moving is None:
+            for member in self._members.in_order:
+                self._store.leave(member.tree, member.cadence, member.window)
+                member.tree = 0
+            own, *others = plan.trees
+            self._store.weave([tree.techniques for tree in others], own.techniques)
+            moving = {member.name: number for number, tree in enumerate(others, 1) for member in tree.members}
+        for name, number in moving.items():
+            member = self.members[name]
+            if number and member.can_move:
+                member.tree = number
+                self._store.trees[number].add(member.cadence)
 
-    def join_tree(self, name: str, number: int) -> None:
-        """A member of the store's own tree goes to another one."""
-        member = self.members[name]
-        assert member.tree == 0 and member.can_move
-        member.tree = number
-        self._store.trees[number].add(member.cadence)
+    def _kept_by(self, number: int, key: StateKey) -> str:
+        """What a tree keeps a state by."""
+        if isinstance(key.kind, HeldKind):
+            return STRUCTURES[key.kind.structure]
+        return self._store.technique_of(number, key)
+
+    def _joining(self, plan: FamilyPlan) -> dict[str, int] | None:
+        """The members that leave the store's own slices for a tree; None where trees are not those that there are."""
+        store = self._store
+        if len(plan.trees) != len(store.trees) + 1 or not store.trees:
+            return None
+        moving: dict[str, int] = {}
+        for number, tree in enumerate(plan.trees):
+            if any(self._kept_by(number, key) != name for key, name in tree.techniques.items()):
+                return None
+            for member in tree.members:
+                present = self.members[member.name].tree
+                if present and present != number:
+                    return None
+                if not present and number:
+                    moving[member.name] = number
+        return moving
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
@@ -380,7 +410,7 @@ class Family:
     def _make_room(self) -> None:
         """Slices follow the table of groups, which may have come to hold more."""
         before = self._store
-        store = before.with_room(len(self._groups), DENSE_GROUPS, self._members.windows)
+        store = before.with_room(len(self._groups), self.sparse_above, self._members.windows)
         if store is not before:
             self._keep(store)
             self._members.schedule.column("tree")[:] = 0

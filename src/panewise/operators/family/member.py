@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from panewise.operators.family.schedule import Schedule
 from panewise.plan.aggregation import Aggregation
+from panewise.plan.physical import MemberPlan
 from panewise.slicing.pairs import Cadence
 
 Ints = NDArray[np.int64]
@@ -117,6 +118,10 @@ class Member:
     def can_move(self) -> bool:
         """Whether slices of other edges than the store's own may answer it."""
         return self.cadence.range is not None and not self.aggregation.holistic
+
+    @property
+    def plan(self) -> MemberPlan:
+        return MemberPlan(self.name, self.aggregation, self.cadence, self.can_move)
 
     # -- the first report of an ungrouped query ------------------------------------------------------------------
 

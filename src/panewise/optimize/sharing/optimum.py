@@ -55,12 +55,10 @@ def optimum(
     best, found = _best_division(each, everyone)
     if loom.once + best < cost and len(found) > 1:
         division, cost = found, loom.once + best
-    woven = [
-        WovenTree(tuple(_members(subset)), trees[subset].technique, trees[subset].edge_rate, each[subset])
-        if len(division) > 1
-        else WovenTree(tuple(_members(subset)), whole.technique, whole.edge_rate, whole.cost)
-        for subset in division
-    ]
+    woven = []
+    for subset in division:
+        tree, price = (trees[subset], each[subset]) if len(division) > 1 else (whole, whole.cost)
+        woven.append(WovenTree(tuple(_members(subset)), tree.technique, tree.edge_rate, price, tree.classes))
     return Weave(tuple(sorted(woven, key=lambda tree: tree.members)), cost, cost_alone, whole.cost)
 
 

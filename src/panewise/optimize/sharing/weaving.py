@@ -51,12 +51,16 @@ ALONE_AT_MOST = 64  # distinct windows of a strand that are priced one by one
 
 @dataclass(frozen=True)
 class WovenTree:
-    """Queries, by their numbers, that share slices and a technique; the cost is per unit of the axis."""
+    """Queries, by their numbers, that share slices and a technique; the cost is per unit of the axis.
+
+    `edges`: where slices are cut, as residue classes (slide, phase).
+    """
 
     members: tuple[int, ...]
     technique: str
     edge_rate: float
     cost: float
+    edges: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -186,10 +190,11 @@ def _every_query(loom: Loom, single: Sequence[Tree], strands: Sequence[Strand]) 
     for tree, strand in zip(single, strands, strict=True):
         for window, members in enumerate(np.split(strand.members, strand.firsts[1:])):
             cost, technique = _alone(loom, tree.edge_rate, strand, window)
-            trees += [WovenTree((member,), technique, tree.edge_rate, cost) for member in members.tolist()]
+            woven = WovenTree((), technique, tree.edge_rate, cost, tree.classes)
+            trees += [replace(woven, members=(member,)) for member in members.tolist()]
     return sorted(trees, key=lambda tree: tree.members)
 
 
 def _shown(strands: Sequence[Strand], tree: Tree) -> WovenTree:
     members = np.sort(np.concatenate([strands[number].members for number in tree.strands]))
-    return WovenTree(tuple(members.tolist()), tree.technique, tree.edge_rate, tree.cost)
+    return WovenTree(tuple(members.tolist()), tree.technique, tree.edge_rate, tree.cost, tree.classes)

@@ -20,6 +20,7 @@ from panewise.catalog import StreamDefinition
 from panewise.errors import NotHeldError, PlanError
 from panewise.operators.family.family import Family
 from panewise.operators.rows import Rows, concatenated
+from panewise.plan.physical import Difference, PhysicalQuery
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.runtime.hosted_query import HostedQuery
@@ -159,13 +160,9 @@ class Bucket:
                 reached, rows = marks.at(version.number, stream)
                 inflow.channel.begun_at = None if reached is None else reached + 1
                 inflow.channel.rows_seen = rows  # they are numbered from the beginning of the stream on
-        for name in leaving:
-            if name in self.hosting.consumers:
-                self.hosting.drop(name)
-            else:
-                self.hosting.queries.pop(name, None)
-        for query in coming:
-            self._host(query)
+        self._change(leaving, [])
+        for query in coming:  # one by one: whether all rows were counted matters to those that read it
+            self._change([], [query])
             moved = any(marks.at(query.created, stream) != marks.at(version.number, stream) for stream in self.inflows)
             if moved:
                 self.hosting.queries[query.name].counts_all = False
@@ -179,10 +176,8 @@ class Bucket:
         # A tree begins with its first query; one that is there goes by what it knows.
         channel.begun_at = None if reached is None else reached + 1
         channel.cut = cut = INT64_MIN if reached is None else reached + 1
-        for name in leaving:
-            self.hosting.drop(name)
+        self._change(leaving, coming)
         for query in coming:
-            self._host(query)
             self._tree_of[query.name] = query.tree
             consumer = self.hosting.family_of(query.name)
             held = self._consumers.get(query.tree)
@@ -199,17 +194,17 @@ class Bucket:
             # Edges follow from the version alone, not from which queries have failed here meanwhile.
             self._consumers[number].family.cut_from(cut, WindowSet(map(cadence_of, found)))
 
-    def _host(self, query: PlannedQuery) -> None:
-        self._created[query.name] = query.created
-        try:
-            self.hosting.host(query.name, query.node)
-        except PlanError as problem:
-            # A row came between the statement and its micro-batch: too late for what needs all rows.
-            hosted = HostedQuery(query.name, query.plan, query.block)
-            hosted.status, hosted.reason = "FAILED", problem.message
-            self.hosting.queries[query.name] = hosted
+    def _change(self, leaving: list[str], coming: list[PlannedQuery]) -> None:
+        self._created |= {query.name: query.created for query in coming}
+        self.hosting.change(Difference(tuple(leaving), {query.name: query.node for query in coming}), self._refused)
         for hosted in self.hosting.queries.values():
             hosted.unread_max = None  # everything is read after every micro-batch
+
+    def _refused(self, name: str, node: PhysicalQuery, problem: PlanError) -> None:
+        """A row came between the statement and its micro-batch: too late for what needs all rows."""
+        hosted = HostedQuery(name, node.plan, node.block)
+        hosted.status, hosted.reason = "FAILED", problem.message
+        self.hosting.queries[name] = hosted
 
     def fail(self, name: str, reason: str) -> None:
         """Another task or bucket has found that a query cannot go on."""

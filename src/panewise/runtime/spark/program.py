@@ -102,7 +102,7 @@ class Program:
     def place(self, query: QueryDefinition, plan: Emit, statement: s.CreateQuery, draft: _Draft) -> PlannedQuery:
         """A new query in its fragment; it gets its tree when the version is complete."""
         key, change = query.name.lower(), draft.change
-        node = physical(plan, query.options, key if self.sharing == "none" else "")
+        node = physical(plan, query.options, self.sharing, key)
         stored = None if change.places is None else change.places.get(key)
         fragment = self._fragment_of(query, plan, node.spread, draft.queries)
         number = self._numbered(fragment, key, stored)
