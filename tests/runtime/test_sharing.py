@@ -10,7 +10,7 @@ import pytest
 
 import panewise as pw
 from panewise.errors import PlanError, SnapshotError
-from tests.runtime.random_weaves import woven_at_random
+from tests.runtime.random_weaves import SECOND, woven_at_random
 from tests.runtime.small_engine import STREAM, rows, tuples
 
 QUERIES = {
@@ -136,3 +136,39 @@ def test_queries_that_are_alike_and_come_in_mid_stream_have_the_same_history() -
         "b": 4,
         "c": 4,
     }
+
+
+def test_states_without_a_fixed_size_have_their_price() -> None:
+    """A median costs more than a sum beside the same count, and the more the longer its window is."""
+    costs = []
+    for item, length in (("SUM(x)", 9), ("MEDIAN(x)", 9), ("MEDIAN(x)", 900)):
+        engine = pw.Engine()
+        engine.execute(STREAM)
+        engine.execute(
+            f"CREATE QUERY q AS SELECT k, {item} AS a FROM t [RANGE {length} SECONDS SLIDE 3 SECONDS] GROUP BY k"
+        )
+        (family,) = engine.sharing_report().families
+        assert family.cost == pytest.approx(family.cost_alone, 0.05) == pytest.approx(family.cost_full, 0.05)
+        costs.append(family.cost)
+    assert 1.1 * costs[0] < costs[1] < costs[2]
+
+
+def test_rows_that_are_folded_together_are_paid_for_once() -> None:
+    """Families that differ in WHERE: each pays a part of the fold, and what it merges of it."""
+    folds = []
+    for sharing in ("weave", "none"):
+        engine = pw.Engine(sharing=sharing)
+        engine.execute("CREATE STREAM t (ts TIMESTAMP, k BIGINT, v BIGINT)")
+        for number in range(6):
+            window = "[RANGE 10 SECONDS SLIDE 10 SECONDS]"
+            engine.execute(
+                f"CREATE QUERY q{number} AS SELECT k, SUM(v) AS s FROM t {window} WHERE v < {number + 4} GROUP BY k"
+            )
+        for second in range(0, 40, 10):
+            engine.push("t", [{"ts": second * SECOND + n * 400, "k": n % 3, "v": n % 10} for n in range(20_000)])
+        engine.flush()
+        report = engine.sharing_report()
+        together = [family.folded_with for family in report.families]
+        assert all(together) if sharing == "weave" else not any(together)
+        folds.append(sum(family.fold_cost for family in report.families))
+    assert folds[0] < folds[1] / 2
