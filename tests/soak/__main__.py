@@ -20,10 +20,12 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import tests.soak
+from panewise.errors import LateRowsWarning
 
 TURN_SECONDS = 45  # how long a child plays one component; a fresh child has a fresh heap
 FAILURES_SHOWN = 5  # of one component
@@ -55,6 +57,7 @@ def play_here(component: str, first_seed: int, plays: int | None, seconds: float
     """The child's part: a line of JSON before and after each play."""
     play: Callable[[int], int] = getattr(_module(component), "play")  # noqa: B009
     gc.freeze()  # modules and machine code stay: looking through them again and again takes time
+    warnings.simplefilter("ignore", LateRowsWarning)  # scripts push late rows on purpose
     ends = time.monotonic() + seconds
     seed = first_seed
     while (plays is None and time.monotonic() < ends) or (plays is not None and seed < first_seed + plays):

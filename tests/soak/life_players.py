@@ -11,15 +11,18 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 
 import panewise as pw
 from panewise.errors import NotHeldError, PanewiseError
 from panewise.language.dialect import ParsedStatement, parse
+from panewise.runtime import bounded_steps
 from panewise.runtime.answers import watermark_us
 from panewise.runtime.report_schedule import DEFAULT
 from tests.soak.lives import Query, Row, Script, Step
@@ -38,6 +41,8 @@ ARROW = pa.schema(
 Values = tuple[Any, ...]
 Said = dict[int, Counter[Values]]  # by instant; of a change log the net changes, negative where rows go
 NOT_HELD = "not held"
+# About so many results in a step, so many rows in the reports of a step, and so many rows in the first step.
+SMALL_STEPS = {"RESULTS_MOST": 2, "IN_REPORTS_MOST": 4, "ROWS_FIRST": 1}
 
 
 @dataclass
@@ -66,6 +71,11 @@ class Player:
         self._used = {name for query in self.texts.values() for name in query.inputs}
 
     def play(self) -> Player:
+        steps = SMALL_STEPS if self.beside and self.script.small_steps else {}
+        with patch.multiple(bounded_steps, **steps) if steps else nullcontext():
+            return self._play()
+
+    def _play(self) -> Player:
         try:
             self.engine = self._engine()
             for name, statements in self.script.setup.items():

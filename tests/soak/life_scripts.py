@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from panewise.runtime.report_schedule import DEFAULT
-from tests.soak.life_players import archive_of
+from tests.soak.life_players import SMALL_STEPS, archive_of
 from tests.soak.life_windows import SECOND
 from tests.soak.lives import COLUMNS, STREAMS, TABLES, Query, QueryWriter, Row, Script, Step
 
@@ -57,7 +57,8 @@ class ScriptWriter:
         referred = chance.choice(sorted(self.queries) or [""]) if chance.random() < 0.3 else ""
         found = Script(sharing, schedule, self.durable, archived=self.archived, referred=referred, setup=setup)
         behind = chance.random() < 0.2
-        return replace(found, behind=behind, queries=self.queries, steps=tuple(self.steps))
+        found = replace(found, behind=behind, queries=self.queries, steps=tuple(self.steps))
+        return replace(found, small_steps=chance.random() < 0.4)
 
     def _turn(self) -> None:
         chance, steps = self.chance, self.steps
@@ -167,7 +168,8 @@ def _smaller(script: Script) -> Iterator[Script]:
             for out in range(len(step[2])):
                 rows = (*step[2][:out], *step[2][out + 1 :])
                 yield replace(script, steps=(*script.steps[:at], (*step[:2], rows), *script.steps[at + 1 :]))
-    for plainer in ({"schedule": DEFAULT}, {"behind": False}, {"archived": False}, {"durable": False}):
+    flags = ("behind", "small_steps", "archived", "durable")
+    for plainer in ({"schedule": DEFAULT}, *({flag: False} for flag in flags)):
         if replace(script, **plainer) != script and not (plainer.get("durable") is False and _reopens(script)):
             yield replace(script, **plainer)
 
@@ -183,6 +185,8 @@ def told(script: Script) -> str:
     lines = [nan, f"engine = pw.Engine({folder}sharing={script.sharing!r}, schedule={script.schedule!r})"]
     used = {name for query in script.queries.values() for name in query.inputs}
     lines += [f"engine.execute({statements!r})" for name, statements in script.setup.items() if name in used]
+    if script.small_steps:
+        lines.append(f"vars(bounded_steps).update({SMALL_STEPS})")
     if script.behind:
         lines.append("engine.schedule.begins_behind = engine.schedule.stays_behind = lambda stream: True")
         lines.append("engine.schedule.budget = lambda seconds: 0.0")

@@ -67,6 +67,7 @@ class Script:
     schedule: str = ""
     durable: bool = False
     behind: bool = False  # reports wait as long as the schedule allows
+    small_steps: bool = False  # as many steps as there can be, each with few results
     archived: bool = False  # its streams have archives, with which queries may begin
     referred: str = ""  # the query that the reference answers too
     setup: dict[str, str] = field(default_factory=dict)  # statements that make a stream or a table, by its name

@@ -30,6 +30,7 @@ from panewise.language.statements import Emit
 from panewise.operators.arguments import ArgumentPlan
 from panewise.operators.lifetimes import NEVER, not_held
 from panewise.operators.result_columns import continuous_schema, table_of
+from panewise.operators.row_operator import RowOperator
 from panewise.operators.rows import Rows
 from panewise.operators.selection import Selection
 from panewise.optimize.collective_condition import CollectiveCondition
@@ -52,7 +53,7 @@ _MAXIMA = (Operation.MAX_INT, Operation.MAX_FLOAT)
 _FLOATS = (Operation.MIN_FLOAT, Operation.MAX_FLOAT)
 
 
-class CollectiveLookup:
+class CollectiveLookup(RowOperator):
     """An aggregate by group over a continuous time window that only answers lookups.
 
     `held_from`: rows before that instant were not all seen.
@@ -87,8 +88,10 @@ class CollectiveLookup:
         self._extremes = {key: SubstreamExtremes(ALWAYS) for key in extremes}
 
     @property
-    def description(self) -> str:
-        """What EXPLAIN says of it."""
+    def described(self) -> dict[str, str]:
+        return {"collective index": self._shown_index()}
+
+    def _shown_index(self) -> str:
         if self._index is None:
             return f"none, every group is asked: {self.refused}"
         names = {"COUNT": "CI-COUNT", "SUM": "CI-SUM", "MAX": "the MAX filter", "MIN": "the MIN filter"}

@@ -24,9 +24,10 @@ from panewise.language.statements import Emit, SelectItem
 from panewise.operators.group_windows import Events, GroupWindows, leaving_of
 from panewise.operators.lifetimes import NEVER, CountLifetimes, lifetimes_of, not_held
 from panewise.operators.multiset import equal_to_previous, remaining
-from panewise.operators.partition_tail import PartitionTail, RowCounts
+from panewise.operators.partition_tail import RowCounts
 from panewise.operators.relation_rows import RelationRows, wanted
 from panewise.operators.result_columns import change_log, continuous_schema, table_of
+from panewise.operators.row_operator import RowOperator
 from panewise.operators.row_states import MatrixMaker
 from panewise.operators.rows import Rows
 from panewise.operators.selection import Selection
@@ -38,7 +39,7 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-class _Continuous:
+class _Continuous(RowOperator):
     """What both kinds of continuous queries share: lifetimes, WHERE, and how far time has come."""
 
     def __init__(
@@ -59,18 +60,15 @@ class _Continuous:
         self._watermark = NEVER + 1  # instants below it are accounted for
 
     def begin_at(self, instant: int) -> None:
-        """Before any row: those that come first are of the past, and show from this instant on."""
         self._lifetimes.whole_from = instant
 
-    @property
-    def tail(self) -> PartitionTail | None:
-        """The last rows of a window of rows."""
-        return self._lifetimes.tail if isinstance(self._lifetimes, CountLifetimes) else None
-
     def begin_after(self, gone: RowCounts) -> None:
-        """Before any row: so many came before, of a window of rows."""
         assert isinstance(self._lifetimes, CountLifetimes)
         self._lifetimes.begin_after(gone)
+
+    def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
+        lifetimes = self._lifetimes
+        return lifetimes.tail.counted(partition_by) if isinstance(lifetimes, CountLifetimes) else None
 
     def _check_held(self, at: int, held_since: int) -> None:
         """Raises unless the state at that instant is known; before all of time it is, and empty."""

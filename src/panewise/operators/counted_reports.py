@@ -25,6 +25,7 @@ from panewise.operators.partition_tail import PartitionTail, RowCounts
 from panewise.operators.relation_rows import SelectedValues
 from panewise.operators.relation_to_stream import CountedReports, RelationToStream
 from panewise.operators.result_columns import periodic_schema, table_of, timestamps
+from panewise.operators.row_operator import RowOperator
 from panewise.operators.row_window import spread
 from panewise.operators.rows import Rows
 from panewise.operators.selection import Selection
@@ -119,7 +120,7 @@ class ReportEmitter:
             self._differences.restore(snapshot["differences"])
 
 
-class CountedRowWindow:
+class CountedRowWindow(RowOperator):
     """Rows of a count window with SLIDE, without aggregates. Holds the last n + k rows of every partition.
 
     `held_from`: rows before it were not all seen. A partition that has had some (`begin_after`) reports once n + k of
@@ -169,12 +170,13 @@ class CountedRowWindow:
         return result
 
     def begin_after(self, gone: RowCounts) -> None:
-        """Before any row: so many came before."""
         self.tail.begin_after(gone)
 
     def take_in(self, rows: Rows) -> None:
-        """Rows of the past, of every partition as many as its last report needs: nothing is said of them."""
         self.process(rows, 0)
+
+    def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
+        return self.tail.counted(partition_by)
 
     def _rearrange(self, order: Ints, fresh: Mask, new: pa.Table) -> None:
         """Held and new payload in the tail's order."""

@@ -102,6 +102,11 @@ class DeltaPlan:
         return sum(operator.results_made for operator in self._operators)
 
     @property
+    def most_in_report(self) -> int:
+        """How many rows a report has at most, besides those to come; 0 where only changes are reported."""
+        return self._results.most_in_report
+
+    @property
     def relation(self) -> RelationRows:
         """The answer; of a periodic plan by the numbers of reports."""
         return self._results.relation

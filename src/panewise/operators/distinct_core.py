@@ -73,6 +73,9 @@ class DistinctCore:
     def folds(self, name: str) -> bool:
         return False
 
+    def most_in_report(self, name: str) -> int:
+        return 0
+
     def lookup(self, name: str, at: int) -> pa.Table:
         raise AssertionError("it tells changes only")
 

@@ -102,6 +102,10 @@ class JoinAggregates:
         self.failed: dict[str, QueryFailed] = {}  # as an earlier panewise left them: an overflow failed its query
 
     @property
+    def group_count(self) -> int:
+        return len(self._groups)
+
+    @property
     def bytes_held(self) -> int:
         reports = sum(reader.table.nbytes for reader in self._readers.values())
         strings = sum(pool.bytes_held for pool in self._pools.values())

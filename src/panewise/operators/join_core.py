@@ -129,6 +129,10 @@ class JoinCore:
         """Whether it answers the query itself, instead of telling its changes."""
         return self._members[name].grouping is not None
 
+    def most_in_report(self, name: str) -> int:
+        grouping = self._members[name].grouping
+        return 0 if grouping is None else self._aggregates[grouping].group_count
+
     def lookup(self, name: str, at: int) -> pa.Table:
         grouping = self._members[name].grouping
         assert grouping is not None

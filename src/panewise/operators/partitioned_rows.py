@@ -22,6 +22,7 @@ from panewise.language.statements import Emit
 from panewise.operators.counted_reports import DueReports, ReportEmitter, check_counted, due_reports
 from panewise.operators.partition_tail import PartitionTail, RowCounts, segment_starts
 from panewise.operators.result_columns import table_of
+from panewise.operators.row_operator import RowOperator
 from panewise.operators.row_states import MatrixMaker, RowStates, chosen_states
 from panewise.operators.rows import Rows
 from panewise.operators.selection import Selection
@@ -35,7 +36,7 @@ Mask = NDArray[np.bool_]
 _NONE: Ints = np.empty(0, np.int64)
 
 
-class PartitionedRows:
+class PartitionedRows(RowOperator):
     """Grouped within its partition, a report has a row for each group present; without GROUP BY it has one row.
 
     `held_from`: rows before it were not all seen. A partition that has had some (`begin_after`) reports once n + k of
@@ -93,12 +94,13 @@ class PartitionedRows:
         return result
 
     def begin_after(self, gone: RowCounts) -> None:
-        """Before any row: so many came before."""
         self.tail.begin_after(gone)
 
     def take_in(self, rows: Rows) -> None:
-        """Rows of the past, of every partition as many as its last report needs: nothing is said of them."""
         self.process(rows, 0)
+
+    def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
+        return self.tail.counted(partition_by)
 
     def _append(self, rows: Rows, since: int) -> None:
         passing = self._selection.passing(rows)

@@ -59,6 +59,11 @@ class RelationResults:
     def bytes_held(self) -> int:
         return self._relation.bytes_held + (0 if self._waiting is None else int(self._waiting.batch.nbytes))
 
+    @property
+    def most_in_report(self) -> int:
+        """See `DeltaPlan`."""
+        return len(self._relation.alive) if self._window is not None and self._emit is Emit.RSTREAM else 0
+
     def _points(self, instants: Ints) -> Ints:
         """The first point at which what happens at an instant shows."""
         if self._window is None:

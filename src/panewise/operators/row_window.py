@@ -26,6 +26,7 @@ from panewise.operators.lifetimes import FOREVER, NEVER, Assigned
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.relation_to_stream import last_report, report_number, window_columns
 from panewise.operators.result_columns import periodic_schema, table_of
+from panewise.operators.row_operator import RowOperator
 from panewise.operators.rows import Rows
 from panewise.operators.selection import Selection
 from panewise.schema import Schema
@@ -46,7 +47,7 @@ def spread(starts: Ints, counts: Ints) -> Ints:
     return result
 
 
-class RowWindow:
+class RowWindow(RowOperator):
     """Rows of a periodic time window; `held_from`: windows that begin before that instant are not reported."""
 
     def __init__(
@@ -75,6 +76,10 @@ class RowWindow:
     @property
     def bytes_held(self) -> int:
         return self._relation.bytes_held
+
+    @property
+    def most_in_report(self) -> int:
+        return len(self._relation.alive) if self._emit is Emit.RSTREAM else 0
 
     def begin_at(self, instant: int) -> None:
         """The first report is the one after this instant; rows of before are in it."""

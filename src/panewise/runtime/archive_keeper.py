@@ -32,7 +32,7 @@ from panewise.errors import ArchiveError, DurabilityWarning
 from panewise.operators.rows import Rows, concatenated
 from panewise.plan.explain import Explanation
 from panewise.runtime.archived_past import ArchivedPast
-from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
+from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel, Consumer
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, INSTANT_NEVER, format_instant
 
@@ -47,7 +47,7 @@ LOST_FROM = 4 * HELD_MAX
 TIME = pa.timestamp("us", tz="UTC")
 
 
-class Keeper:
+class Keeper(Consumer):
     """A consumer of the archived channel. Without an archive only the books are kept, and no row.
 
     `covered_from`: all rows from this instant on have been taken; INT64_MIN: all there ever were.

@@ -5,8 +5,6 @@ Nothing is attached here, so that the operator of a query that has failed can be
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from panewise.aggregates.user import matrix_of
@@ -18,6 +16,7 @@ from panewise.operators.family.family import Family
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.partitioned_rows import PartitionedRows
 from panewise.operators.relation_to_stream import Restore
+from panewise.operators.row_operator import RowOperator
 from panewise.operators.row_window import RowWindow
 from panewise.optimize.collective_condition import collective_condition
 from panewise.plan.aggregation import aggregation_of
@@ -29,7 +28,7 @@ from panewise.runtime.window_ends import cadence_of
 from panewise.temporal import RowsWindow, TimeWindow
 
 
-def operator_of(query: HostedQuery, node: RowQuery, held_from: int | None) -> Any:
+def operator_of(query: HostedQuery, node: RowQuery, held_from: int | None) -> RowOperator:
     """A fresh operator, as the node says. `held_from`: rows before it are not seen."""
     block, window = node.block, node.block.window
     assert window is not None
@@ -73,6 +72,7 @@ def _restored(query: HostedQuery, held_from: int | None) -> RestoredOperator:
             ContinuousRows(block.items, endless, block.where, Emission.ISTREAM, schema, held_from),
             RowWindow(block.items, window, block.where, Emission.RSTREAM, schema, held_from),
             restore,
+            query.arrow,
         )
     aggregation = aggregation_of(block)
     tree = Family(aggregation.keys, block.where, held_from)
@@ -83,6 +83,7 @@ def _restored(query: HostedQuery, held_from: int | None) -> RestoredOperator:
         ),
         SoleFamily(tree, query.name, query.arrow),
         restore,
+        query.arrow,
     )
 
 

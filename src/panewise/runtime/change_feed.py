@@ -32,7 +32,7 @@ from panewise.operators.rows import Rows
 from panewise.plan.explain import Explanation
 from panewise.plan.supported import KEYS_MAX
 from panewise.runtime.changed_table import ChangedTable
-from panewise.runtime.channel import INT64_MAX, INT64_MIN
+from panewise.runtime.channel import INT64_MAX, INT64_MIN, Consumer
 from panewise.runtime.intake import shown_row
 from panewise.runtime.latest_rows import (
     MISSING,
@@ -49,7 +49,7 @@ from panewise.runtime.stream import Stream
 from panewise.schema import STRING
 
 
-class ChangeFeed:
+class ChangeFeed(Consumer):
     """Reads the change stream of a table. It comes before the queries that read the table, as they need the table."""
 
     ordered = True

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from panewise.aggregates.columns import empty_batch
+from panewise.operators.partition_tail import RowCounts
 from panewise.operators.reorder import ReorderBuffer
 from panewise.operators.rows import Rows, concatenated
 from panewise.optimize.sharing.family_report import FoldedWith
@@ -49,6 +50,10 @@ class Consumer(Protocol):
     @property
     def running(self) -> list[str]:
         """The names of its queries that have not failed."""
+
+    def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
+        """How many rows of each partition it has counted; None where it does not count by these columns."""
+        return None
 
 
 class Together(Protocol):

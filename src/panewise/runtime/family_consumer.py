@@ -6,7 +6,7 @@ come out of snapshots.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from panewise.optimize.sharing.weaver import ASSUMED_ROWS_PER_SECOND, SECOND, Lo
 from panewise.plan.aggregation import Aggregation
 from panewise.plan.explain import Explanation, explain, shared_with
 from panewise.plan.physical import FamilyShape
+from panewise.runtime.bounded_steps import reports_most
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import failed, guarded
 from panewise.runtime.hosted_query import HostedQuery, shown_name
@@ -140,7 +141,7 @@ class FamilyConsumer(QueryConsumer):
         else:
             self._share(query, name)
         if fresh and self.family.watermark != INT64_MIN:
-            self._hand_on(self.family.due(fresh=member))
+            self._hand_on(self.family.due(fresh=member), self.channel.watermark)
             self.adapt()
 
     def goes_on(self, name: str, since: int) -> None:
@@ -262,7 +263,10 @@ class FamilyConsumer(QueryConsumer):
         self._taken += len(rows)
         self._times = np.concatenate([self._times, rows.times])
         self.count(points)
-        self._hand_on(self.family.process(rows, points, self._taken))
+        self.family.take(rows, points)
+        for reached in self._steps_to(self._taken):
+            # Row numbers are no instants: what the last one of these has come to, only the last step may tell.
+            self._hand_on(self.family.advance(reached), watermark if reached == self._taken else INT64_MIN)
         self.adapt()
         # None where every query has failed.
         reach = max(((m.cadence.range or 0) + m.cadence.offset for m in self.family.members.values()), default=0)
@@ -322,11 +326,19 @@ class FamilyConsumer(QueryConsumer):
         self.adapt()
 
     def _advance(self, watermark: int) -> None:
-        leading = self._leads.advance(watermark)
-        reports = self.family.advance(watermark)
-        for name, pieces in leading.items():
-            reports.apart[name] = [*pieces, *reports.apart.get(name, [])]
-        self._hand_on(reports)
+        for reached in self._steps_to(watermark):
+            leading = self._leads.advance(reached)
+            reports = self.family.advance(reached)
+            for name, pieces in leading.items():
+                reports.apart[name] = [*pieces, *reports.apart.get(name, [])]
+            self._hand_on(reports, reached)
+
+    def _steps_to(self, upto: int) -> Iterator[int]:
+        """The points to which the family goes one after the other, so that no step has too many results to hold."""
+        reached = INT64_MIN
+        while reached < upto and not self.torn:
+            reached = self.family.step_to(upto, reports_most(self.family.group_count))
+            yield reached
 
     def begin_leads(self) -> None:
         """Before a snapshot, so that it changes nothing itself: folds the rows that leads begin with."""
@@ -378,8 +390,8 @@ class FamilyConsumer(QueryConsumer):
                 self._first_point = int(points.min())
             self._rows += len(points)
 
-    def _hand_on(self, reports: Reports) -> None:
-        """What has come due goes to the queries."""
+    def _hand_on(self, reports: Reports, watermark: int) -> None:
+        """What has come due goes to the queries, which have come to an instant with it."""
         self._write(reports)
         for name, query in list(self._apart.items()):
             raw = reports.get(self.member_of[name], [])
@@ -389,7 +401,7 @@ class FamilyConsumer(QueryConsumer):
                 self._last_pieces[name] = None if last is None else _kept_of(last)
             if name in self.finishes:
                 finals = self._finished(query, raw, finals)
-            query.receive(finals, self.channel.watermark)
+            query.receive(finals, watermark)
         for member, count in self.family.take_overflows().items():
             for name in self._followers.get(member, ()):
                 self.queries[name].overflowed(count)

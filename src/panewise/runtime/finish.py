@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from panewise.operators.family.family import Family
 from panewise.operators.relation_to_stream import CountedReports, RelationToStream, Restore
+from panewise.operators.row_operator import RowOperator
 from panewise.operators.rows import Rows
 from panewise.temporal import TimeWindow
 
@@ -60,13 +62,32 @@ class CountedFinish:
         self._last = snapshot["last"]
 
 
-class RestoredOperator:
+class Reporting(Protocol):
+    """The periodic query beside which RESTORE runs a continuous one."""
+
+    @property
+    def bytes_held(self) -> int: ...
+
+    @property
+    def most_in_report(self) -> int: ...
+
+    def process(self, rows: Rows, watermark: int) -> pa.Table: ...
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None: ...
+
+
+class RestoredOperator(RowOperator):
     """RESTORE: a continuous query beside the periodic one, and what both together report."""
 
-    def __init__(self, continuous: Any, periodic: Any, restore: Restore) -> None:
+    answers_past = False
+
+    def __init__(self, continuous: RowOperator, periodic: Reporting, restore: Restore, schema: pa.Schema) -> None:
         self._continuous = continuous
         self._periodic = periodic
         self._restore = restore
+        self._last: pa.Table = schema.empty_table()  # the last report that had rows
 
     @property
     def bytes_held(self) -> int:
@@ -76,16 +97,29 @@ class RestoredOperator:
     def process(self, rows: Rows, watermark: int) -> pa.Table:
         insertions = self._continuous.process(rows, watermark)
         reports = self._periodic.process(rows, watermark)
-        return self._restore.process(reports, insertions, watermark)
+        table = self._restore.process(reports, insertions, watermark)
+        if table.num_rows:
+            ends = table.column("window_end")
+            self._last = table.filter(pc.equal(ends, ends[-1]))
+        return table
+
+    @property
+    def most_in_report(self) -> int:
+        return self._periodic.most_in_report
+
+    def lookup(self, at: int) -> pa.Table:
+        return self._last
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "continuous": self._continuous.snapshot(),
             "periodic": self._periodic.snapshot(),
             "restore": self._restore.snapshot(),
+            "last": self._last,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        self._last = snapshot.get("last", self._last)
         self._continuous.restore(snapshot["continuous"])
         self._periodic.restore(snapshot["periodic"])
         self._restore.restore(snapshot["restore"])
@@ -102,6 +136,10 @@ class SoleFamily:
     @property
     def bytes_held(self) -> int:
         return self._family.bytes_held
+
+    @property
+    def most_in_report(self) -> int:
+        return self._family.group_count
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
         batches = []

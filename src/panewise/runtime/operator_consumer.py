@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from panewise.aggregates.overflows import Overflows
 from panewise.errors import NotHeldError, QueryFailed
-from panewise.operators.continuous import ContinuousRows
-from panewise.operators.partition_tail import PartitionTail, RowCounts
+from panewise.operators.partition_tail import RowCounts
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
+from panewise.operators.row_operator import RowOperator
 from panewise.operators.rows import Rows
 from panewise.plan.explain import Explanation, explain
-from panewise.plan.physical import Operator, RowQuery
+from panewise.plan.physical import RowQuery
 from panewise.runtime.archive_history import History
+from panewise.runtime.bounded_steps import BoundedSteps
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.finish import RestoredOperator
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.query_consumer import QueryConsumer
-from panewise.runtime.window_ends import last_window
+from panewise.runtime.window_ends import last_window, reports_by_time
 from panewise.temporal import RowsWindow, format_instant
+
+Ints = NDArray[np.int64]
 
 
 class OperatorConsumer(QueryConsumer):
@@ -36,7 +39,7 @@ class OperatorConsumer(QueryConsumer):
         channel: Channel,
         query: HostedQuery,
         node: RowQuery,
-        make: Callable[[], Any],
+        make: Callable[[], RowOperator],
         history: History | None = None,
     ) -> None:
         """`make`: a fresh operator of the node. `history`: what it is attached with."""
@@ -46,7 +49,9 @@ class OperatorConsumer(QueryConsumer):
         self.node = node
         self._make = make
         self.operator = make()
-        self._last_report: pa.Table | None = None
+        self._watermark = INT64_MIN
+        self._steps = BoundedSteps()
+        self._cadence = reports_by_time(node.plan, node.block)
 
     @property
     def fed(self) -> list[HostedQuery]:
@@ -72,24 +77,36 @@ class OperatorConsumer(QueryConsumer):
             if history is not None and history.unsaid:
                 self.operator.take_in(rows.slice(0, history.unsaid))
                 rows = rows.slice(history.unsaid, len(rows))
-            with Overflows() as found:
-                table = self.operator.process(rows, watermark)
-            self.query.overflowed(found.count)
+            for part, until in self._parts(rows, watermark):
+                with Overflows() as found:
+                    table = self.operator.process(part, until)
+                self.query.overflowed(found.count)
+                self._tell(table, until)
+                self._steps.made(len(part), table.num_rows)
         except QueryFailed as problem:
             if isinstance(problem.results, pa.Table):
-                self.query.receive(list(problem.results.to_batches()), watermark)
+                self._tell(problem.results, watermark)
             self.fail(problem.message)
-            return
+
+    def _parts(self, rows: Rows, watermark: int) -> Iterator[tuple[Rows, int]]:
+        """The steps to a watermark, with the rows that each takes."""
+        waiting = WaitingRows(rows)
+        while True:
+            until = watermark
+            if not self.node.silent:  # else there is nothing to bound
+                reports = [] if self._cadence is None else [(self._cadence, self.operator.most_in_report)]
+                until = self._steps.next([waiting], self._watermark, watermark, reports)
+            self._watermark = until
+            yield waiting.released(until if until < watermark else None), until
+            if until >= watermark:
+                return
+
+    def _tell(self, table: pa.Table, until: int) -> None:
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
-        if isinstance(self.operator, RestoredOperator) and table.num_rows:
-            ends = table.column("window_end")
-            self._last_report = table.filter(pc.equal(ends, ends[-1]))
-        self.query.receive(pieces, watermark)
+        self.query.receive(pieces, until)
 
     def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
-        """How many rows of each partition it has counted; None where it has no such window."""
-        tail = getattr(self.operator, "tail", None)
-        return tail.counted(partition_by) if isinstance(tail, PartitionTail) else None
+        return self.operator.counted_rows(partition_by)
 
     def explained(self) -> Explanation:
         block = self.query.block
@@ -100,20 +117,16 @@ class OperatorConsumer(QueryConsumer):
 
     @property
     def _said(self) -> dict[str, str]:
-        named = {"operator": self.node.operator.value}
-        if self.node.operator is Operator.COLLECTIVE_LOOKUP:
-            named["collective index"] = self.operator.description
-        return named
+        return {"operator": self.node.operator.value, **self.operator.described}
 
     def fail(self, reason: str) -> None:
         self.torn = True
         self.channel.detach(self)
-        self.operator, self._last_report = self._make(), None
+        self.operator = self._make()
         self.query.fail(reason)
 
     @property
     def relation(self) -> RelationRows:
-        assert isinstance(self.operator, ContinuousRows)
         return self.operator.relation
 
     @property
@@ -122,10 +135,8 @@ class OperatorConsumer(QueryConsumer):
 
     def lookup(self, name: str, at: int | None) -> pa.Table:
         watermark = self.channel.watermark
-        if isinstance(self.operator, RestoredOperator):
-            if at is not None:
-                raise NotHeldError(f"only the last report of '{name}' is held")
-            return self._last_report if self._last_report is not None else self.query.arrow.empty_table()
+        if at is not None and not self.operator.answers_past:
+            raise NotHeldError(f"only the last report of '{name}' is held")
         periodic = self.query.block.periodic
         if watermark == INT64_MIN:
             names = self.query.arrow.names if periodic else [item.name for item in self.query.block.items]
@@ -135,20 +146,34 @@ class OperatorConsumer(QueryConsumer):
             raise NotHeldError(f"'{name}' has not come so far yet", hint=f"'{self.channel.name}' has come to {reached}")
         if at is None:
             at = watermark if periodic else watermark - 1
-        result: pa.Table = self.operator.lookup(at)
-        return result
+        return self.operator.lookup(at)
 
     @property
     def bytes_held(self) -> int:
-        held: int = self.operator.bytes_held
-        return held
+        return self.operator.bytes_held
 
     def snapshot(self) -> dict[str, Any]:
-        return {
-            "operator": self.operator.snapshot(),
-            "last_report": self._last_report,
-        }
+        return {"operator": self.operator.snapshot(), "watermark": self._watermark}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self.operator.restore(snapshot["operator"])
-        self._last_report = snapshot["last_report"]
+        operator = snapshot["operator"]
+        if snapshot.get("last_report") is not None:  # where an earlier panewise kept that of RESTORE
+            operator = {**operator, "last": snapshot["last_report"]}
+        self.operator.restore(operator)
+        self._watermark = snapshot.get("watermark", INT64_MIN)
+
+
+class WaitingRows:
+    """Rows of one call, in order of time, on their way to steps."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def first_times(self, count: int) -> Ints:
+        return self._rows.times[:count]
+
+    def released(self, until: int | None) -> Rows:
+        """The rows below an instant; None: all that are left."""
+        count = len(self._rows) if until is None else int(np.searchsorted(self._rows.times, until))
+        part, self._rows = self._rows.slice(0, count), self._rows.slice(count, len(self._rows))
+        return part

@@ -28,12 +28,12 @@ from panewise.plan.explain import Explanation
 from panewise.plan.inputs import windowed_inputs
 from panewise.plan.physical import DeltaQuery
 from panewise.runtime.archive_history import PlanHistory
-from panewise.runtime.bounded_steps import BoundedSteps
-from panewise.runtime.channel import INT64_MIN, Channel
+from panewise.runtime.bounded_steps import BoundedSteps, InReport
+from panewise.runtime.channel import INT64_MIN, Channel, Consumer
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.table import Table
-from panewise.runtime.window_ends import last_window
+from panewise.runtime.window_ends import last_window, reports_by_time
 from panewise.temporal import SECOND
 
 
@@ -50,7 +50,7 @@ class Owner(Protocol):
     def running(self) -> list[str]: ...
 
 
-class Port:
+class Port(Consumer):
     """One input of the plan, as its channel sees it."""
 
     ordered = True
@@ -124,7 +124,7 @@ class Port:
         self.watermark, self._waiting = snapshot["watermark"], [rows] if len(rows) else []
 
 
-class Clock:
+class Clock(Consumer):
     """How far the stream has come that changes a table of the plan. The table itself has read its rows before."""
 
     ordered = True
@@ -186,6 +186,7 @@ class PlanConsumer(QueryConsumer):
         self.clocks = [Clock(self, channel) for channel in changing.values()]
         self._watermark = INT64_MIN
         self._steps = BoundedSteps()
+        self._cadence = reports_by_time(query.plan, query.block)
 
     @property
     def operators(self) -> list[Any]:
@@ -276,7 +277,12 @@ class PlanConsumer(QueryConsumer):
         known = min([until, *(table.known_until for table in self.plan.tables)])
         for reached in (known, until):
             while reached > self._watermark and self.query.status != "FAILED":
-                self._step(self._steps.next(self.ports, reached))
+                self._step(self._steps.next(self.ports, self._watermark, reached, self.in_report))
+
+    @property
+    def in_report(self) -> list[InReport]:
+        """When its query reports, and how many rows a report has at most."""
+        return [] if self._cadence is None else [(self._cadence, self.plan.most_in_report)]
 
     def _step(self, until: int) -> None:
         self._watermark = until

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from panewise.operators.partition_tail import RowCounts
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.table_source import TableSource
 from panewise.plan.explain import Explanation
@@ -53,6 +54,10 @@ class QueryConsumer(ABC):
     @property
     def tables(self) -> Sequence[TableSource]:
         return ()
+
+    def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
+        """How many rows of each partition it has counted; None where it does not count by these columns."""
+        return None
 
     @abstractmethod
     def ends(self, channel: Channel, newest: int) -> list[int]:

@@ -18,7 +18,6 @@ import numpy as np
 from panewise.operators.partition_tail import RowCounts
 from panewise.runtime.channel import Channel
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.operator_consumer import OperatorConsumer
 from panewise.temporal import RowsWindow
 
 
@@ -33,7 +32,7 @@ def rows_gone(window: RowsWindow, channel: Channel) -> RowCounts | None:
         empty = channel.empty_rows().batch
         return RowCounts([empty.column(name) for name in window.partition_by], np.empty(0, np.int64))
     for consumer in channel.consumers:
-        counted = consumer.counted_rows(window.partition_by) if isinstance(consumer, OperatorConsumer) else None
+        counted = consumer.counted_rows(window.partition_by)
         if counted is not None and int(counted.counts.sum()) == gone:
             return counted
     return None

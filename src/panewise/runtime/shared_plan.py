@@ -28,11 +28,12 @@ from panewise.plan.nodes import Emit, Join
 from panewise.plan.physical import DeltaQuery
 from panewise.plan.shared_core import SharedCore
 from panewise.runtime.archive_history import PlanHistory
-from panewise.runtime.bounded_steps import BoundedSteps
+from panewise.runtime.bounded_steps import BoundedSteps, InReport
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import guarded
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.plan_consumer import PlanConsumer, Port, attach_ports, missed_before
+from panewise.runtime.window_ends import reports_by_time
 
 
 class Core(Protocol):
@@ -60,6 +61,9 @@ class Core(Protocol):
 
     def folds(self, name: str) -> bool:
         """Whether a query is given results, which `lookup` finds then."""
+
+    def most_in_report(self, name: str) -> int:
+        """How many rows a report of such a query has at most, besides those to come."""
 
     def lookup(self, name: str, at: int) -> pa.Table: ...
 
@@ -123,7 +127,8 @@ class SharedPlan:
         """As far as all inputs have come."""
         until = min(port.watermark for port in self.ports)
         while until > self._watermark and not self.torn:
-            self._step(self._steps.next(self.ports, until))
+            reports = [report for member in self.members.values() for report in member.in_report]
+            self._step(self._steps.next(self.ports, self._watermark, until, reports))
 
     def _step(self, until: int) -> None:
         since, self._watermark = self._watermark, until
@@ -221,6 +226,7 @@ class SharingConsumer(PlanConsumer):
         )
         self._tables = ()
         self._watermark = INT64_MIN
+        self._cadence = reports_by_time(query.plan, query.block)
         self._history = history
 
     def attach(self) -> None:
@@ -261,6 +267,12 @@ class SharingConsumer(PlanConsumer):
     def _answer(self, at: int) -> pa.Table:
         core = self.shared.core
         return core.lookup(self.query.name, at) if self.folded else self.plan.lookup(at)
+
+    @property
+    def in_report(self) -> list[InReport]:
+        if self._cadence is None or not self.folded:
+            return super().in_report
+        return [(self._cadence, self.shared.core.most_in_report(self.query.name))]
 
     @property
     def folded(self) -> bool:

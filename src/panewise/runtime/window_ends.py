@@ -34,9 +34,13 @@ def last_window(window: Window | None, newest: int) -> int:
     return newest + 1
 
 
+def reports_by_time(plan: Emit, block: Block) -> Cadence | None:
+    """When a query reports; None where its windows have no SLIDE in time."""
+    window = report_window(plan) if has_several_inputs(plan) else block.window
+    return cadence_of(window) if isinstance(window, TimeWindow) and window.slide_us is not None else None
+
+
 def due_report(plan: Emit, block: Block, come_to: int) -> int | None:
     """The last instant up to `come_to` at which a query reports; None where its windows have no SLIDE in time."""
-    window = report_window(plan) if has_several_inputs(plan) else block.window
-    if not isinstance(window, TimeWindow) or window.slide_us is None:
-        return None
-    return come_to - (come_to - window.align_us) % window.slide_us
+    cadence = reports_by_time(plan, block)
+    return None if cadence is None else come_to - (come_to - cadence.align) % cadence.slide

@@ -344,17 +344,18 @@ class Family:
 
         A piece is a batch (window_start, window_end as points, then the items) or a range of empty reports.
         """
-        if len(rows):
-            self._take(rows, points)
+        self.take(rows, points)
         return self.advance(watermark)
 
     def fold(self, rows: Rows, kept: Kept = None) -> None:
         """Takes rows in and leaves the watermark where it is."""
         assert self.timed
-        if len(rows):
-            self._take(rows, rows.times, kept)
+        self.take(rows, rows.times, kept)
 
-    def _take(self, rows: Rows, points: Ints, kept: Kept = None) -> None:
+    def take(self, rows: Rows, points: Ints, kept: Kept = None) -> None:
+        """Takes rows in at these points of the axis, and leaves the watermark where it is."""
+        if not len(rows):
+            return
         self.notice(points, rows.latest if points is rows.times else int(points[-1]))
         self._fold(rows, points, kept)
 
@@ -454,11 +455,28 @@ class Family:
 
     def due_count(self, watermark: int) -> int:
         """How many reports will be due at a watermark, at most."""
-        schedule = self._members.schedule
-        if not len(schedule):
-            return 0
-        first = schedule.next_reports(np.maximum(schedule.column("reported"), self.watermark))
-        return int(np.maximum((watermark - first) // schedule.column("slide") + 1, 0).sum())
+        return self._members.schedule.due_count(self.watermark, watermark)
+
+    def _shown_count(self, watermark: int) -> int:
+        """The same without those of windows in which no row is."""
+        store = self._store
+        starts = [int(held.starts[0]) for held in (store, store.open) if len(held.starts)]
+        ends = [int(held.ends.max()) for held in (store, store.open) if len(held.starts)]
+        span = (min(starts), max(ends)) if starts else (watermark, watermark)
+        return self._members.schedule.due_count(self.watermark, watermark, span)
+
+    def step_to(self, watermark: int, most: int) -> int:
+        """The furthest point up to a watermark by which no more reports are due than `most`, or those of one point."""
+        if self._shown_count(watermark) <= most:
+            return watermark
+        some, too_many = max(self.watermark, -(2**62)), watermark
+        while too_many - some > 1:
+            middle = (some + too_many) // 2
+            if self._shown_count(middle) <= most:
+                some = middle
+            else:
+                too_many = middle
+        return some if self._shown_count(some) else too_many
 
     def empty_batch(self, member: Member, ends: Ints) -> pa.RecordBatch | None:
         """What an ungrouped query says of empty windows, at these reports."""

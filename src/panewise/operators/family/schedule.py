@@ -17,7 +17,7 @@ from panewise.slicing.pairs import Cadence
 
 Ints = NDArray[np.int64]
 COLUMNS = ("slide", "align", "offset", "range", "reported", "number", "shape", "tree")
-INT64_MAX = 2**63 - 1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 class Schedule:
@@ -80,6 +80,20 @@ class Schedule:
         """Reports up to the watermark are out."""
         reported = self.column("reported")
         np.maximum(reported, watermark, out=reported)
+
+    def due_count(self, after: int, upto: int, span: tuple[int, int] | None = None) -> int:
+        """How many reports are due after one point, up to another one. Of windows that have a beginning only those
+        count which rows in the span can be in, where one is given."""
+        if not self._count:
+            return 0
+        reported = np.maximum(self.column("reported"), after)
+        last: Ints | int = upto
+        if span is not None:
+            bounded = self.column("range") > 0
+            reported = np.where(bounded | (reported == INT64_MIN), np.maximum(reported, span[0]), reported)
+            last = np.where(bounded, np.minimum(upto, span[1] + self.column("range") + self.column("offset")), upto)
+        counts: Ints = (last - self.next_reports(reported)) // self.column("slide") + 1
+        return int(np.maximum(counts, 0).sum())
 
     def next_due(self, watermark: int) -> int:
         """The first point at which a report will be due."""
