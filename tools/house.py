@@ -26,6 +26,7 @@ def main() -> int:
     found = cycles("panewise")
     for one in found:
         print(f"an import cycle of {len(one)} modules: {', '.join(sorted(one))}")
+    print(f"Modules in import cycles: {sum(map(len, found))}.")
     return int(bool(found))
 
 

@@ -145,13 +145,16 @@ class Engine:
         self.driver.tell()
         return result
 
-    def execute_parsed(self, parsed: ParsedStatement) -> pa.Table | None:
-        """Runs one statement. A long SELECT begins and ends in a turn, and lets others in while it reads."""
+    def execute_parsed(self, parsed: ParsedStatement, bound: s.Statement | None = None) -> pa.Table | None:
+        """Runs one statement. A long SELECT begins and ends in a turn, and lets others in while it reads.
+
+        `bound`: the statement, where the caller has bound it and sees to it that nothing is defined meanwhile.
+        """
         while True:
-            ahead, result = self._bound_ahead(parsed), None
+            ahead, result = None if bound is not None else self._bound_ahead(parsed), None
             try:
                 with self._lock:
-                    result = self._execute(parsed, ahead)
+                    result = self._execute(parsed, ahead, bound)
                     self.listeners.note()
                     self._changed()
             except BaseException:  # also of subscribers, when the turn has ended
@@ -177,13 +180,15 @@ class Engine:
         return bind_one(parsed, seen, self.books.find_aggregate, self.books.aggregate_names), definitions
 
     def _execute(
-        self, parsed: ParsedStatement, ahead: tuple[s.Statement, dict[str, Definition]] | None = None
+        self,
+        parsed: ParsedStatement,
+        ahead: tuple[s.Statement, dict[str, Definition]] | None,
+        bound: s.Statement | None,
     ) -> pa.Table | Unfinished | None:
         self._flush_all()
-        if ahead is not None and self.catalog.is_as(ahead[1]):
-            statement = ahead[0]
-        else:
-            statement = self.statements.bound(parsed)
+        if bound is None and ahead is not None and self.catalog.is_as(ahead[1]):
+            bound = ahead[0]
+        statement = self.statements.bound(parsed) if bound is None else bound
         if not isinstance(statement, s.Show | s.Explain | s.SelectOnce):
             self._answers.change()
             if not isinstance(statement, s.Insert | s.Update | s.Delete):

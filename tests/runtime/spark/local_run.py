@@ -18,7 +18,7 @@ from panewise.runtime.spark import worker
 from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import BatchWriter
 from panewise.runtime.spark.bucket_work import bucket_outputs
-from panewise.runtime.spark.changes import Change, write_change
+from panewise.runtime.spark.changes import Change, Changing, write_change
 from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.inbox import Inbox, read_letter
 from panewise.runtime.spark.packing import OUTPUT
@@ -100,7 +100,11 @@ class LocalRun:
         self.written = 0
 
     def change(self, *statements: str) -> None:
-        change = self.program.apply(Change(self.program.next_version, self.batch, statements))
+        self.change_to(*map(Changing, statements))
+
+    def change_to(self, *statements: Changing) -> None:
+        texts, bound = tuple(statement.text for statement in statements), [statement.bound for statement in statements]
+        change = self.program.apply(Change(self.program.next_version, self.batch, texts), bound)
         write_change(self.folder, change)
         if change.version:
             self.inbox.post_control({"wake": change.version})

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import panewise as pw
 from panewise.catalog import StreamDefinition
+from panewise.runtime.spark.changes import Changing
 from panewise.runtime.spark.program import read_program
 from panewise.runtime.spark.reading import Reader
 from panewise.runtime.spark.reconcile import reconciled
@@ -31,8 +32,8 @@ class LocalHandle(Reader):
     def check_new_stream(self, stream: StreamDefinition) -> None:
         pass
 
-    def change(self, statements: list[str]) -> None:
-        self._run.change(*statements)
+    def change(self, statements: list[Changing]) -> None:
+        self._run.change_to(*statements)
         self.tables.log()
 
     def change_tables(self) -> None:
@@ -56,10 +57,10 @@ class TableRun(LocalRun):
         self.pipeline = pipeline
         self.program = read_program(self.folder, self.partitions, {}, self.sharing)
         self.handle = LocalHandle(self)
-        changes = reconciled(pipeline.books, self.program, replace)
+        changes = reconciled(pipeline.books, self.program, replace, pipeline.bound)
         self.handle.tables.begin(replace)
         if changes or not self.program.versions:
-            self.change(*changes)
+            self.change_to(*changes)
         self.handle.change_tables()
         self.pipeline._handle = self.handle  # type: ignore[assignment]
 

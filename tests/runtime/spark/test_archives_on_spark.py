@@ -311,14 +311,15 @@ def test_a_restart_with_another_layout_alters_and_with_another_key_is_refused(tm
     run = begun(tmp_path / "checkpoint", archived(tmp_path, "summed"))
     statements = [STREAM, *(f"CREATE QUERY {name} AS {text}" for name, text in QUERIES.items())]
     same = pipeline_of(*statements, archived(tmp_path, "summed"))
-    assert reconciled(same.books, run.program, replace=False) == []
+    assert reconciled(same.books, run.program, False, same.bound) == []
     other = pipeline_of(*statements, archived(tmp_path, "summed").replace("2x2", "3x2"))
-    assert reconciled(other.books, run.program, replace=False) == ["ALTER ARCHIVE summed_archive SET (layout = '3x2')"]
+    (altered,) = reconciled(other.books, run.program, False, other.bound)
+    assert altered.text == "ALTER ARCHIVE summed_archive SET (layout = '3x2')"
     keyed = pipeline_of(*statements, archived(tmp_path, "summed").replace("key = 'k'", "key = 's'"))
     with pytest.raises(CatalogError, match="other definitions of archive summed_archive"):
-        reconciled(keyed.books, run.program, replace=False)
+        reconciled(keyed.books, run.program, False, keyed.bound)
     fewer = pipeline_of(*statements)
-    assert reconciled(fewer.books, run.program, replace=False) == []
+    assert reconciled(fewer.books, run.program, False, fewer.bound) == []
     assert fewer.books.catalog.find("summed_archive") is not None
 
 

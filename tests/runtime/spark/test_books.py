@@ -10,6 +10,7 @@ import pytest
 
 import panewise as pw
 from panewise.errors import CatalogError, ConnectorError, PanewiseError
+from panewise.runtime.spark.changes import Changing
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.handle import Handle
 from panewise.runtime.spark.marks import Marks, write_marks
@@ -29,7 +30,7 @@ def pipeline_of(*statements: str, version: str = "4.3.0") -> pw.SparkPipeline:
 def begun(pipeline: pw.SparkPipeline, place: Path, *statements: str) -> Handle:
     """A handle whose definitions are written down and whose Spark query does not run."""
     handle = Handle(pipeline, Folder(str(place)), None, available_now=False)
-    handle.change(list(statements))
+    handle.change([Changing(statement) for statement in statements])
     pipeline._handle = handle
     return handle
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from panewise.language.statements import Statement
 from panewise.runtime.spark.folder import Folder
 from panewise.state.records import FORMAT, Record, check_format
 
@@ -28,6 +29,14 @@ class Place:
 
 
 PLACE = Record(Place, "fragment tree selection")
+
+
+@dataclass(frozen=True)
+class Changing:
+    """A statement of a change, and bound, where this process has bound it to the definitions that hold before it."""
+
+    text: str
+    bound: Statement | None = None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from panewise.runtime.spark.archive_lookups import archived_report
 from panewise.runtime.spark.archive_target import read_begun
 from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, Notice, VersionSinks
-from panewise.runtime.spark.changes import Change, write_change
+from panewise.runtime.spark.changes import Change, Changing, write_change
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
 from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.identity import Defined, identity_of
@@ -83,7 +83,7 @@ class Handle(Reader):
 
     def begin(self, replace: bool) -> None:
         """Brings the checkpoint's definitions to those of the pipeline, and starts the Spark query."""
-        statements = reconciled(self._pipeline.books, self._program, replace)
+        statements = reconciled(self._pipeline.books, self._program, replace, self._pipeline.bound)
         self._tables.begin(replace)
         self._check_frames()
         ship(self._pipeline.spark)
@@ -107,9 +107,10 @@ class Handle(Reader):
                     f"stream '{stream.name}' of this checkpoint was a DataFrame", hint="give it again with add_stream"
                 )
 
-    def _write_change(self, statements: list[str]) -> Change:
-        number = self._program.next_version
-        change = self._program.apply(Change(number, self._next_batch(), tuple(statements)))
+    def _write_change(self, statements: list[Changing]) -> Change:
+        number, texts = self._program.next_version, tuple(statement.text for statement in statements)
+        bound = [statement.bound for statement in statements]
+        change = self._program.apply(Change(number, self._next_batch(), texts), bound)
         write_change(self._folder, change)
         self._tables.log()
         if number:
@@ -124,7 +125,7 @@ class Handle(Reader):
         """The first micro-batch whose offsets Spark has not written yet."""
         return max(self._folder.numbers("spark/offsets"), default=-1) + 1
 
-    def change(self, statements: list[str]) -> None:
+    def change(self, statements: list[Changing]) -> None:
         """The definitions have changed; goes on with them from the next micro-batch boundary."""
         with self._lock:
             if not self.active:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from panewise.connectors.sinks import PrintTable
 from panewise.errors import CatalogError
+from panewise.language.statements import CreateQuery
 from panewise.runtime.engine import Engine
 from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.session import default_partitions
@@ -29,6 +30,7 @@ class Defined(Protocol):
     retention_us: int
     print_table: PrintTable | None
     books: Engine
+    bound: dict[str, CreateQuery]
     frames: dict[str, DataFrame]
 
 

@@ -30,6 +30,7 @@ from panewise.runtime.hosted_query import overflow_remark
 from panewise.runtime.refresh_option import refuse_at_most
 from panewise.runtime.shedding import refuse_overload_options
 from panewise.runtime.spark.archive_reading import with_files
+from panewise.runtime.spark.changes import Changing
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.program import read_program
 from panewise.runtime.spark.session import check_version, is_connect, own_session, settings
@@ -76,6 +77,7 @@ class SparkPipeline:
         self.books.driver.is_expected = True  # by Spark
         self.books.statements.read_table = self._read_table
         self.books.archives.only_books = True  # files are written by micro-batches
+        self.bound: dict[str, s.CreateQuery] = {}  # by lower-case name of the query, for the program
         self.frames: dict[str, DataFrame] = {}  # the user's own, by lower-case name of the stream
         self._handle: Handle | None = None
         self._lock = threading.RLock()
@@ -132,7 +134,7 @@ class SparkPipeline:
         """
         result = None
         with self._lock:
-            changed: list[str] = []
+            changed: list[Changing] = []
             changed_rows = False
             try:
                 for parsed in parse(text):
@@ -148,7 +150,9 @@ class SparkPipeline:
                         if isinstance(statement, s.Insert | s.Update | s.Delete):
                             changed_rows = True
                         else:
-                            changed.append(parsed.text[parsed.span.start : parsed.span.end])
+                            said = parsed.text[parsed.span.start : parsed.span.end]
+                            changed.append(Changing(said, statement))
+                            self._note_bound(statement)
                     result = table if table is not None else result
             finally:
                 if changed and self._handle is not None:
@@ -156,6 +160,12 @@ class SparkPipeline:
                 elif changed_rows and self._handle is not None:
                     self._handle.change_tables()
         return result
+
+    def _note_bound(self, statement: s.Statement) -> None:
+        if isinstance(statement, s.CreateQuery):
+            self.bound[statement.name.lower()] = statement
+        elif isinstance(statement, s.Drop):
+            self.bound.pop(statement.name.lower(), None)
 
     def _registered(self, statement: s.Statement, parsed: ParsedStatement) -> pa.Table | None:
         with _only_here():
@@ -180,7 +190,7 @@ class SparkPipeline:
             if reason is not None:
                 raise CatalogError(f"query '{statement.name}' has failed: {reason}", hint="drop it and create it anew")
         new = isinstance(statement, s.CreateArchive) and self.books.catalog.find(statement.name) is None
-        table = self.books.execute_parsed(parsed)
+        table = self.books.execute_parsed(parsed, statement)
         if new and isinstance(statement, s.CreateArchive):
             self._make_archive(statement.name)
         return table
@@ -273,7 +283,7 @@ class SparkPipeline:
             if self._handle is not None:
                 self._handle.tables.refresh({scan.name for scan in scans if scan.kind == "table"})
             with with_files(self.books.archives, {scan.name for scan in scans if scan.kind == "archive"}):
-                return self.books.execute_parsed(parsed)
+                return self.books.execute_parsed(parsed, statement)
         answered = named_answer(plan)
         if answered is None:
             raise PlanError(
@@ -287,7 +297,7 @@ class SparkPipeline:
     def _shown(self, statement: s.Show | s.Explain, parsed: ParsedStatement) -> pa.Table | None:
         archives = self.books.archives
         with with_files(archives, archives.keepers, must_be_there=False):
-            table = self.books.execute_parsed(parsed)
+            table = self.books.execute_parsed(parsed, statement)
         assert table is not None
         if isinstance(statement, s.Show) and statement.kind == "queries" and self._handle is not None:
             failed, overflows = self._handle.failed(), self._handle.overflows()

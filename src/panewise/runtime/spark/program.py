@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -86,18 +86,25 @@ class Program:
     _selections: dict[Expression | None, int] = field(default_factory=dict)
     _stream_keys: dict[str, str] = field(default_factory=dict)  # by name
 
-    def apply(self, change: Change) -> Change:
-        """One more version. The change with the places of its queries, as it is to be written down."""
+    def apply(self, change: Change, bound: Sequence[s.Statement | None] = ()) -> Change:
+        """One more version. The change with the places of its queries, as it is to be written down.
+
+        `bound`: its statements, as far as they have been bound already.
+        """
         draft = _Draft(self, change)
-        for text in change.statements:
-            for parsed in parse(text):
-                statement = bind_one(parsed, self.catalog, self.find_aggregate, self._aggregate_names)
+        for number, text in enumerate(change.statements):
+            known = bound[number] if bound else None
+            for statement in [known] if known is not None else self._bound(text):
                 assert isinstance(statement, Defining), "rows of tables have files of their own"
                 interpret(statement, self.catalog, self.find_aggregate, draft)
         self._plant(change, draft.queries)
         self.versions.append(draft.version())
         made = {name: query for name, query in draft.queries.items() if query.created == change.version}
         return replace(change, places={name: self._place_of(query) for name, query in made.items()})
+
+    def _bound(self, text: str) -> Iterator[s.Statement]:
+        for parsed in parse(text):
+            yield bind_one(parsed, self.catalog, self.find_aggregate, self._aggregate_names)
 
     def place(self, query: QueryDefinition, plan: Emit, statement: s.CreateQuery, draft: _Draft) -> PlannedQuery:
         """A new query in its fragment; it gets its tree when the version is complete."""
