@@ -16,7 +16,7 @@ from panewise.operators.continuous import ContinuousRows
 from panewise.operators.family.family import Family
 from panewise.optimize.physical import physical
 from panewise.plan.build import build
-from panewise.plan.physical import Difference
+from panewise.plan.physical import Difference, Planned
 from panewise.runtime import hosting
 from panewise.runtime.channel import Channel
 from panewise.runtime.hosting import Hosting
@@ -195,7 +195,7 @@ def test_a_snapshot_with_what_an_earlier_version_left_is_restored() -> None:
     [parsed] = parse("SELECT a FROM s [RANGE 1 MINUTE]")
     bound = bind_one(parsed, engine.catalog)
     assert isinstance(bound, SelectOnce)
-    engine.hosting.change(Difference(coming={"q\x001": physical(build(bound.query, engine.find_aggregate))}))
+    engine.hosting.change(Difference(coming={"q\x001": Planned(physical(build(bound.query, engine.find_aggregate)))}))
     push(engine)
     again = pw.Engine.restore(engine.snapshot())
     assert sorted(again.hosting.queries) == ["pairs", "sums"]

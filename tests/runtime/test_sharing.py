@@ -10,6 +10,7 @@ import pytest
 
 import panewise as pw
 from panewise.errors import PlanError, SnapshotError
+from panewise.operators.family.family import Family
 from tests.runtime.random_weaves import SECOND, woven_at_random
 from tests.runtime.small_engine import STREAM, rows, tuples
 
@@ -172,3 +173,40 @@ def test_rows_that_are_folded_together_are_paid_for_once() -> None:
         assert all(together) if sharing == "weave" else not any(together)
         folds.append(sum(family.fold_cost for family in report.families))
     assert folds[0] < folds[1] / 2
+
+
+def test_what_queries_cost_alone_is_counted_by_query() -> None:
+    """Nine queries that are alike are one member: each of them alone would cost as much as it."""
+    cheap, dear = "RANGE 6 SECONDS SLIDE 6 SECONDS", "RANGE 600 SECONDS SLIDE 1 SECOND"
+    costs = {}
+    for many in (cheap, dear):
+        engine = engine_of_windows(*[many] * 9, cheap if many is dear else dear)
+        costs[many] = engine.sharing_report().cost_alone
+    one_of_each = engine_of_windows(cheap, dear).sharing_report().cost_alone
+    assert costs[cheap] < costs[dear]
+    assert costs[cheap] + costs[dear] == pytest.approx(10 * one_of_each, 0.01)
+
+
+def test_a_family_with_few_windows_makes_no_plan_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make one takes as long as it has members, and pushes may be of one row."""
+    engine = engine_of_windows(*[f"RANGE {n} SECONDS SLIDE 1 SECOND" for n in range(1, 6)])
+    made: list[int] = []
+    plan_of = Family.plan.fget
+    assert plan_of is not None
+    monkeypatch.setattr(Family, "plan", property(lambda family: made.append(1) or plan_of(family)))
+    for second in range(100, 120):
+        engine.push("t", rows(second))
+    assert not made
+    for n in range(6, 20):
+        engine.execute(f"CREATE QUERY w{n} AS SELECT SUM(v) AS s FROM t [RANGE {n} SECONDS SLIDE 1 SECOND]")
+    engine.push("t", rows(130))
+    assert made
+
+
+def engine_of_windows(*windows: str) -> pw.Engine:
+    engine = pw.Engine()
+    engine.execute(STREAM)
+    for number, window in enumerate(windows):
+        engine.execute(f"CREATE QUERY q{number} AS SELECT SUM(v) AS s FROM t [{window}]")
+    engine.push("t", rows(*range(20)))
+    return engine

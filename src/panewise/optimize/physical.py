@@ -15,7 +15,7 @@ from panewise.optimize.rewrites.rewriting import Rewritten, rewrite, rewrite_unl
 from panewise.optimize.technique_option import chosen_technique
 from panewise.plan.aggregation import aggregation_of
 from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs, windowed_inputs
+from panewise.plan.inputs import has_several_inputs, named_answer, windowed_inputs
 from panewise.plan.nodes import Emit, Node, Scan
 from panewise.plan.partitioning import partitioning
 from panewise.plan.physical import (
@@ -23,6 +23,8 @@ from panewise.plan.physical import (
     DeltaQuery,
     FamilyQuery,
     FamilyShape,
+    Once,
+    OnceQuery,
     Operator,
     PhysicalQuery,
     RowQuery,
@@ -51,6 +53,23 @@ def physical(plan: Emit, options: Options = (), sharing: str = "weave", name: st
         isinstance(window, RowsWindow), block.where, block.aggregate.keys, technique, _alone(sharing, name), adapting
     )
     return FamilyQuery(plan, block, _inner(block.source, sharing, name, 1), shape, _spread_of_member(block))
+
+
+def physical_once(plan: Emit) -> OnceQuery:
+    """The node of a query that is answered once."""
+    if has_several_inputs(plan):
+        return OnceQuery(plan, None, Once.WHOLE)
+    block = block_of(plan)
+    source = block.source
+    if named_answer(plan) is not None:
+        way = Once.ANSWER
+    elif not isinstance(source, Scan) or source.kind == "table":
+        way = Once.WHOLE
+    elif source.kind == "archive":
+        way = Once.ARCHIVE
+    else:
+        way = Once.WHOLE if block.window is None else Once.WINDOW
+    return OnceQuery(plan, block, way)
 
 
 def _alone(sharing: str, name: str) -> str:

@@ -92,6 +92,16 @@ def reads_answer(node: WindowOf) -> bool:
     return isinstance(node.input, Scan) and node.input.kind == "query" and is_answer(node.window)
 
 
+def named_answer(plan: Emit) -> str | None:
+    """The query whose answer is read, where FROM names one without a window."""
+    inputs = windowed_inputs(plan)
+    if len(inputs) != 1 or table_inputs(plan) or not reads_answer(inputs[0]):
+        return None
+    scan = inputs[0].input
+    assert isinstance(scan, Scan)
+    return scan.name
+
+
 def is_answer(window: Window) -> bool:
     """Whether a window over a query, in a one-time query, says that its answer is meant and not its results."""
     return isinstance(window, TimeWindow) and window.range_us is None and not window.periodic

@@ -3,15 +3,16 @@
     FamilyQuery   an aggregate over a window that slides: a member of the family of its shape
     RowQuery      one windowed input whose rows come in event-time order: an operator of its own
     DeltaQuery    several inputs: operators over deltas, perhaps over a core that others have too
+    OnceQuery     a query that is answered once, over what is held
 
 Queries whose nodes have equal *shapes*, over the same channels, share what the shape names. A node says how the rows of
 its query may be spread over the buckets of a host that has several (`spread`): folded first, exchanged by keys, or
 together in one. A query in parentheses is a node inside the one that reads it. Nothing here knows of a host, of rows,
 or of what has been measured.
 
-A plan of all that runs in one place is the nodes of its queries by name. A host goes from one plan to the next between
-two batches, by a `Difference`. How the members of a family are divided is a value too, a `FamilyPlan`: a family begins
-with one tree and goes to other plans between two batches, as its `Adapting` allows.
+All that runs in one place is a `PhysicalPlan`: the nodes of its queries by name. A host goes from one plan to the next
+between two batches, by the `Difference` of the two. How the members of a family are divided is a value too, a
+`FamilyPlan`: a family begins with one tree and goes to other plans between two batches, as its `Adapting` allows.
 """
 
 from __future__ import annotations
@@ -141,6 +142,28 @@ class DeltaQuery:
 PhysicalQuery = FamilyQuery | RowQuery | DeltaQuery
 
 
+class Once(Enum):
+    """What a one-time query is answered from.
+
+    WINDOW: the slices of a family that hold its last report, else the rows of its window, in steps where they are many.
+    WHOLE: all rows that its inputs hold, at once.
+    """
+
+    ARCHIVE = "archive"
+    ANSWER = "answer of a query"
+    WINDOW = "window"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True)
+class OnceQuery:
+    """A query that is answered once. `block` is None where it has several inputs."""
+
+    plan: Emit
+    block: Block | None
+    way: Once
+
+
 @dataclass(frozen=True)
 class MemberPlan:
     """A member of a family, for one query or for several that are alike.
@@ -183,8 +206,32 @@ class FamilyPlan:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """A query of a plan. `created` tells it from another one of its name that was dropped before."""
+
+    node: PhysicalQuery
+    created: int = 0
+
+
+@dataclass(frozen=True)
 class Difference:
-    """What has to be done to a running plan: first queries go, then others come, each in this order."""
+    """What leads from a running plan to another one: first queries go, then others come, each in this order.
+
+    Who knows what has changed says it so; else two plans are compared.
+    """
 
     going: tuple[str, ...] = ()
-    coming: Mapping[str, PhysicalQuery] = field(default_factory=dict)
+    coming: Mapping[str, Planned] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PhysicalPlan:
+    """The queries that run in one place, by name, in the order of their creation."""
+
+    queries: Mapping[str, Planned] = field(default_factory=dict)
+
+    def difference(self, running: PhysicalPlan) -> Difference:
+        """What leads here from a running plan. Queries go in the reverse order of their creation: readers first."""
+        here, there = self.queries, running.queries
+        going = tuple(name for name in reversed(list(there)) if here.get(name) != there[name])
+        return Difference(going, {name: query for name, query in here.items() if name in going or name not in there})

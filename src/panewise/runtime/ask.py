@@ -20,7 +20,7 @@ from panewise.operators.read_budget import ReadBudget
 from panewise.operators.rows import Rows
 from panewise.plan.aggregation import aggregation_of
 from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs, reads_answer, table_inputs, windowed_inputs
+from panewise.plan.inputs import has_several_inputs, named_answer
 from panewise.plan.nodes import Emit, Scan
 from panewise.runtime.archive_history import minds_order
 from panewise.runtime.ask_inputs import Sources, WindowRows, ask_inputs, check_answer_columns
@@ -58,16 +58,6 @@ def last_report(window: Window, watermark: int) -> int:
     if isinstance(window, RowsWindow) or window.slide_us is None or watermark == INT64_MIN:
         return watermark
     return watermark - (watermark - window.align_us) % window.slide_us
-
-
-def named_answer(plan: Emit) -> str | None:
-    """The query whose answer is read, where FROM names one without a window."""
-    inputs = windowed_inputs(plan)
-    if len(inputs) != 1 or table_inputs(plan) or not reads_answer(inputs[0]):
-        return None
-    scan = inputs[0].input
-    assert isinstance(scan, Scan)
-    return scan.name
 
 
 def rows_of_answer(table: pa.Table) -> Rows:

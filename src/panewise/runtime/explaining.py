@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from panewise.optimize.physical import cheapest
+from panewise.optimize.physical import physical, physical_once
 from panewise.optimize.rewrites.explained import explained
 from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation, explain
-from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Emit
+from panewise.plan.physical import DeltaQuery, RowQuery
 from panewise.runtime.channel import Channel, Consumer
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
@@ -20,11 +20,20 @@ from panewise.runtime.stream import Stream
 
 
 def explain_plan(plan: Emit) -> Explanation:
-    """How a query would be run that does not run yet, registered or once."""
-    if not has_several_inputs(plan):
-        return explain(plan)
-    rewritten = cheapest(plan)
-    return explained(rewritten.plan, rewritten.applied)
+    """How a query would be run that is not registered."""
+    match physical(plan):
+        case DeltaQuery() as node:
+            return explained(node.plan, node.rewrites)
+        case RowQuery() as node:
+            return explain(plan).saying({"operator": node.operator.value})
+        case _:
+            return explain(plan)
+
+
+def explain_once(plan: Emit) -> Explanation:
+    """How a query is answered once."""
+    node = physical_once(plan)
+    return explain(plan).saying({"answered from": f"the {node.way.value}"})
 
 
 def explain_query(query: HostedQuery, hosting: Hosting) -> Explanation:

@@ -298,7 +298,7 @@ class FamilyConsumer(QueryConsumer):
         if not self.shape.adapting.weave or not family.store.can_weave:
             return
         load = self.load
-        if self._weaver.is_due(load, family.changes):
+        if self._weaver.is_due(load, family.changes, family.tree_count):
             plan = self._weaver.next_plan(family.plan, load, family.changes)
             if plan is not None:
                 family.become(plan)

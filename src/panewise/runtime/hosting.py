@@ -24,7 +24,16 @@ from panewise.plan.aggregation import Aggregation, aggregation_of
 from panewise.plan.blocks import Block
 from panewise.plan.inputs import table_inputs, windowed_inputs
 from panewise.plan.nodes import Node, Scan
-from panewise.plan.physical import DeltaQuery, Difference, FamilyQuery, FamilyShape, PhysicalQuery, RowQuery
+from panewise.plan.physical import (
+    DeltaQuery,
+    Difference,
+    FamilyQuery,
+    FamilyShape,
+    PhysicalPlan,
+    PhysicalQuery,
+    Planned,
+    RowQuery,
+)
 from panewise.runtime.archive_history import History, PlanHistory, history_of, plan_history
 from panewise.runtime.block_operators import items_of, operator_of
 from panewise.runtime.channel import INT64_MIN, Channel
@@ -76,6 +85,7 @@ class Hosting:
         self.queries: dict[str, HostedQuery] = {}
         self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for who calls the engine
         self.consumers: dict[str, QueryConsumer] = {}  # by query
+        self._planned: dict[str, Planned] = {}  # by query, but for those inside others
         self._families: dict[tuple[int, FamilyShape], FamilyConsumer] = {}
         self._cores: dict[object, SharedPlan] = {}  # by inputs and meaning
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
@@ -97,25 +107,36 @@ class Hosting:
         query = self.queries.get(name)
         return "" if query is None else query.reason or overflow_remark(self.overflows(name))
 
-    def family_of(self, name: str) -> FamilyConsumer:
-        """The one that a periodic aggregate is in."""
-        return next(family for family in self._families.values() if name in family.queries)
+    def family_of(self, name: str) -> FamilyConsumer | None:
+        """The one that a periodic aggregate is in, or was in when it failed; None where it was refused."""
+        consumer = self.consumers.get(name)
+        return next((family for family in self._families.values() if family is consumer), None)
 
     @property
     def families(self) -> list[FamilyConsumer]:
         return [family for family in self._families.values() if not family.torn]
 
+    @property
+    def plan(self) -> PhysicalPlan:
+        """What runs here, those that were refused or have failed included."""
+        return PhysicalPlan(dict(self._planned))
+
     def change(self, difference: Difference, refused: Refused | None = None) -> None:
-        """Goes to another plan, between two batches. A query that comes too late is a PlanError, or `refused`."""
+        """Goes to another plan, between two batches. A query that comes too late is a PlanError, or `refused`.
+
+        Without `refused` at most one query comes, so that a PlanError leaves the plan as it was.
+        """
+        assert refused is not None or len(difference.going) + len(difference.coming) <= 1
         for name in difference.going:
             self._drop(name)
-        for name, node in difference.coming.items():
+        for name, planned in difference.coming.items():
             try:
-                self._host(name, node)
+                self._host(name, planned.node)
             except PlanError as problem:
                 if refused is None:
                     raise
-                refused(name, node, problem)
+                refused(name, planned.node, problem)
+            self._planned[name] = planned
 
     def _host(self, name: str, node: PhysicalQuery) -> HostedQuery:
         """Starts a query; PlanError where it comes too late.
@@ -374,6 +395,7 @@ class Hosting:
         """Stops a query; what only it needed goes."""
         self._slides.forget(name)
         del self.queries[name]
+        self._planned.pop(name, None)
         self.with_history.discard(name)
         consumer = self.consumers.pop(name, None)
         if consumer is not None:  # else it was refused, and is there to say so

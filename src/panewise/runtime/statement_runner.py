@@ -29,7 +29,7 @@ from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.optimize.physical import physical
 from panewise.plan.build import build
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.physical import Difference
+from panewise.plan.physical import Difference, Planned
 from panewise.plan.scale_sampled import scale_sampled
 from panewise.plan.supported import check_supported
 from panewise.runtime.archive_reads import ArchiveExplanation, explained_table
@@ -39,7 +39,7 @@ from panewise.runtime.change_feed import ChangeFeed, check_changes
 from panewise.runtime.changed_table import ChangedTable
 from panewise.runtime.definitions import Created, definition_of
 from panewise.runtime.engine_report import shown
-from panewise.runtime.explaining import explain_all, explain_plan, explain_query
+from panewise.runtime.explaining import explain_all, explain_once, explain_plan, explain_query
 from panewise.runtime.found_outside import NOTHING_YET, FoundOutside
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.interpreter import Definer, Defining, interpret
@@ -203,7 +203,7 @@ class StatementRunner(Definer):
         meant = plan if at_most is None else with_slide(plan, at_most)
         node = physical(meant, options, self._books.hosting.sharing, key)
         hosting = self._books.hosting
-        hosting.change(Difference(coming={key: node}))
+        hosting.change(Difference(coming={key: Planned(node)}))
         undo.callback(hosting.change, Difference(going=(key,)))
         if at_most is not None:
             undo.callback(self.slides_at_most.pop, key, None)
@@ -273,7 +273,7 @@ class StatementRunner(Definer):
             plan = build(statement.query, self._books.find_aggregate)
             archived = any(isinstance(node, Scan) and node.kind == "archive" for node in plan.walk())
             check_supported(plan, once=archived)
-            explanation = explain_plan(plan)
+            explanation = explain_once(plan) if archived else explain_plan(plan)
             if archived:
                 return ArchiveExplanation(plan, explanation, self._books.archives.__getitem__)
         elif statement.name is not None:

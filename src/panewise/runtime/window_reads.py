@@ -15,14 +15,15 @@ import pyarrow as pa
 
 from panewise.language.statements import WINDOWLESS
 from panewise.operators.read_budget import ReadBudget, ReadLimits, weight_of
-from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs, is_answer, of_block
+from panewise.optimize.physical import physical_once
+from panewise.plan.inputs import named_answer, of_block
 from panewise.plan.nodes import Emit, Scan
+from panewise.plan.physical import Once, OnceQuery
 from panewise.plan.supported import check_supported
 from panewise.plan.text_sizes import cells_of
 from panewise.runtime.answers import with_watermark
 from panewise.runtime.archive_reads import ArchiveRead
-from panewise.runtime.ask import ask_once, asks_archive, from_tree, last_report, named_answer, rows_for
+from panewise.runtime.ask import ask_once, asks_archive, from_tree, last_report, rows_for
 from panewise.runtime.ask_inputs import Sources, expressions_of
 from panewise.runtime.books import Books
 from panewise.runtime.channel import INT64_MIN
@@ -53,26 +54,26 @@ class WindowReads:
         return with_watermark(begun, self._come_to(plan))
 
     def _begun(self, plan: Emit, budget: ReadBudget) -> pa.Table | Read:
-        several = has_several_inputs(plan)
-        if several or named_answer(plan) is None:
+        if named_answer(plan) is None:
             check_supported(plan, once=True)
-        if not several:
-            begun = self._of_block(block_of(plan), budget)
-            if begun is not None:
-                return begun
-        return self._of_whole(plan, budget)
+        node = physical_once(plan)
+        if node.way is Once.ARCHIVE:
+            return self._of_archive(node, budget)
+        begun = self._of_window(node, budget) if node.way is Once.WINDOW else None
+        return self._of_whole(plan, budget) if begun is None else begun
 
-    def _of_block(self, block: Block, budget: ReadBudget) -> pa.Table | Read | None:
-        """What has a way of its own: an archive, the slices of a registered query, many rows of a window of time."""
-        if not isinstance(block.source, Scan):
-            return None
-        if block.source.kind == "archive":
-            return ArchiveRead(self.isolation, block, self._books.archives[block.source.name], budget)
-        if block.source.kind == "table" or block.window is None:
-            return None
+    def _of_archive(self, node: OnceQuery, budget: ReadBudget) -> ArchiveRead:
+        assert node.block is not None
+        assert isinstance(node.block.source, Scan)
+        return ArchiveRead(self.isolation, node.block, self._books.archives[node.block.source.name], budget)
+
+    def _of_window(self, node: OnceQuery, budget: ReadBudget) -> pa.Table | Read | None:
+        """From the slices of a registered query, or in steps over many rows of a window of time; else None."""
+        block = node.block
+        assert block is not None
+        assert isinstance(block.source, Scan)
+        assert block.window is not None
         name = block.source.name
-        if block.source.kind == "query" and is_answer(block.window):
-            return None
         channel = self._books.channel(name)
         shared = from_tree(block, channel, self._books.hosting.families)
         if shared is not None or channel.retained_rows <= self.isolation.rows_inside:

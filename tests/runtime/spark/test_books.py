@@ -121,3 +121,29 @@ def test_a_sink_does_not_write_into_the_input(tmp_path: Path) -> None:
     with pytest.raises(ConnectorError, match="sink 'k' would write into the input of table 'w'"):
         pipeline.execute(sink.format(tmp_path / "in"))
     assert pipeline.books.catalog.find("k") is None
+
+
+@pytest.mark.parametrize("partitions", [None, 7])
+def test_results_are_found_before_a_start_whatever_the_partitions_were(tmp_path: Path, partitions: int | None) -> None:
+    """Queries over whole rows are in shards, of which the checkpoint says how many there are."""
+    rows = [f"CREATE QUERY {name} AS SELECT v FROM Trades [RANGE 10 SECONDS];" for name in ("q1", "q2", "q3", "q4")]
+    first = pipeline_of(STREAM, *rows)
+    handle = begun(first, tmp_path, STREAM, *rows)
+    assert len({query.fragment for query in handle.program.newest.queries.values()}) > 1
+    session: Any = SimpleNamespace(version="4.3.0")
+    again = pw.SparkPipeline(session, partitions=partitions, checkpoint=str(tmp_path))
+    for statement in (STREAM, *rows):
+        again.execute(statement)
+    names = [again._log_name(Folder(str(tmp_path)), query) for query in again.queries()]
+    assert names == ["q1@0", "q2@0", "q3@0", "q4@0"]
+
+
+def test_explain_names_the_fragments_that_run(tmp_path: Path) -> None:
+    """A query that was dropped leaves its number behind, and nobody else gets it."""
+    pipeline = pipeline_of(STREAM, QUERY)
+    begun(pipeline, tmp_path, STREAM, QUERY)
+    pipeline.execute("DROP QUERY q;")
+    pipeline.execute(
+        "CREATE QUERY grouped AS SELECT v, COUNT(*) AS n FROM Trades [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY v;"
+    )
+    assert "fragment 2 over Trades answers grouped" in pipeline.explain("grouped")

@@ -28,6 +28,7 @@ from panewise.runtime.spark.stage_one import StreamTask, kept_column
 from panewise.state.snapshot_format import loaded
 from tests.case_runner import same_rows
 from tests.now_or_soak import soaking
+from tests.runtime.frail_aggregate import REASON
 from tests.runtime.spark.local_run import LocalRun
 
 SECOND = 1_000_000
@@ -403,3 +404,25 @@ def test_a_tree_of_short_windows_keeps_little_beside_one_of_long_windows(tmp_pat
     long = query("long", "RANGE 1000 SECONDS SLIDE 100 SECONDS", "GROUP BY k")
     both, apart = kept("both", short, long), [kept("short", short), kept("long", long)]
     assert max(both[40:]) < 2 * (max(apart[0][40:]) + max(apart[1][40:]))
+
+
+def test_a_query_that_fails_while_it_joins_is_failed_and_others_go_on(tmp_path: Path) -> None:
+    """The slices held answer its last report at once, and its aggregate raises on them."""
+    run = LocalRun(tmp_path)
+
+    def push(*rows: tuple[int, int]) -> dict[str, pa.Table]:
+        made = [{"ts": second * SECOND, "k": "a", "w": 1, "v": v} for second, v in rows]
+        run.push("t", pa.RecordBatch.from_pylist(made, ARROW))
+        return run.run()
+
+    frail = "FRAIL(CAST(v AS DOUBLE) * 1e18) AS f"
+    run.change(
+        STREAM,
+        query("counted", "RANGE 60 SECONDS SLIDE 10 SECONDS", "GROUP BY k"),
+        query("frail", "RANGE 60 SECONDS SLIDE 60 SECONDS", "GROUP BY k", frail),
+    )
+    push((1, 1), (25, 2), (37, 1))
+    run.change(query("late", "RANGE 20 SECONDS SLIDE 10 SECONDS", "GROUP BY k", frail))
+    run.run()
+    assert push((62, 1))["counted"]["n"].to_pylist() == [3, 3, 3]
+    assert REASON in last_marks(run.folder).failed["late@1"]

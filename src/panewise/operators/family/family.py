@@ -131,6 +131,11 @@ class Family:
         return self._members.by_tree()
 
     @property
+    def tree_count(self) -> int:
+        """How many trees it is divided into, the one with the store's own slices included."""
+        return len(self._store.trees) + 1
+
+    @property
     def changes(self) -> int:
         """How often a member has come or gone."""
         return self._members.changes

@@ -73,16 +73,12 @@ def family_report(shape: FamilyShape, plan: FamilyPlan, measured: Measured) -> F
     used = [number for number, tree in enumerate(plan.trees) if tree.members]
     trees = tuple(_tree_report(plan, number, measured, unit) for number in used)
     fold = _fold_cost(measured.states, measured) * unit
-    woven = best_weave(members, load, "full", price_alone=True)
-    alone = full = 0.0
-    if woven is not None:
-        alone, full = woven.cost_alone * unit, woven.cost_full * unit
+    woven = best_weave(members, load, "full")
+    full = 0.0 if woven is None else woven.cost_full * unit
     fixed = [member for member in plan.members if not member.can_move]
-    alone += sum(_cost_alone(member, load) for member in fixed) * unit
     if fixed:
         full += _fixed_cost(plan.trees[0], load) * unit + fold
         full -= 0.0 if woven is None else model_of(members, load.groups)[1].fold(load.rate) * unit
-    of_members = sum(map(len, measured.queries.values())) / max(1, len(measured.queries))
     return FamilyReport(
         stream=measured.channel,
         grouping=", ".join(map(to_sql, shape.keys)),
@@ -93,7 +89,7 @@ def family_report(shape: FamilyShape, plan: FamilyPlan, measured: Measured) -> F
         composite_edges_per_second=edge_rate_of(plan.trees[0]) * unit,
         trees=trees,
         cost=fold + sum(found.cost_ns_per_second for found in trees),
-        cost_alone=alone * of_members,  # queries that are alike are one member; alone, each would cost as much
+        cost_alone=_all_alone(plan, measured) * unit,
         cost_full=full,
         rules=_rules(shape, plan),
         rows_per_second_assumed=ASSUMED_ROWS_PER_SECOND if rate is None else None,
@@ -102,6 +98,14 @@ def family_report(shape: FamilyShape, plan: FamilyPlan, measured: Measured) -> F
 
 
 # -- prices, per unit of the axis --------------------------------------------------------------------------------------
+
+
+def _all_alone(plan: FamilyPlan, measured: Measured) -> float:
+    """Each query by itself. Queries that are alike are one member; alone, each of them would cost as much."""
+    by_query = [member for member in plan.members for _ in measured.queries[member.name]]
+    woven = best_weave([member for member in by_query if member.can_move], measured.load, "full", price_alone=True)
+    fixed = sum(_cost_alone(member, measured.load) for member in by_query if not member.can_move)
+    return fixed + (0.0 if woven is None else woven.cost_alone)
 
 
 def _fold_cost(states: Iterable[StateKey], measured: Measured) -> float:

@@ -66,14 +66,20 @@ class Weaver:
         self._changes = 0  # of the family's members, as far as they have been looked at
         self._known: set[str] = set()  # members that have their place
 
-    def is_due(self, load: Load, changes: int) -> bool:
-        """Whether anything has changed that a plan depends on; `changes`: how often members have come or gone."""
-        return changes != self._changes or self._woven_for is None or not self._woven_for.near(load)
+    def is_due(self, load: Load, changes: int, trees: int) -> bool:
+        """Whether anything has changed that a plan depends on; `changes`: how often members have come or gone.
+
+        A family with one tree and few windows is never due: to make its plan takes as long as it has members.
+        """
+        return (trees > 1 and changes != self._changes) or self._is_to_weave(load)
+
+    def _is_to_weave(self, load: Load) -> bool:
+        return load.windows >= FEW and (self._woven_for is None or not self._woven_for.near(load))
 
     def next_plan(self, present: FamilyPlan, load: Load, changes: int) -> FamilyPlan | None:
         """What the family is to become; None where it stays as it is."""
         found = None
-        if load.windows >= FEW and (self._woven_for is None or not self._woven_for.near(load)):
+        if self._is_to_weave(load):
             self._woven_for = load
             best = best_plan(present, load)
             found = best[0] if best is not None and best[1] < WORTH * cost_of(present, load) else None

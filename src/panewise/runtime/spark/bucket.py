@@ -20,7 +20,7 @@ from panewise.catalog import StreamDefinition
 from panewise.errors import NotHeldError, PlanError
 from panewise.operators.family.family import Family
 from panewise.operators.rows import Rows, concatenated
-from panewise.plan.physical import Difference, PhysicalQuery
+from panewise.plan.physical import Difference, PhysicalPlan, PhysicalQuery, Planned
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.runtime.hosted_query import HostedQuery
@@ -104,7 +104,6 @@ class Bucket:
         self.merged: list[TreePart] = []  # the partials of this micro-batch
         self.table_changes: dict[str, TableChange] = {}  # those of this micro-batch
         self.limited: dict[str, str] = {}  # the queries that failed in this micro-batch by its span, and why
-        self._created: dict[str, int] = {}  # by query that is hosted: the version that created it
         self._consumers: dict[int, FamilyConsumer] = {}  # by tree
         self._tree_of: dict[str, int] = {}  # by query that is hosted in a tree
 
@@ -137,49 +136,48 @@ class Bucket:
     def _step(self, version: Version, marks: Marks) -> None:
         wanted = version.hosted(self.fragment)
         hosted = self.hosting.queries
-        leaving = [name for name in reversed(list(hosted)) if _is_registered(name) and self._changed(name, wanted)]
-        coming = [query for name, query in wanted.items() if name not in hosted or name in leaving]
-        if leaving or coming:
+        plan = PhysicalPlan({name: Planned(query.node, query.created) for name, query in wanted.items()})
+        difference = plan.difference(self.hosting.plan)
+        if difference.going or difference.coming:
             for inflow in self.inflows.values():
                 inflow.channel.version = version.number
             if self.fragment.tree:
                 reached, _ = marks.at(version.number, self.fragment.stream)
-                self._change_trees(leaving, coming, wanted, reached)
+                self._change_trees(difference, wanted, reached)
             else:
-                self._change_rows(leaving, coming, version, marks)
+                self._change_rows(difference, version, marks)
         for name, query in wanted.items():
             if name in hosted and hosted[name].status != "FAILED":
                 hosted[name].status = "SUSPENDED" if query.suspended else "RUNNING"
 
-    def _changed(self, name: str, wanted: dict[str, PlannedQuery]) -> bool:
-        return name not in wanted or wanted[name].created != self._created[name]
-
-    def _change_rows(self, leaving: list[str], coming: list[PlannedQuery], version: Version, marks: Marks) -> None:
+    def _change_rows(self, difference: Difference, version: Version, marks: Marks) -> None:
         for stream, inflow in self.inflows.items():
             if not self.hosting.queries and inflow.channel.watermark == INT64_MIN:
                 reached, rows = marks.at(version.number, stream)
                 inflow.channel.begun_at = None if reached is None else reached + 1
                 inflow.channel.rows_seen = rows  # they are numbered from the beginning of the stream on
-        self._change(leaving, [])
-        for query in coming:  # one by one: whether all rows were counted matters to those that read it
-            self._change([], [query])
+        self._change(Difference(difference.going))
+        for name, query in difference.coming.items():
+            # One by one: whether all rows were counted matters to those that read it.
+            self._change(Difference(coming={name: query}))
             moved = any(marks.at(query.created, stream) != marks.at(version.number, stream) for stream in self.inflows)
             if moved:
-                self.hosting.queries[query.name].counts_all = False
+                self.hosting.queries[name].counts_all = False
 
-    def _change_trees(
-        self, leaving: list[str], coming: list[PlannedQuery], wanted: dict[str, PlannedQuery], reached: int | None
-    ) -> None:
+    def _change_trees(self, difference: Difference, wanted: dict[str, PlannedQuery], reached: int | None) -> None:
         """The trees of these queries are cut behind the last row that any task has seen; no others."""
-        touched = {self._tree_of.pop(name) for name in leaving} | {query.tree for query in coming}
+        coming = [wanted[name] for name in difference.coming]
+        touched = {self._tree_of.pop(name) for name in difference.going} | {query.tree for query in coming}
         channel = self.main.channel
         # A tree begins with its first query; one that is there goes by what it knows.
         channel.begun_at = None if reached is None else reached + 1
         channel.cut = cut = INT64_MIN if reached is None else reached + 1
-        self._change(leaving, coming)
+        self._change(difference)
         for query in coming:
             self._tree_of[query.name] = query.tree
             consumer = self.hosting.family_of(query.name)
+            if consumer is None:
+                continue  # refused
             held = self._consumers.get(query.tree)
             assert held is None or held.torn or held is consumer
             self._consumers[query.tree] = consumer
@@ -189,14 +187,13 @@ class Bucket:
                 windows[query.tree].append(query.block.window)
         for number, found in windows.items():
             if not found:
-                del self._consumers[number]
-                continue
-            # Edges follow from the version alone, not from which queries have failed here meanwhile.
-            self._consumers[number].family.cut_from(cut, WindowSet(map(cadence_of, found)))
+                self._consumers.pop(number, None)
+            elif number in self._consumers:
+                # Edges follow from the version alone, not from which queries have failed here meanwhile.
+                self._consumers[number].family.cut_from(cut, WindowSet(map(cadence_of, found)))
 
-    def _change(self, leaving: list[str], coming: list[PlannedQuery]) -> None:
-        self._created |= {query.name: query.created for query in coming}
-        self.hosting.change(Difference(tuple(leaving), {query.name: query.node for query in coming}), self._refused)
+    def _change(self, difference: Difference) -> None:
+        self.hosting.change(difference, self._refused)
         for hosted in self.hosting.queries.values():
             hosted.unread_max = None  # everything is read after every micro-batch
 
@@ -373,8 +370,3 @@ class Bucket:
 def _rows_of(batch: pa.RecordBatch, channel: Channel, arrived: int) -> Rows:
     times = batch.column(channel.timestamp).view(pa.int64())
     return Rows(batch, np.asarray(times), arrived)
-
-
-def _is_registered(name: str) -> bool:
-    """Not a query inside another one's FROM."""
-    return "\0" not in name

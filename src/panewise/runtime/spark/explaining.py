@@ -6,23 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from panewise.plan.spark_sql import to_spark_sql
-from panewise.runtime.definitions import statement_of
-from panewise.runtime.engine import Engine
-from panewise.runtime.spark.changes import Change
 from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.version import Fragment, PlannedQuery, PlannedTree
 
 
 def spark_lines(
-    books: Engine, query: str | None, partitions: int | None, tables: Mapping[str, Mapping[str, Any]]
+    program: Program, query: str | None, partitions: int | None, tables: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
     """A few lines per fragment of the query, or of all queries; of several trees a line each.
 
     `tables`: by name, what micro-batches have seen of them (`Reader.table_stats`).
     """
-    program = Program(partitions or 1, books.user_aggregates, books.hosting.sharing)
-    program.apply(Change(0, 0, tuple(statement_of(d) for d in books.catalog if d.kind != "sink")))
-    version = program.version(0)
+    version = program.newest
     lines = ["on Spark:"]
     for number in sorted(version.fragment_numbers):
         fragment = program.fragments[number]

@@ -83,11 +83,11 @@ class Handle(Reader):
 
     def begin(self, replace: bool) -> None:
         """Brings the checkpoint's definitions to those of the pipeline, and starts the Spark query."""
-        statements = reconciled(self._pipeline.books, self._program, replace, self._pipeline.bound)
+        statements = reconciled(self._pipeline.books, self.program, replace, self._pipeline.bound)
         self._tables.begin(replace)
         self._check_frames()
         ship(self._pipeline.spark)
-        written = self._write_change(statements) if statements or not self._program.versions else None
+        written = self._write_change(statements) if statements or not self.program.versions else None
         if self._tables.log():
             self.wake()
         try:
@@ -108,9 +108,9 @@ class Handle(Reader):
                 )
 
     def _write_change(self, statements: list[Changing]) -> Change:
-        number, texts = self._program.next_version, tuple(statement.text for statement in statements)
+        number, texts = self.program.next_version, tuple(statement.text for statement in statements)
         bound = [statement.bound for statement in statements]
-        change = self._program.apply(Change(number, self._next_batch(), texts), bound)
+        change = self.program.apply(Change(number, self._next_batch(), texts), bound)
         write_change(self._folder, change)
         self._tables.log()
         if number:
@@ -119,7 +119,7 @@ class Handle(Reader):
 
     def wake(self) -> None:
         """Has a micro-batch come also where there are no rows."""
-        self._inbox.post_control({"wake": self._program.newest.number})
+        self._inbox.post_control({"wake": self.program.newest.number})
 
     def _next_batch(self) -> int:
         """The first micro-batch whose offsets Spark has not written yet."""
@@ -156,7 +156,7 @@ class Handle(Reader):
         """The version of the next micro-batch, which is an older one where it was under way and is to be replayed."""
         logged, done = self._folder.numbers("spark/offsets"), self._folder.numbers("spark/commits")
         pending = bool(logged) and logged[-1] > max(done, default=-1)
-        return self._program.at(logged[-1] if pending else self._next_batch()).number
+        return self.program.at(logged[-1] if pending else self._next_batch()).number
 
     @property
     def fixed_sources(self) -> bool:
@@ -173,7 +173,7 @@ class Handle(Reader):
 
     def check_new_sink(self, sink: SinkDefinition) -> None:
         """What a sink finds at its place is looked at before everything is stopped for it."""
-        version = self._program.newest
+        version = self.program.newest
         if sink.source.lower() in version.queries:
             target = self._target(sink, version)
             for kind, targets in sink_kinds([target], self._identity["id"], _print_plainly):
@@ -186,7 +186,7 @@ class Handle(Reader):
             f"{self._identity['id']}/{self._run}",
             self._folder,
             self._identity["partitions"],
-            self._program.next_version,
+            self.program.next_version,
             dict(pipeline.books.user_aggregates),
             self._identity["sharing"],
         )
@@ -199,7 +199,7 @@ class Handle(Reader):
         writer = self._writer(first)
         with settings(pipeline.spark, wanted):
             frame = output_frame(
-                pipeline.spark, reference, self._program, pipeline.frames, self._identity["named"], first
+                pipeline.spark, reference, self.program, pipeline.frames, self._identity["named"], first
             )
             stream = frame.writeStream.queryName(pipeline.name).outputMode("append").foreachBatch(writer)
             stream = stream.option("checkpointLocation", self._folder.path("spark"))
@@ -215,9 +215,9 @@ class Handle(Reader):
             self._query = started(stream)
 
     def _writer(self, first: int) -> BatchWriter:
-        program = self._program
+        program = self.program
         queries = {query.log_name: query for v in program.versions for query in v.queries.values()}
-        sinks = [self._version_sinks(version) for version in program.versions[first:]]
+        sinks = [self._version_sinks(version) for version in program.versions_from(first)]
         for kind, targets in sinks[-1].kinds:
             kind.check(targets)
         self._prepare(program.newest, sinks[-1])
@@ -262,10 +262,10 @@ class Handle(Reader):
 
     def _start_helpers(self) -> None:
         """Threads that post letters: rows of generators, punctuations of idle streams."""
-        for key, stream in self._program.newest.streams.items():
+        for key, stream in self.program.newest.streams.items():
             if connector_of(stream) == "generator":
                 self._helpers.append(Feeder(key, stream, self._folder, self._inbox, wait=not self._available_now))
-            idle = dict(self._program.options(key)).get("idle")
+            idle = dict(self.program.options(key)).get("idle")
             if idle is not None:
                 self._helpers.append(IdleWatch(key, stream, str(idle), self))
         for helper in self._helpers:
@@ -340,8 +340,8 @@ class Handle(Reader):
 
     def _settle_archives(self) -> None:
         """What waits for its slot to be over is archived now; through Spark Connect the files are the server's."""
-        if self._program.newest.archives and not is_connect(self._pipeline.spark):
-            archive_writer(self._folder, self._program, self._pipeline.retention_us / 1e6).settle(self.marks())
+        if self.program.newest.archives and not is_connect(self._pipeline.spark):
+            archive_writer(self._folder, self.program, self._pipeline.retention_us / 1e6).settle(self.marks())
 
     def _halt(self) -> None:
         """Stops the Spark query at a micro-batch boundary, or, where none comes soon, where it is."""
@@ -370,7 +370,7 @@ class Handle(Reader):
             return False
         intake = Intake(stream)
         batches = [batch for batch in intake.batches(data) if batch.num_rows]
-        options = dict(self._program.options(key))
+        options = dict(self.program.options(key))
         if options.get("on_bad_row") != "skip":
             limit, extent = self._limit(key)
             taken = 0
@@ -395,7 +395,7 @@ class Handle(Reader):
     def _limit(self, stream: str) -> tuple[WindowLimit, Extent]:
         """What rows and punctuations of a stream may close, and how far it has come."""
         marks = self.marks()
-        limit = limit_of(self._program, self._program.newest, marks, stream, now=time.time_ns() // 1000)
+        limit = limit_of(self.program, self.program.newest, marks, stream, now=time.time_ns() // 1000)
         return limit, extent_of(marks, stream)
 
     def flush(self, streams: list[str] | None = None) -> None:
@@ -460,7 +460,7 @@ class Handle(Reader):
         What nobody holds any more comes from an archive of the query, where one has it.
         """
         definition = self._catalog.get(query, "query")
-        planned = self._program.newest.queries[definition.name.lower()]
+        planned = self.program.newest.queries[definition.name.lower()]
         reason = self.marks().failed.get(planned.log_name)
         if reason is not None:
             raise NotHeldError(f"query '{query}' has failed: {reason}")

@@ -30,9 +30,9 @@ from panewise.runtime.hosted_query import overflow_remark
 from panewise.runtime.refresh_option import refuse_at_most
 from panewise.runtime.shedding import refuse_overload_options
 from panewise.runtime.spark.archive_reading import with_files
-from panewise.runtime.spark.changes import Changing
+from panewise.runtime.spark.changes import Change, Changing
 from panewise.runtime.spark.folder import Folder
-from panewise.runtime.spark.program import read_program
+from panewise.runtime.spark.program import Program, read_program
 from panewise.runtime.spark.session import check_version, is_connect, own_session, settings
 from panewise.runtime.spark.sources import INBOX, check_source, connector_of, source_frame
 from panewise.runtime.spark.table_readers import table_reader
@@ -274,8 +274,9 @@ class SparkPipeline:
         from panewise.operators.one_time import relation
         from panewise.plan.blocks import block_of
         from panewise.plan.build import build
+        from panewise.plan.inputs import named_answer
         from panewise.plan.nodes import Scan
-        from panewise.runtime.ask import named_answer, rows_of_answer
+        from panewise.runtime.ask import rows_of_answer
 
         plan = build(statement.query, self.books.find_aggregate)
         scans = [node for node in plan.walk() if isinstance(node, Scan)]
@@ -327,8 +328,13 @@ class SparkPipeline:
     def _spark_lines(self, query: str | None) -> list[str]:
         from panewise.runtime.spark.explaining import spark_lines
 
-        tables = self._handle.table_stats() if self._handle is not None else {}
-        return spark_lines(self.books, query, self.partitions, tables)
+        defined = {one.name.lower() for one in self.queries()}
+        if self._handle is not None and defined == set(self._handle.program.newest.queries):
+            return spark_lines(self._handle.program, query, self.partitions, self._handle.table_stats())
+        # Nothing runs yet, or this is asked by the statement behind a CREATE: it would be planned so.
+        planned = Program(self.partitions or 1, self.books.user_aggregates, self.books.hosting.sharing)
+        planned.apply(Change(0, 0, tuple(statement_of(d) for d in self.books.catalog if d.kind != "sink")))
+        return spark_lines(planned, query, self.partitions, {})
 
     # -- rows and results ----------------------------------------------------------------------------------------
 
@@ -365,7 +371,9 @@ class SparkPipeline:
 
     def _log_name(self, folder: Folder, query: QueryDefinition) -> str:
         """As what the log knows a query: by the change that created it, or that will when the pipeline is started."""
-        program = read_program(folder, self.partitions or 1, self.books.user_aggregates)
+        # A checkpoint that was begun has its own partitions and sharing; before there is one, there are no changes.
+        identity = {"partitions": 1, "sharing": "weave", **(folder.read_json("pipeline.json") or {})}
+        program = read_program(folder, identity["partitions"], self.books.user_aggregates, identity["sharing"])
         stored = program.newest.queries.get(query.name.lower()) if program.versions else None
         if stored is not None and stored.definition.text == query.text:
             return stored.log_name

@@ -65,7 +65,7 @@ def read_streams(program: Program, named: bool, first: int) -> dict[str, StreamD
     Where sources have no names Spark knows them by their order: one that was there stays, read or not.
     """
     found: dict[str, StreamDefinition] = {}
-    for version in program.versions if not named else program.versions[first:]:
+    for version in program.versions if not named else program.versions_from(first):
         found |= {key: stream for key, stream in version.streams.items() if connector_of(stream) not in INBOX}
     return found
 
@@ -85,7 +85,7 @@ def _projection(program: Program, stream: str, needed: Schema) -> list[str]:
 def _needed(program: Program, stream: str, first: int) -> Schema:
     """The columns that queries read, now or in a micro-batch that is to be replayed."""
     holding = [version for version in program.versions if stream in version.streams]
-    versions = [version for version in holding if version.number >= first] or holding[-1:]
+    versions = [version for version in program.versions_from(first) if stream in version.streams] or holding[-1:]
     schemas = [program.columns_needed(version, stream) for version in versions]
     names = {column.name for schema in schemas for column in schema}
     whole = versions[-1].streams[stream].schema

@@ -224,6 +224,9 @@ class Program:
         assert found.number == number, number
         return found
 
+    def versions_from(self, number: int) -> list[Version]:
+        return [version for version in self.versions if version.number >= number]
+
     def between(self, after: int, upto: int) -> list[Version]:
         """The versions behind one number, up to another one."""
         return [version for version in self.versions if after < version.number <= upto]

@@ -34,7 +34,7 @@ class Reader:
     def __init__(self, folder: Folder, catalog: Catalog, program: Program) -> None:
         self._folder = folder
         self._catalog = catalog
-        self._program = program
+        self.program = program
         self._fetched: dict[tuple[str, str], int] = {}  # by kind and name, the last micro-batch that was fetched
         self._overflowed = set(last_stats(folder).get("overflows", {}))  # queries that were warned of
         earlier = last_marks(folder).streams
@@ -47,7 +47,7 @@ class Reader:
     @property
     def version(self) -> Version:
         """What is defined now."""
-        return self._program.newest
+        return self.program.newest
 
     def marks(self) -> Marks:
         """How far the streams have come."""
@@ -69,7 +69,7 @@ class Reader:
 
     def stream_keys(self) -> dict[str, str]:
         """By the names of streams, what their marks are kept under."""
-        return {stream.name.lower(): key for key, stream in self._program.newest.streams.items()}
+        return {stream.name.lower(): key for key, stream in self.program.newest.streams.items()}
 
     def begins_late(self, name: str) -> bool:
         """Whether a query came in mid-stream and is no stream by itself, or who reads its results from now on has a
@@ -77,7 +77,7 @@ class Reader:
         query, marks = self.version.queries.get(name), self.marks()
         if query is None or query.created not in marks.since:
             return False
-        fragment = self._program.fragments[query.fragment]
+        fragment = self.program.fragments[query.fragment]
         if any(self.begins_late(source.lower()) for source in query.definition.inputs):
             return True
         in_mid_stream = any(marks.at(query.created, key)[0] is not None for key in fragment.streams)
@@ -89,26 +89,26 @@ class Reader:
         return any(marks.at(query.created, key) != now.get(key, (None, 0)) for key in fragment.streams)
 
     def _key(self, stream: str) -> str:
-        return self._program.newest.stream_key(stream)
+        return self.program.newest.stream_key(stream)
 
     # -- how it is -----------------------------------------------------------------------------------------------
 
     def failed(self) -> dict[str, str]:
         """The queries that have failed, with the reason of each."""
         failed = self.marks().failed
-        queries = self._program.newest.queries
+        queries = self.program.newest.queries
         return {name: failed[query.log_name] for name, query in queries.items() if query.log_name in failed}
 
     def overflows(self) -> dict[str, int]:
         """The queries with answers outside their type, and how many there were."""
         counted = last_stats(self._folder).get("overflows", {})
-        queries = self._program.newest.queries
+        queries = self.program.newest.queries
         return {name: counted[query.log_name] for name, query in queries.items() if query.log_name in counted}
 
     def metrics(self) -> dict[str, Any]:
         """A few figures: micro-batches, rows, results, bytes of state held and last written."""
         marks, stats = self.marks(), last_stats(self._folder)
-        live = self._program.newest.fragment_numbers
+        live = self.program.newest.fragment_numbers
         buckets = [bucket for bucket in stats["buckets"].values() if bucket["fragment"] in live]
         return {
             "batches": marks.batch + 1,
@@ -121,7 +121,7 @@ class Reader:
     def stats(self) -> dict[str, Any]:
         """Rows, late rows, slices and bytes of state, per stream, query and tree, as `pw.Engine.stats` says them."""
         marks, stats = self.marks(), last_stats(self._folder)
-        version = self._program.newest
+        version = self.program.newest
         streams = {}
         for key, stream in version.streams.items():
             of_stream = marks.of(key)
@@ -162,7 +162,7 @@ class Reader:
         marks = marks or self.marks()
         pins = last_pins(self._folder, marks.batch)
         found = {}
-        for key, table in self._program.newest.tables.items():
+        for key, table in self.program.newest.tables.items():
             pin = pins.get(key, Pin(0, 0))
             changes = table_connector(table) or "statements"
             found[table.name] = {
@@ -175,13 +175,13 @@ class Reader:
         found = []
         for number in sorted(version.fragment_numbers):
             buckets = [bucket for bucket in stats["buckets"].values() if bucket["fragment"] == number]
-            fragment = self._program.fragments[number]
+            fragment = self.program.fragments[number]
             summed = ("groups", "slices", "open_slices", "bytes", "stored_bytes", "written_bytes", "pages")
             found.append(
                 {
                     "source": version.streams[fragment.stream].name,
                     "queries": sorted(q.definition.name for q in version.queries.values() if q.fragment == number),
-                    "trees": max(1, len(self._program.trees_in(version, fragment))),
+                    "trees": max(1, len(self.program.trees_in(version, fragment))),
                     "buckets": len(buckets),
                     **{name: sum(bucket[name] for bucket in buckets) for name in summed},
                 }
@@ -194,7 +194,7 @@ class Reader:
         """What the query has delivered since the last call."""
         definition = self._catalog.get(query, "query")
         assert isinstance(definition, QueryDefinition)
-        log_name = self._program.newest.queries[definition.name.lower()].log_name
+        log_name = self.program.newest.queries[definition.name.lower()].log_name
         tables = self._fetch(RESULT, log_name)
         self._warn_of_late_rows()
         self._warn_of_overflows(definition.name, log_name)
@@ -206,7 +206,7 @@ class Reader:
         assert isinstance(definition, StreamDefinition)
         key, empty = self._key(definition.name), definition.schema.to_arrow().empty_table()
         found = self._fetch(LATE, key)
-        if not found and dict(self._program.options(key)).get("late") != "keep":
+        if not found and dict(self.program.options(key)).get("late") != "keep":
             warn(LateRowsWarning(nothing_kept(definition, self.marks().of(key).late_rows)))
         return pa.concat_tables([empty, *found], promote_options="default")
 
@@ -218,7 +218,7 @@ class Reader:
 
     def _lateness(self, key: str, marks: StreamMarks) -> Lateness | None:
         """What is to be said of late rows; None where there are none, or where the stream says what becomes of them."""
-        if not marks.late_rows or "late" in dict(self._program.options(key)):
+        if not marks.late_rows or "late" in dict(self.program.options(key)):
             return None
         return lateness(self.version.streams[key], marks.late_rows, marks.rows, marks.late_behind)
 
@@ -255,8 +255,8 @@ class Reader:
         name, window = query.definition.name, query.block.window
         empty = query.definition.schema.to_arrow().empty_table()
         assert isinstance(window, TimeWindow) and window.slide_us is not None
-        key = self._program.fragments[query.fragment].stream
-        stream = self._program.newest.streams[key]
+        key = self.program.fragments[query.fragment].stream
+        stream = self.program.newest.streams[key]
         marks = self.marks()
         watermark = marks.of(key).watermark(stream.delay_us)
         if watermark == INT64_MIN:
@@ -299,13 +299,13 @@ class Reader:
             return query.suspended
         if query.resumed not in marks.since:
             return True
-        reached, _ = marks.at(query.resumed, self._program.fragments[query.fragment].stream)
+        reached, _ = marks.at(query.resumed, self.program.fragments[query.fragment].stream)
         return reached is not None and report <= reached
 
     def _is_forgotten(self, query: PlannedQuery, report: int) -> bool:
         """Whether the log may have had a report and lost it."""
         marks = forgotten(self._folder)
-        if marks is None or marks.batch < self._program.version(query.created).from_batch:
+        if marks is None or marks.batch < self.program.version(query.created).from_batch:
             return False
         come_to = self.come_to(query, marks)
         return come_to is not None and report <= come_to
