@@ -358,11 +358,11 @@ class Host:
         """The host is cut wherever a guest is, now and in every epoch that rows may still fall into."""
         if not guests:
             return
-        parts = [part for guest in guests for part in guest.family.store.open.edge_arrays()]
+        parts = [part for guest in guests for part in guest.family.edge_arrays]
         if len(parts) == len(self._edges) and all(a is b for a, b in zip(parts, self._edges, strict=True)):
             return
         self._edges = parts
-        self._family.store.open.set_edges(common_edges([guest.family.store.open.edges() for guest in guests]))
+        self._family.follow_edges(common_edges([guest.family.edges for guest in guests]))
 
 
 def _fold_ns(family: Family) -> float:
