@@ -62,6 +62,9 @@ class Together(Protocol):
     def take(self, consumers: list[Any], rows: Rows, watermark: int, more: bool) -> None:
         """`more`: other rows follow before the watermark moves."""
 
+    def leave(self, consumer: Any) -> None:
+        """A consumer takes no rows any more: nothing of it is held."""
+
     def folded_with(self, family: Any) -> FoldedWith | None:
         """Whose rows are folded in the same pass as this family's."""
 
@@ -339,6 +342,8 @@ class Channel:
     def detach(self, consumer: Consumer) -> None:
         """The consumer reads no more. Nothing happens where it does not read this channel."""
         self.consumers = [other for other in self.consumers if other is not consumer]
+        if self.together is not None and not consumer.ordered:
+            self.together.leave(consumer)
         if not any(other.ordered for other in self.consumers):
             self._reorder = None
 

@@ -613,6 +613,9 @@ class FamiliesTogether:
         """Whose rows are folded in the same pass as this family's, as it was the last time."""
         return self.shared_fold.folded_with(family)
 
+    def leave(self, consumer: FamilyConsumer) -> None:
+        self.shared_fold.leave(consumer.family)
+
     def take(self, consumers: list[FamilyConsumer], rows: Rows, watermark: int, more: bool) -> None:
         torn: dict[int, Exception] = {}  # What was raised, by the id of the family.
         self.shared_fold.torn = lambda families, problem: torn.update(dict.fromkeys(map(id, families), problem))
