@@ -147,7 +147,9 @@ class FamilyConsumer(QueryConsumer):
     def goes_on(self, name: str, since: int) -> None:
         """An ungrouped query in mid-stream, which sees rows from `since` on, begins with its first whole window,
         also where that is empty: rows that have gone by would have been shown before."""
-        member = self.member_of[name]
+        member = self.member_of.get(name)
+        if member is None:
+            return  # It has failed while it joined, on what the family holds or on the rows that it was shown.
         cadence = self.family.members[member].cadence
         if cadence.range is not None:
             first = {member: cadence.next_report(since + cadence.range + cadence.offset - 1)}

@@ -98,8 +98,8 @@ class Hosting:
         return "" if query is None else query.reason or overflow_remark(self.overflows(name))
 
     def family_of(self, name: str) -> FamilyConsumer:
-        """The one that a periodic aggregate is in."""
-        return next(family for family in self._families.values() if name in family.queries)
+        """The one that a periodic aggregate has joined, also where it has failed and left."""
+        return next(family for family in self._families.values() if family is self.consumers[name])
 
     @property
     def families(self) -> list[FamilyConsumer]:

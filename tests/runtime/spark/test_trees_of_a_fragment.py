@@ -341,6 +341,24 @@ def test_a_query_that_joins_one_that_has_failed(forgetful: bool, tmp_path: Path)
     assert [int(row["window_end"].timestamp()) for row in found] == list(range(20, 38))
 
 
+@pytest.mark.parametrize("by", ["", "GROUP BY k"])
+def test_a_query_that_fails_while_it_joins(by: str, tmp_path: Path) -> None:
+    """Its first report is of slices that its tree holds for others: the micro-batch goes on without it."""
+    run = LocalRun(tmp_path)
+    window = "RANGE 10 SECONDS SLIDE 5 SECONDS"
+    run.change(STREAM, query("long", "RANGE 1 HOUR SLIDE 1 HOUR", by, "FRAIL(4e17 * v) AS f"), query("n", window, by))
+
+    def pushed(seconds: range) -> list[int]:
+        rows = [{"ts": second * SECOND, "k": "a", "w": 1, "v": 1} for second in seconds]
+        return [row["n"] for row in push(run, rows).get("n", [])]
+
+    assert pushed(range(1, 23)) == [4, 9, 10, 10]
+    run.change(query("q", window, by, "FRAIL(4e17 * v) AS f"))
+    assert pushed(range(23, 25)) == []
+    assert list(last_marks(run.folder).failed) == ["q@1"]
+    assert pushed(range(25, 40)) == [10, 10, 10]
+
+
 # -- state -----------------------------------------------------------------------------------------------------------
 
 
