@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from random import Random
 
 import numpy as np
@@ -15,8 +17,9 @@ from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
 from panewise.operators import selection_classes, shared_fold
 from panewise.operators.family.family import Family
+from panewise.operators.rows import Rows
 from panewise.operators.selection_classes import ChosenRows, SelectionClasses
-from panewise.operators.shared_fold import Host, common_edges
+from panewise.operators.shared_fold import Host, SharedFold, common_edges
 from panewise.plan.evaluate import evaluate
 from panewise.runtime.family_consumer import FamiliesTogether
 
@@ -131,7 +134,7 @@ QUERIES = [
 
 def results(engine: pw.Engine) -> list[list[str]]:
     """Which of two equal zeros is the least is nobody's promise."""
-    tables = [engine.results(f"q{i}").to_pylist() for i in range(len(QUERIES))]
+    tables = [engine.results(name).to_pylist() for name in engine.hosting.queries]
     return [sorted(repr(row).replace("-0.0", "0.0") for row in rows) for rows in tables]
 
 
@@ -202,6 +205,122 @@ def test_a_host_that_pays_stays() -> None:
     assert isinstance(together, FamiliesTogether)
     host = host_of(together, engine.hosting.families[0].family)
     assert host is not None and len(host.active) == 9
+
+
+SELECTIONS = [
+    f"SELECT k, SUM(v) AS s FROM t [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE {where} GROUP BY k"
+    for where in ("v > 3", "v <= 3", "v > 6")
+]
+
+
+@pytest.fixture
+def from_100_rows(always: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Smaller batches are folded by each family for itself."""
+    monkeypatch.setattr(shared_fold, "ROWS_LEAST", 100)
+
+
+def families_of(engine: pw.Engine) -> list[Family]:
+    return [consumer.family for consumer in engine.hosting.families]
+
+
+def parts_of(batch: pa.RecordBatch, counts: tuple[int, ...]) -> pa.Table:
+    """A batch that is taken in several parts, which belong together."""
+    begins = [sum(counts[:i]) for i in range(len(counts))]
+    return pa.Table.from_batches([batch.slice(begin, count) for begin, count in zip(begins, counts, strict=True)])
+
+
+@pytest.mark.usefixtures("from_100_rows")
+def test_nothing_is_said_to_be_folded_together_that_was_not() -> None:
+    """What is said is true of the last batch; rows that are put together are one batch."""
+    engine, batch = engine_with(SELECTIONS), batch_of(Random(9), 2000)
+    engine.push("t", batch.slice(0, 1000))
+    assert "together with: 2 other families" in str(engine.explain())
+    assert all(family.folded_with for family in engine.sharing_report().families)
+    engine.push("t", batch.slice(1000, 50))
+    assert "together with" not in str(engine.explain())
+    assert not any(family.folded_with for family in engine.sharing_report().families)
+    engine.push("t", batch.slice(1050, 500))
+    engine.execute("DROP QUERY q2")
+    assert "together with" not in str(engine.explain())
+    engine.push("t", batch.slice(1550, 400))
+    assert "together with: 1 other family" in str(engine.explain())
+    engine.execute("DROP QUERY q1")
+    engine.push("t", batch.slice(1950, 50))
+    assert "together with" not in str(engine.explain())
+
+
+@pytest.mark.usefixtures("from_100_rows")
+def test_parts_of_a_batch_that_are_small_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("panewise.runtime.pending_rows.BATCH_ROWS", 1)
+    engine, alone = engine_with(SELECTIONS), engine_with(SELECTIONS, "none")
+    batch = batch_of(Random(10), 500)
+    for one in (engine, alone):
+        one.push("t", parts_of(batch, (50, 200, 200, 50)))
+        one.flush()
+    assert "together with: 2 other families" in str(engine.explain())
+    assert results(engine) == results(alone)
+
+
+@pytest.mark.usefixtures("from_100_rows")
+def test_a_family_that_goes_is_let_go() -> None:
+    """Whether rows come after it or not."""
+    engine, batch = engine_with(SELECTIONS), batch_of(Random(11), 1000)
+    engine.push("t", batch)
+    engine.flush()
+    gone = weakref.ref(families_of(engine)[2])
+    engine.execute("DROP QUERY q2")
+    gc.collect()
+    assert gone() is None
+    fold, families = SharedFold(), [family.like() for family in families_of(engine)]
+    rows = Rows(batch, np.arange(1000) * SECOND, 0)
+    fold.fold(rows, families)
+    fold.settle()
+    assert fold.folded_with(families[0]) is not None
+    gone = weakref.ref(families.pop())
+    fold.fold(rows.slice(0, 1), families)
+    gc.collect()
+    assert gone() is None and fold.folded_with(families[0]) is None
+
+
+@pytest.mark.usefixtures("always")
+def test_what_was_folded_for_a_family_is_there_when_others_go() -> None:
+    """Also where it was not handed over yet, because more rows belong together with it."""
+    batch = batch_of(Random(12), 1000)
+    times = np.arange(1000) * SECOND // 100
+    engine = engine_with(SELECTIONS)
+    together, alone = ([family.like() for family in families_of(engine)] for _ in range(2))
+    fold = SharedFold()
+    for number, begin in enumerate(range(0, 1000, 250)):
+        rows = Rows(batch.slice(begin, 250), times[begin : begin + 250], begin)
+        here = together[: 3 - min(number, 2)]  # the last one goes, then another one
+        fold.leave(together[-1])
+        fold.fold(rows, here)
+        for family in alone[: len(here)]:
+            family.fold(rows)
+    fold.settle()
+    for one, other in zip(together, alone, strict=True):
+        found, expected = one.take_partials(), other.take_partials()
+        assert found is not None and expected is not None
+        assert sorted(found.to_pylist(), key=repr) == sorted(expected.to_pylist(), key=repr)
+
+
+@pytest.mark.usefixtures("always")
+def test_a_family_that_is_torn_between_parts_takes_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host of the others has rows that it has not handed over yet."""
+    monkeypatch.setattr("panewise.runtime.pending_rows.BATCH_ROWS", 1)
+    queries = [*SELECTIONS, "SELECT k, MEDIAN(v) AS m FROM t [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k"]
+    engine, alone = engine_with(queries), engine_with(queries, "none")
+    batch = batch_of(Random(13), 1000)
+
+    def failing(*_: object) -> None:
+        raise MemoryError("of one family")
+
+    monkeypatch.setattr(families_of(engine)[3], "fold", failing)
+    for one in (engine, alone):
+        one.push("t", parts_of(batch, (250, 250, 250, 250)))
+        one.flush()
+    assert engine.hosting.queries["q3"].status == "FAILED"
+    assert results(engine)[:3] == results(alone)[:3]
 
 
 def test_common_edges_are_cut_wherever_one_is() -> None:

@@ -140,6 +140,68 @@ def test_a_family_of_failed_queries_takes_no_rows_after_a_snapshot(
     assert engine.results("anew")["total"].to_pylist() == [200]
 
 
+def shown(engine: Engine) -> dict[str, tuple[str, str]]:
+    """The status of each query, and the reason."""
+    return {row["name"]: (row["status"], row["reason"]) for row in engine.execute("SHOW QUERIES").to_pylist()}
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("sharing", ["weave", "full"])
+def test_a_query_that_fails_while_it_joins_a_family(sharing: str, grouped: bool, tmp_path: Path) -> None:
+    """Its first report is of slices that others hold, at once: the statement is done, and the query is FAILED."""
+    key, by = ("k, ", " GROUP BY k") if grouped else ("", "")
+    others = {
+        "longer": f"SELECT {key}FRAIL(v) AS f FROM s [RANGE 1 HOUR SLIDE 1 HOUR]{by}",
+        "counts": f"SELECT {key}COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS]{by}",
+    }
+    query = f"CREATE QUERY q AS SELECT {key}FRAIL(v) AS f FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS]{by}"
+    engine, alone = (register(Engine(sharing=sharing)) for _ in range(2))
+    for each in (engine, alone):
+        each.execute("CREATE STREAM s (ts TIMESTAMP, k STRING, v DOUBLE)")
+        for name, text in others.items():
+            each.execute(f"CREATE QUERY {name} AS {text}")
+        each.push("s", [{"ts": second * 1_000_000, "k": "a", "v": 4e17} for second in range(1, 22)])
+    engine.execute(query)
+    expected = {"longer": ("RUNNING", ""), "counts": ("RUNNING", ""), "q": ("FAILED", REASON)}
+    assert shown(engine) == expected
+    with pytest.raises(pw.PanewiseError, match="has failed"):
+        engine.lookup("q")
+    assert not engine.results("q").num_rows
+    str(engine.explain("q")), str(engine.explain()), engine.stats()
+    again = Engine.restore(engine.snapshot(), register(Engine(sharing=sharing)))
+    assert shown(again) == expected
+    for each in (engine, again, alone):
+        each.push("s", [{"ts": second * 1_000_000, "k": "a", "v": 1.0} for second in range(22, 60)])
+    found, expected_counts = [each.results("counts") for each in (engine, again)], alone.results("counts")
+    assert len(expected_counts) == 11 and all(counts.equals(expected_counts) for counts in found)
+    for each in (engine, again):
+        each.execute(f"DROP QUERY q; {query}")
+        assert shown(each)["q"] == ("RUNNING", "")
+
+
+def test_a_query_that_fails_on_the_rows_that_it_is_shown_first() -> None:
+    """Those that the watermark has not passed; nobody is in its family beside it."""
+    engine = Engine()
+
+    def lift(value: float) -> tuple[float]:
+        if value < 0:
+            raise ValueError("less than nothing")
+        return (value,)
+
+    engine.register_aggregate(
+        "ROOTS", lift=lift, combine=lambda a, b: (a[0] + b[0],), lower=lambda a: a[0], identity=(0.0,)
+    )
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, v DOUBLE, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)")
+    engine.execute("CREATE QUERY n AS SELECT COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND] WHERE v < 9")
+    engine.push("s", [{"ts": second * 1_000_000, "v": 1.0 if second < 20 else -1.0} for second in range(22)])
+    engine.execute("CREATE QUERY q AS SELECT ROOTS(v) AS r FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS]")
+    assert shown(engine)["n"] == ("RUNNING", "")
+    status, reason = shown(engine)["q"]
+    assert status == "FAILED" and "less than nothing" in reason
+    engine.push("s", [{"ts": second * 1_000_000, "v": 1.0} for second in range(22, 40)])
+    assert engine.results("n")["n"].to_pylist() == [1] * 34
+
+
 def test_a_host_that_folds_for_several_families_fails_its_guests(monkeypatch: pytest.MonkeyPatch) -> None:
     armed = failing(monkeypatch, (Host, "fold"), MemoryError(), lambda host: True)
     engine, alone = Engine(), Engine()

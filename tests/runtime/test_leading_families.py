@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
+from panewise.operators.family.family import Family
 from panewise.runtime import leading_families
 from tests.soak.mid_stream import play
 
@@ -132,6 +133,13 @@ def test_leads_are_few_and_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(made, "r")[0] == (35, 0)
     [consumer] = [consumer for consumer in made.hosting.families if "q" in consumer.queries]
     assert not consumer.snapshot()["leads"]
+
+
+def test_a_lead_is_a_family_like_the_one_that_it_leads() -> None:
+    """By the same technique, dense for as many groups; only rows from another point on are seen."""
+    shared = Family((), None, held_from=3, technique="recompute", sparse_above=7)
+    lead = leading_families.Lead(shared, 5, None, None).family
+    assert (lead.technique, lead.sparse_above, lead.held_from) == ("recompute", 7, 5)
 
 
 @pytest.mark.parametrize("parts", [1, 2])

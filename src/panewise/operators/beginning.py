@@ -21,6 +21,8 @@ from panewise.operators.deltas import NONE, Delta, DeltaOperator, no_delta
 class Beginning(DeltaOperator):
     """Holds the rows of an edge back until the instant `begins`."""
 
+    name = "Beginning"
+
     def __init__(self, schema: pa.Schema, begins: int) -> None:
         self._begins = begins
         self._waiting = Delta(empty_batch(schema), NONE, NONE, NONE)

@@ -80,6 +80,8 @@ class OperatorNode:
 class Selecting(DeltaOperator):
     """WHERE: rows for which the predicate is true. Rows that did not pass do not end here either."""
 
+    name = "Selecting"
+
     def __init__(self, predicate: Expression, strict: bool) -> None:
         self._predicate = compiled(predicate)
         self._strict = strict

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from panewise.language.statements import Emit as Emission
-from panewise.operators.deltas import Delta
+from panewise.operators.deltas import Delta, DeltaOperator
 from panewise.operators.grouped_relation import GroupedRelation
 from panewise.operators.lifetimes import FOREVER, NEVER
 from panewise.operators.plan_builder import PlanBuilder
@@ -93,7 +93,7 @@ class DeltaPlan:
         self._watermark = NEVER + 1
 
     @property
-    def operators(self) -> list[Any]:
+    def operators(self) -> list[DeltaOperator]:
         return list(self._operators)
 
     @property

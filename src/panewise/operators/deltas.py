@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -86,8 +86,21 @@ def no_delta(schema: pa.Schema) -> Delta:
     return Delta(empty_batch(schema), NONE, NONE, NONE)
 
 
+class Described(Protocol):
+    """What EXPLAIN asks of an operator that has a state."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def said(self) -> Mapping[str, str]:
+        """What is said of it besides its name."""
+
+
 class DeltaOperator(ABC):
     """A node of a running plan."""
+
+    name: ClassVar[str]  # in EXPLAIN
 
     @abstractmethod
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:

@@ -293,6 +293,8 @@ class Distinct(DeltaOperator):
     ({'a': [7, 7]}, [1, 9], [9, 15])
     """
 
+    name = "Distinct"
+
     def __init__(
         self, schema: Schema, strict: bool, queue: MakeQueue = CalendarQueue, results: MakeQueue = CalendarQueue
     ) -> None:

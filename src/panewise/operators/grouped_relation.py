@@ -38,6 +38,8 @@ LEAVING = {
 class GroupedRelation(DeltaOperator):
     """`pattern` is that of the input. Who runs it sets `starts_at`, from when on there is an ungrouped answer."""
 
+    name = "GroupedRelation"
+
     def __init__(self, aggregation: Aggregation, pattern: Pattern) -> None:
         self._aggregation = aggregation
         self._windows = GroupWindows(aggregation, LEAVING[pattern], matrix_of)

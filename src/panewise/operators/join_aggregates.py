@@ -79,6 +79,7 @@ class _Reader:
 class JoinAggregates:
     """`until`: how far the join has come. Who runs it sets `starts`: by query, when its series begins."""
 
+    name: ClassVar[str] = "JoinAggregates"  # in EXPLAIN
     said: ClassVar[Mapping[str, str]] = {}  # what EXPLAIN says of it besides its name
 
     def __init__(self, keys: tuple[Expression, ...], inputs: int, until: int = NEVER) -> None:

@@ -85,6 +85,8 @@ class Negation(DeltaOperator):
     ([1, 5], [3, 9])
     """
 
+    name = "Negation"
+
     def __init__(
         self,
         kind: str,

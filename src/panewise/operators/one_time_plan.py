@@ -36,6 +36,7 @@ from panewise.plan.nodes import Aggregate, Emit, Join, Node, Project, Scan, Wind
 class GroupsOnce(DeltaOperator):
     """GROUP BY of a plan that takes one step: the groups at its last instant."""
 
+    name = "GroupsOnce"
     bytes_held = 0
 
     def __init__(self, aggregation: Aggregation, budget: ReadBudget | None) -> None:

@@ -22,6 +22,7 @@ DRIFT = 1.2
 class OrderedJoin(WindowJoin):
     """A `WindowJoin` that changes its orders."""
 
+    name = "OrderedJoin"
     _come: list[int] | None = None  # rows of each input since the last look
     _since: int | None = None
     reorders = 0

@@ -71,6 +71,7 @@ class SharedDistinct:
     [('short', [1, 4, 6], [4, 5, 9]), ('long', [1, 6, 7], [6, 7, 11])]
     """
 
+    name: ClassVar[str] = "SharedDistinct"  # in EXPLAIN
     said: ClassVar[Mapping[str, str]] = {}  # what EXPLAIN says of it besides its name
 
     def __init__(self, schema: Schema) -> None:

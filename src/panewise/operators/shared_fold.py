@@ -62,33 +62,41 @@ _CLASS = "\0class_{}"  # a column that no statement can name
 
 
 class SharedFold:
-    """Folds the rows of one stream for its families."""
+    """Folds the rows of one stream for its families. It knows no family that was not there at the last batch."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[Family, int]] = []
+        self._known: list[Family] = []
+        self._changes: list[int] = []  # of each of them, when classes and hosts were made
         self._classes: list[SelectionClasses] = []
         self._hosts: list[Host] = []
+        self._settled = True  # Whether batches that belong together begin with the next one.
+        self._apart = True  # Whether each family has folded those that came last for itself.
         # Told of the families that an error has torn, while the others go on; None: it is raised.
         self.torn: Callable[[Sequence[Family], Exception], None] | None = None
 
-    def fold(self, rows: Rows, families: Sequence[Family], masks: Mapping[Expression, Mask] | None = None) -> None:
+    def fold(self, rows: Rows, families: list[Family], masks: Mapping[Expression, Mask] | None = None) -> None:
         """Rows enter all families, some of them at the next `settle`, which must follow before anybody asks a family.
 
         `masks` says of some WHERE clauses which rows they keep.
         """
         if not len(rows):
             return
+        if self._settled:
+            self._settled, self._apart = False, True
         known = dict(masks or {})
         if len(rows) < ROWS_LEAST or len(families) < 2:
+            if self._known != families:
+                self._forget_all()
             for family in families:
                 mask = known.get(family.where) if family.where is not None else None
                 self._done([family], partial(family.fold, rows, mask))
             return
+        self._apart = False
         self._follow(families)
         begin = 0
         if len(rows) > 2 * TRIAL_ROWS and any(host.untried for host in self._hosts):
             self._fold(rows.slice(0, TRIAL_ROWS), families, {where: mask[:TRIAL_ROWS] for where, mask in known.items()})
-            self.settle()
+            self._settle()
             begin = TRIAL_ROWS
         rest = rows.slice(begin, len(rows)) if begin else rows
         self._fold(rest, families, {where: mask[begin:] for where, mask in known.items()})
@@ -106,6 +114,10 @@ class SharedFold:
 
     def settle(self) -> None:
         """All families have all rows that were folded."""
+        self._settle()
+        self._settled = True
+
+    def _settle(self) -> None:
         for host in list(self._hosts):
             if not self._done(host.guests, host.settle):
                 self._forget(host)
@@ -127,12 +139,23 @@ class SharedFold:
         self._hosts.remove(host)
         self._known = []
 
-    def _follow(self, families: Sequence[Family]) -> None:
+    def _forget_all(self) -> None:
+        """No host goes before its guests have got what it folded for them."""
+        self._settle()
+        self._known, self._changes, self._classes, self._hosts = [], [], [], []
+
+    def leave(self, family: Family) -> None:
+        """A family takes no rows any more. While hosts hold rows, it goes with the next batch."""
+        if family in self._known and not any(host.holds_rows for host in self._hosts):
+            self._forget_all()
+
+    def _follow(self, families: list[Family]) -> None:
         """Families have come, gone or changed: so do classes and hosts."""
-        known = [(family, family.changes) for family in families]
-        if known == self._known:
+        changes = [family.changes for family in families]
+        if families == self._known and changes == self._changes:
             return
-        self._known = known
+        self._forget_all()
+        self._known, self._changes = list(families), changes
         by_columns: dict[frozenset[str], list[Expression]] = {}
         for family in families:
             if family.where is not None:
@@ -142,8 +165,9 @@ class SharedFold:
         self._hosts = [Host(guests, self._classes) for guests in clusters(families) if len(guests) > 1]
 
     def folded_with(self, family: Family) -> FoldedWith | None:
-        """With whom the family's rows were folded the last time, for what people are told; None where for itself."""
-        return next((host.shared_by(family) for host in self._hosts if family in host.active), None)
+        """With whom the family's last rows were folded, for what people are told; None where for itself."""
+        hosts = [] if self._apart else self._hosts
+        return next((host.shared_by(family) for host in hosts if family in host.active), None)
 
 
 def _fold_host(host: Host, rows: Rows, chosen: ChosenRows, hosted: set[int]) -> None:
@@ -350,6 +374,11 @@ class Host:
             self._rest = REST_FIRST
 
     @property
+    def holds_rows(self) -> bool:
+        """Whether its guests have yet to get what it folded for them."""
+        return self._rows > 0
+
+    @property
     def untried(self) -> bool:
         """Whether it folds again, and it is not known yet whether that pays."""
         return not self._rows and self._resting <= self._batch + 1 and not self._paid
@@ -358,11 +387,11 @@ class Host:
         """The host is cut wherever a guest is, now and in every epoch that rows may still fall into."""
         if not guests:
             return
-        parts = [part for guest in guests for part in guest.family.store.open.edge_arrays()]
+        parts = [part for guest in guests for part in guest.family.edge_arrays]
         if len(parts) == len(self._edges) and all(a is b for a, b in zip(parts, self._edges, strict=True)):
             return
         self._edges = parts
-        self._family.store.open.set_edges(common_edges([guest.family.store.open.edges() for guest in guests]))
+        self._family.follow_edges(common_edges([guest.family.edges for guest in guests]))
 
 
 def _fold_ns(family: Family) -> float:

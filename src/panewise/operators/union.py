@@ -30,6 +30,8 @@ class UnionAll(DeltaOperator):
     ({'a': [1, 3, 2]}, [0, 1, 2], [9, 7, 9])
     """
 
+    name = "UnionAll"
+
     def __init__(self, schema: Schema, strict: tuple[bool, bool], queue: MakeQueue = CalendarQueue) -> None:
         self._schema = schema.to_arrow()
         # The key of a row is its new number.

@@ -43,6 +43,8 @@ class VersionedJoin(DeltaOperator):
     ([0, 5], [20, 20])
     """
 
+    name = "VersionedJoin"
+
     def __init__(self, stream: pa.Schema, table: pa.Schema, condition: Expression | None) -> None:
         self.schema = pa.schema([*stream, *table])
         # The table is first: of one instant its changes come before the rows that join it.

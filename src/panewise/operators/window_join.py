@@ -68,6 +68,8 @@ class WindowJoin(DeltaOperator):
     ({'l.k': [2], 'r.k': [2]}, [7], [15])
     """
 
+    name = "WindowJoin"
+
     def __init__(
         self,
         schemas: Sequence[pa.Schema],

@@ -33,7 +33,6 @@ from panewise.operators.rows import Rows, concatenated
 from panewise.plan.explain import Explanation
 from panewise.runtime.archived_past import ArchivedPast
 from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel, Consumer
-from panewise.runtime.hosted_query import HostedQuery
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, INSTANT_NEVER, format_instant
 
 if TYPE_CHECKING:
@@ -51,9 +50,11 @@ class Keeper(Consumer):
     """A consumer of the archived channel. Without an archive only the books are kept, and no row.
 
     `covered_from`: all rows from this instant on have been taken; INT64_MIN: all there ever were.
+    `longest_us`: how long a row lives at most, where rows have lifetimes of their own.
     """
 
     ordered = True
+    longest_us: int | None = None
 
     def __init__(self, definition: ArchiveDefinition, channel: Channel, layout: Layout) -> None:
         self.definition = definition
@@ -72,6 +73,18 @@ class Keeper(Consumer):
         self._looked_at = INT64_MIN  # the last end of a slot at which it was asked whether something has expired
         self._held: list[Rows] = []
         self.held_count = 0  # rows that are not in the files
+
+    # -- the channel -----------------------------------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """It takes rows from now on, and knows those that are past."""
+        self.channel.attach(self)
+        self.channel.past.append(self)
+
+    def detach(self) -> None:
+        """It takes no rows any more."""
+        self.channel.detach(self)
+        self.channel.past.remove(self)
 
     # -- the files -------------------------------------------------------------------------------------------------
 
@@ -253,7 +266,7 @@ class Keeper(Consumer):
 
     def _newest(self) -> Rows:
         """The report of a query that the watermark has just reached: whole, though not handed on in order yet."""
-        if not isinstance(self.channel, HostedQuery):
+        if not self.channel.of_query:
             return self.channel.empty_rows()
         rows = self.channel.recent()
         return rows.take((rows.times > self._done) & (rows.times <= self.channel.watermark))

@@ -24,6 +24,7 @@ from panewise.operators.rows import Rows
 from panewise.runtime.archive_keeper import Ints, Keeper
 from panewise.runtime.channel import INT64_MAX, Channel
 from panewise.runtime.entering_rows import EXPIRES, EnteringRows
+from panewise.runtime.hosted_query import HostedQuery
 from panewise.temporal import INSTANT_NEVER
 
 if TYPE_CHECKING:
@@ -32,45 +33,78 @@ if TYPE_CHECKING:
 
 
 class OwnLifetimesKeeper(Keeper):
-    """`longest_us`: how long a row lives at most, and each row of a periodic query. Its channel is that of the query's
-    reports, or of the rows that enter its answer."""
+    """What the archives of both kinds of answers have in common: they know nothing of the past of their channel."""
+
+    longest_us: int
 
     def __init__(self, definition: ArchiveDefinition, channel: Channel, layout: Layout, longest_us: int) -> None:
         super().__init__(definition, channel, layout)
         self.longest_us = longest_us
 
-    def adopt(self, archive: Archive) -> None:
-        """Where rows were lost, or files, the answer is still known."""
-        done, lost = self._done, self.covered_from == INT64_MAX
-        super().adopt(archive)
-        if isinstance(self.channel, EnteringRows) and (lost or self._done < done):
-            self._held = [self.channel.present()]
-            self._drop_done()
+    def attach(self) -> None:
+        """It takes rows from now on."""
+        self.channel.attach(self)
 
-    def _tell_missing(self, archive: Archive, now: int | None) -> None:
-        if not isinstance(self.channel, EnteringRows):  # else nothing is missing
-            super()._tell_missing(archive, now)
-
-    def expirations(self, rows: Rows) -> Ints:
-        if isinstance(self.channel, EnteringRows):
-            return np.minimum(integers(rows.batch.column(EXPIRES)), INSTANT_NEVER)
-        return np.minimum(rows.times, INSTANT_NEVER - self.longest_us) + self.longest_us
+    def detach(self) -> None:
+        self.channel.detach(self)
 
     @property
     def held_from(self) -> int:
         """There is no such instant: what has left the answer is gone."""
         return INT64_MAX
 
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {"come_to": self.channel.watermark}
+
+
+class ReportsKeeper(OwnLifetimesKeeper):
+    """Of a periodic query, whose reports its channel gives: each row lives as long as `longest_us`."""
+
+    def expirations(self, rows: Rows) -> Ints:
+        return np.minimum(rows.times, INSTANT_NEVER - self.longest_us) + self.longest_us
+
     @property
     def oldest(self) -> int | None:
         """At the watermark itself a report is there, and the one before it is not."""
         oldest = super().oldest
-        return oldest if oldest is None or isinstance(self.channel, EnteringRows) else oldest + 1
+        return None if oldest is None else oldest + 1
 
-    def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {"come_to": self.channel.watermark}
+
+class AnswerKeeper(OwnLifetimesKeeper):
+    """Of a continuous query: its channel gives the rows that enter the answer, as long as some keeper reads it."""
+
+    channel: EnteringRows
+
+    def __init__(
+        self, definition: ArchiveDefinition, query: HostedQuery, entering: EnteringRows, layout: Layout, longest_us: int
+    ) -> None:
+        super().__init__(definition, entering, layout, longest_us)
+        self._query = query
+
+    def attach(self) -> None:
+        """It takes the answer as it is now, and the rows that enter it from now on."""
+        self._query.entering = self.channel
+        self.channel.attach(self, self.channel.present())
+
+    def detach(self) -> None:
+        super().detach()
+        if not self.channel.consumers:
+            self._query.entering = None
+
+    def adopt(self, archive: Archive) -> None:
+        """Where rows were lost, or files, the answer is still known."""
+        done, lost = self._done, self.covered_from == INT64_MAX
+        super().adopt(archive)
+        if lost or self._done < done:
+            self._held = [self.channel.present()]
+            self._drop_done()
+
+    def _tell_missing(self, archive: Archive, now: int | None) -> None:
+        """Nothing is missing."""
+
+    def expirations(self, rows: Rows) -> Ints:
+        return np.minimum(integers(rows.batch.column(EXPIRES)), INSTANT_NEVER)
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         super().restore(snapshot)
-        if isinstance(self.channel, EnteringRows):
-            self.channel.watermark = snapshot["come_to"]
+        self.channel.watermark = snapshot["come_to"]

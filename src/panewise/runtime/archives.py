@@ -19,11 +19,10 @@ from panewise.language.archive_layout import DEFAULT_LAYOUT, OWN, parse_layout
 from panewise.language.bind_archives import DEFAULT_EVERY
 from panewise.plan.longest_life import longest_life
 from panewise.runtime.archive_keeper import Keeper
-from panewise.runtime.archive_own_lifetimes import OwnLifetimesKeeper
+from panewise.runtime.archive_own_lifetimes import AnswerKeeper, ReportsKeeper
 from panewise.runtime.channel import Channel
 from panewise.runtime.entering_rows import EnteringRows, answer_schema
 from panewise.runtime.found_outside import UNKNOWN
-from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
 from panewise.temporal import duration_us
 
@@ -49,6 +48,10 @@ class Archives:
     def find(self, name: str) -> Keeper | None:
         return self.keepers.get(name.lower())
 
+    def of_past(self, channel: Channel) -> list[Keeper]:
+        """Those that know the past of a channel, in the order in which they came."""
+        return [keeper for keeper in self.keepers.values() if keeper in channel.past]
+
     # -- statements --------------------------------------------------------------------------------------------------
 
     def create(self, definition: ArchiveDefinition, cut: int | None = UNKNOWN) -> None:
@@ -63,28 +66,20 @@ class Archives:
         self.keepers[definition.name.lower()] = keeper
 
     def _begin(self, keeper: Keeper, cut: int | None) -> None:
-        definition, channel = keeper.definition, keeper.channel
         if not self.only_books:
-            known = last_cut(definition.path) if cut == UNKNOWN else cut
+            known = last_cut(keeper.definition.path) if cut == UNKNOWN else cut
             self._open(keeper)
             keeper.begin(known)
-        if isinstance(channel, EnteringRows):
-            self._query(definition).entering = channel
-            channel.attach(keeper, channel.present())
-        else:
-            channel.attach(keeper)
-        if not isinstance(keeper, OwnLifetimesKeeper):
-            channel.past.append(keeper)
+        keeper.attach()
 
     def _new_keeper(self, definition: ArchiveDefinition) -> Keeper:
-        channel = self._channel_of(definition.source)
         if dict(definition.options)["lifetime"] != OWN:
-            return Keeper(definition, channel, layout_of(definition.options))
-        query = self._query(definition)
+            return Keeper(definition, self._channel_of(definition.source), layout_of(definition.options))
+        query = self._hosting.queries[definition.source.lower()]
         longest = longest_life(definition.source, query.plan)
         layout = layout_of(definition.options, longest)
         if query.plan.periodic:
-            return OwnLifetimesKeeper(definition, query, layout, longest)
+            return ReportsKeeper(definition, query, layout, longest)
         definition = replace(definition, schema=answer_schema(query.plan))
         for name in definition.key:
             if name not in definition.schema.names:
@@ -92,25 +87,16 @@ class Archives:
                     f"'{name}' is no column of the answer of '{definition.source}', and cannot be in the key"
                 )
         self._catalog.change(definition.name, schema=definition.schema)
-        if query.entering is None:
+        entering = query.entering
+        if entering is None:
             consumer = self._hosting.consumers[query.name]
-            channel = EnteringRows(query.name, query.plan, consumer.relation, consumer.come_to)
-        else:
-            channel = query.entering
-        return OwnLifetimesKeeper(definition, channel, layout, longest)
-
-    def _query(self, definition: ArchiveDefinition) -> HostedQuery:
-        return self._hosting.queries[definition.source.lower()]
+            entering = EnteringRows(query.name, query.plan, consumer.relation, consumer.come_to)
+        return AnswerKeeper(definition, query, entering, layout, longest)
 
     def drop(self, name: str) -> None:
         """The files stay."""
         keeper = self.keepers.pop(name.lower())
-        channel = keeper.channel
-        channel.detach(keeper)
-        if keeper in channel.past:
-            channel.past.remove(keeper)
-        if isinstance(channel, EnteringRows) and not channel.consumers:
-            self._query(keeper.definition).entering = None
+        keeper.detach()
         keeper.close()
 
     def alter(self, definition: ArchiveDefinition) -> Migration | None:
@@ -139,7 +125,7 @@ class Archives:
         from panewise.archive.cost import STYLES, cheapest, workload_of
 
         options = keeper.definition.options
-        told = layout_of(options, keeper.longest_us if isinstance(keeper, OwnLifetimesKeeper) else None)
+        told = layout_of(options, keeper.longest_us)
         if parse_layout(str(dict(options).get("layout", DEFAULT_LAYOUT))) != "by cost":
             return told
         before = archive.layout

@@ -62,6 +62,9 @@ class Together(Protocol):
     def take(self, consumers: list[Any], rows: Rows, watermark: int, more: bool) -> None:
         """`more`: other rows follow before the watermark moves."""
 
+    def leave(self, consumer: Any) -> None:
+        """A consumer takes no rows any more: nothing of it is held."""
+
     def folded_with(self, family: Any) -> FoldedWith | None:
         """Whose rows are folded in the same pass as this family's."""
 
@@ -93,6 +96,12 @@ class Channel:
     """Rows and a watermark on their way to consumers. `retain_us`: how long rows are kept for one-time queries."""
 
     of_query = False  # whether its rows are the results of a query
+    # Of results: whether they are counted from the first one on. False: when the query came in mid-stream, what others
+    # held decided on its first result; or others have had results of it that were not counted here.
+    counts_all = True
+    # Of results of a query that came in mid-stream: those before this instant are missing, or are there only because
+    # others held rows.
+    whole_from: int | None = None
 
     def __init__(self, name: str, schema: Schema, timestamp: str) -> None:
         self.name = name
@@ -119,6 +128,45 @@ class Channel:
         self._recent: deque[tuple[int, Rows]] = deque()  # (greatest time, rows): what the watermark has not passed
         self._retained: deque[tuple[int, Rows]] = deque()
         self._retained_count = 0  # pieces that were ever retained
+
+    # -- what it is, for who reads it ----------------------------------------------------------------------------
+
+    @property
+    def called(self) -> str:
+        """What people know it by."""
+        return f"'{self.name}'"
+
+    @property
+    def readers(self) -> list[Consumer]:
+        """Who takes its rows; of a query also those who take the rows that its answer consists of."""
+        return list(self.consumers)
+
+    @property
+    def failure(self) -> str | None:
+        """Why queries that read it fail; None while it has not failed."""
+        return None
+
+    @property
+    def is_to_begin(self) -> bool:
+        """Whether it, or a partition of it, may still be waiting for enough rows."""
+        return False
+
+    @property
+    def comes_late(self) -> bool:
+        """Whether its rows may be older than its watermark when they come."""
+        return False
+
+    def waited(self, report: int, answered: float | None) -> float | None:
+        """Seconds for which the rows had waited that completed a report when it was answered, by the clock, or, where
+        `answered` is None, when they were processed; None where that is not known."""
+        return None
+
+    def is_pushed_short_of(self, instant: int) -> Callable[[], bool] | None:
+        """Tells, also outside turns, whether its watermark is before an instant after all rows that were pushed; None
+        where that cannot be told."""
+        return None
+
+    # -- rows and the watermark ----------------------------------------------------------------------------------
 
     def empty_rows(self) -> Rows:
         nothing = np.empty(0, np.int64)
@@ -294,6 +342,8 @@ class Channel:
     def detach(self, consumer: Consumer) -> None:
         """The consumer reads no more. Nothing happens where it does not read this channel."""
         self.consumers = [other for other in self.consumers if other is not consumer]
+        if self.together is not None and not consumer.ordered:
+            self.together.leave(consumer)
         if not any(other.ordered for other in self.consumers):
             self._reorder = None
 

@@ -44,7 +44,7 @@ def explain_query(query: HostedQuery, hosting: Hosting) -> Explanation:
 def explain_all(streams: dict[str, Stream], hosting: Hosting) -> Explanation:
     """Everything: streams, the families on each with their trees, and the queries in each tree."""
     parts = [_channel(stream.name, "STREAM", stream, hosting) for stream in streams.values()]
-    parts.extend(_channel(q.shown, "QUERY", q, hosting) for q in hosting.queries.values() if _read(q))
+    parts.extend(_channel(q.shown, "QUERY", q, hosting) for q in hosting.queries.values() if q.readers)
     trees = sum(len(consumer.family.members_by_tree) for consumer in hosting.families)
     counts = {"sharing": hosting.sharing, "queries": len(hosting.queries), "trees": trees}
     return Explanation("PLAN", counts, tuple(parts))
@@ -55,15 +55,9 @@ def sharing_report(hosting: Hosting) -> SharingReport:
     return SharingReport(tuple(family.report for family in hosting.families), hosting.sharing)
 
 
-def _read(channel: Channel) -> list[Consumer]:
-    """Who reads what a stream or query gives, and what its answer consists of."""
-    entering = channel.entering if isinstance(channel, HostedQuery) else None
-    return [*channel.consumers, *([] if entering is None else entering.consumers)]
-
-
 def _channel(name: str, kind: str, channel: Channel, hosting: Hosting) -> Explanation:
     ages = {name: age for age, name in enumerate(hosting.queries)}
-    consumers = sorted(_read(channel), key=partial(_age, ages))
+    consumers = sorted(channel.readers, key=partial(_age, ages))
     return Explanation(f"{kind} {name}", {}, tuple(consumer.explained() for consumer in consumers))
 
 

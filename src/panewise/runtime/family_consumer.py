@@ -147,7 +147,9 @@ class FamilyConsumer(QueryConsumer):
     def goes_on(self, name: str, since: int) -> None:
         """An ungrouped query in mid-stream, which sees rows from `since` on, begins with its first whole window,
         also where that is empty: rows that have gone by would have been shown before."""
-        member = self.member_of[name]
+        member = self.member_of.get(name)
+        if member is None:
+            return  # It has failed while it joined, on what the family holds or on the rows that it was shown.
         cadence = self.family.members[member].cadence
         if cadence.range is not None:
             first = {member: cadence.next_report(since + cadence.range + cadence.offset - 1)}
@@ -612,6 +614,9 @@ class FamiliesTogether:
     def folded_with(self, family: Family) -> FoldedWith | None:
         """Whose rows are folded in the same pass as this family's, as it was the last time."""
         return self.shared_fold.folded_with(family)
+
+    def leave(self, consumer: FamilyConsumer) -> None:
+        self.shared_fold.leave(consumer.family)
 
     def take(self, consumers: list[FamilyConsumer], rows: Rows, watermark: int, more: bool) -> None:
         torn: dict[int, Exception] = {}  # What was raised, by the id of the family.

@@ -45,11 +45,6 @@ class HostedQuery(Channel):
     """
 
     of_query = True
-    # False: when it came in mid-stream, what others held decided on its first result; or others have had results of it
-    # that were not counted here.
-    counts_all = True
-    # Where it came in mid-stream: results before this instant are missing, or are there only because others held rows.
-    whole_from: int | None = None
     begins_by_count = False  # it came in mid-stream and begins when enough rows have come: nobody knows when that is
 
     def __init__(self, name: str, plan: Emit, block: Block, total: UnreadTotal | None = None) -> None:
@@ -93,15 +88,22 @@ class HostedQuery(Channel):
 
     @property
     def is_to_begin(self) -> bool:
-        """Whether it, or a partition of it, may still be waiting for enough rows."""
         window = self.block.window
         partitioned = isinstance(window, RowsWindow) and bool(window.partition_by)
         return self.begins_by_count and (partitioned or not self.rows_out)
 
     @property
+    def comes_late(self) -> bool:
+        window = self.block.window
+        return isinstance(window, RowsWindow) and window.periodic and bool(window.offset)
+
+    @property
     def called(self) -> str:
-        """What people know it by."""
-        return "the subquery" if self.is_hidden else f"'{self.name}'"
+        return "the subquery" if self.is_hidden else super().called
+
+    @property
+    def readers(self) -> list[Consumer]:
+        return [*self.consumers, *([] if self.entering is None else self.entering.consumers)]
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
@@ -155,11 +157,14 @@ class HostedQuery(Channel):
         if self._status != "FAILED":
             self.status, self.reason = "FAILED", reason
             for consumer in list(self.consumers):
-                consumer.fail(self.reason_for_readers)
+                consumer.fail(self._reason_for_readers)
 
     @property
-    def reason_for_readers(self) -> str:
-        """Why a query that reads this one fails."""
+    def failure(self) -> str | None:
+        return self._reason_for_readers if self._status == "FAILED" else None
+
+    @property
+    def _reason_for_readers(self) -> str:
         return f"query '{self.name}', which it reads, has failed: {self.reason}"
 
     @property

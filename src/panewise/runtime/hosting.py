@@ -178,13 +178,13 @@ class Hosting:
         query, channel, history = self._over_one_input(name, node, node.silent)
         block = node.block
         query.counts_all = channel.missed_before is None or (
-            block.hands_rows_on and not query.is_hidden and not _is_uncounted(channel)
+            block.hands_rows_on and not query.is_hidden and channel.counts_all
         )
         history = history or self._read_history(block, channel)
         held_from = channel.missed_before if history is None else history.held_from
         if history is None and channel.missed_before is not None:
             query.whole_from = whole_from(block, channel.missed_before)
-            query.begins_by_count = isinstance(block.window, RowsWindow) or _is_to_begin(channel)
+            query.begins_by_count = isinstance(block.window, RowsWindow) or channel.is_to_begin
         consumer = OperatorConsumer(channel, query, node, partial(operator_of, query, node, held_from), history)
         if history is not None and history.begins is not None:
             consumer.operator.begin_at(history.begins - 1)
@@ -220,8 +220,8 @@ class Hosting:
     def _begun(self, query: HostedQuery, channels: list[Channel]) -> HostedQuery:
         """A query over one that has failed fails at once: a log may say so, though a statement is refused before."""
         for channel in channels:
-            if isinstance(channel, HostedQuery) and channel.status == "FAILED":
-                self.consumers[query.name].fail(channel.reason_for_readers)
+            if channel.failure is not None:
+                self.consumers[query.name].fail(channel.failure)
         too_late = self._too_late.pop(query.name, None)
         if too_late is not None:
             self._stop(query.name, too_late)
@@ -443,7 +443,7 @@ class Hosting:
 
     def roots(self, channel: Channel) -> list[Channel]:
         """The streams that a channel's rows come from in the end."""
-        if not isinstance(channel, HostedQuery):
+        if not channel.of_query:
             return [channel]
         return [root for source in self.consumers[channel.name].waits_for for root in self.roots(source)]
 
@@ -504,11 +504,3 @@ def _has_shown_a_row(window: Window | None, channel: Channel) -> bool:
     if not isinstance(window, TimeWindow) or not channel.rows_seen or channel.missed_before is None:
         return False
     return surely_shown(window.range_us, window)
-
-
-def _is_uncounted(channel: Channel) -> bool:
-    return isinstance(channel, HostedQuery) and not channel.counts_all
-
-
-def _is_to_begin(channel: Channel) -> bool:
-    return isinstance(channel, HostedQuery) and channel.is_to_begin

@@ -14,7 +14,6 @@ from panewise.language.expressions import ColumnRef
 from panewise.language.statements import Emit
 from panewise.plan.blocks import Block
 from panewise.runtime.channel import Channel
-from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.row_counts import rows_gone
 from panewise.runtime.table import Table
 from panewise.temporal import RowsWindow, TimeWindow, Window
@@ -39,7 +38,7 @@ def whole_from(block: Block, held_from: int | None) -> int | None:
 
 def check_begun(window: Window | None, channel: Channel, alone: bool) -> None:
     """Refuses windows of time that would be put together from a part of a query's results. `alone` as below."""
-    if not alone and not isinstance(window, RowsWindow) and isinstance(channel, HostedQuery) and channel.is_to_begin:
+    if not alone and not isinstance(window, RowsWindow) and channel.is_to_begin:
         raise PlanError(
             f"{channel.called} came in mid-stream and begins when enough rows have come: until then, or until all its "
             "partitions have begun, a window of time over it would hold a part of its results",
@@ -51,7 +50,7 @@ def check_numbers(window: Window | None, channel: Channel) -> None:
     """Refuses to number the results of a query whose first one is not known: whatever is kept of them."""
     if not isinstance(window, RowsWindow) or not window.periodic:
         return
-    if isinstance(channel, HostedQuery) and not channel.counts_all:
+    if not channel.counts_all:
         raise PlanError(
             f"{window} numbers the results of {channel.called} from the first one on, and those are not known: it came "
             "in mid-stream, or (on Spark) is computed anew for new readers",
@@ -103,13 +102,11 @@ def check_window(window: Window | None, channel: Channel, alone: bool) -> None:
 
 def check_source(channel: Channel) -> None:
     """Refuses results that are older than the watermark when they come."""
-    if isinstance(channel, HostedQuery):
-        inner = channel.block.window
-        if isinstance(inner, RowsWindow) and inner.periodic and inner.offset:
-            raise PlanError(
-                f"'{channel.name}' reports windows of rows of the past (OFFSET), which no window can take in any more",
-                hint="leave out its OFFSET",
-            )
+    if channel.comes_late:
+        raise PlanError(
+            f"'{channel.name}' reports windows of rows of the past (OFFSET), which no window can take in any more",
+            hint="leave out its OFFSET",
+        )
 
 
 def check_rows_seen(window: Window, channel: Channel) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
-from panewise.runtime.stream import Stream
 from panewise.runtime.window_ends import due_report
 
 
@@ -21,5 +20,5 @@ def lateness_of(query: HostedQuery, hosting: Hosting) -> float | None:
     if last is None or not query.rows_out:
         return None
     answered = consumer.answered_at(last)
-    known = [root.push_times.lateness(last, answered) for root in hosting.roots(query) if isinstance(root, Stream)]
+    known = [root.waited(last, answered) for root in hosting.roots(query)]
     return min((seconds for seconds in known if seconds is not None), default=None)

@@ -31,7 +31,7 @@ class Lead:
     """`until`: the last report of each member here; the family that it has joined goes on from there."""
 
     def __init__(self, shared: Family, held_from: int | None, moment: object, recent: Rows | None) -> None:
-        self.family = Family(shared.keys, shared.where, held_from, technique=shared.technique)
+        self.family = shared.anew_from(held_from)
         self.until: dict[str, int] = {}
         self.moment = moment
         self._shared = shared
@@ -67,8 +67,7 @@ class Lead:
             self._shared.take_troubles_of(self.family)
             done = [name for name, until in self.until.items() if until <= point]
             for name in done:
-                member = self._shared.members[name]
-                member.begun = member.begun or self.family.members[name].begun
+                self._shared.take_over(name, self.family)
                 self.drop(name)
             if not done:
                 break

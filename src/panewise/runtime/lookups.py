@@ -17,7 +17,6 @@ from panewise.runtime.channel import INT64_MIN
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.past_answers import past_answer
 from panewise.runtime.query_consumer import QueryConsumer
-from panewise.runtime.stream import Stream
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, instant_us
 
 
@@ -58,7 +57,5 @@ def _looked_up(books: Books, hosted: HostedQuery, consumer: QueryConsumer, at: i
 
 def _holding(consumer: QueryConsumer, name: str) -> Callable[[], bool] | None:
     """Whether what a query answers now is what it answers after all that was pushed."""
-    stream, until = consumer.channel, consumer.holds_until(name)
-    if until is None or not isinstance(stream, Stream):
-        return None
-    return None if stream.queue is not None else lambda: stream.watermark_pushed < until
+    until = consumer.holds_until(name)
+    return None if until is None else consumer.channel.is_pushed_short_of(until)

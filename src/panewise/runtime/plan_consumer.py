@@ -17,7 +17,7 @@ import pyarrow as pa
 from panewise.aggregates.overflows import Overflows
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.operators.delta_plan import DeltaPlan
-from panewise.operators.deltas import NONE, Ints
+from panewise.operators.deltas import NONE, Described, Ints
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows, concatenated
@@ -189,7 +189,7 @@ class PlanConsumer(QueryConsumer):
         self._cadence = reports_by_time(query.plan, query.block)
 
     @property
-    def operators(self) -> list[Any]:
+    def operators(self) -> Sequence[Described]:
         """Those with state, from the inputs up."""
         return self.plan.operators
 
@@ -207,7 +207,7 @@ class PlanConsumer(QueryConsumer):
     @property
     def _said(self) -> dict[str, str]:
         """The operators with state, from the inputs up, and what each has to say."""
-        found = {"operators": ", ".join(type(operator).__name__ for operator in self.operators)}
+        found = {"operators": ", ".join(operator.name for operator in self.operators)}
         if self.clocks:
             found["waits for the changes of"] = ", ".join(clock.channel.name for clock in self.clocks)
         for operator in self.operators:
@@ -362,12 +362,9 @@ def missed_before(channels: list[Channel], history: PlanHistory | None) -> list[
     """Rows before these instants are not seen by a plan that begins now; None where there were none."""
     if history is not None:
         return history.held_from
-    return [channel.missed_before if channel.rows_seen or _begins_late(channel) else None for channel in channels]
-
-
-def _begins_late(channel: Channel) -> bool:
-    """Whether results are missing though none has come."""
-    return isinstance(channel, HostedQuery) and channel.whole_from is not None
+    # Results of a query may be missing though none has come.
+    begun = [channel.rows_seen > 0 or channel.whole_from is not None for channel in channels]
+    return [channel.missed_before if has_begun else None for channel, has_begun in zip(channels, begun, strict=True)]
 
 
 def attach_ports(ports: list[Port], history: PlanHistory | None) -> None:

@@ -132,7 +132,7 @@ def may_wait(consumer: FamilyConsumer) -> bool:
     family, watermark = consumer.family, consumer.channel.watermark
     if consumer.counts_rows or family.watermark == INT64_MIN or family.shortest_slide is None or consumer.read_queries:
         return False
-    if watermark - family.watermark > REPORTS_MOST * family.shortest_slide or family.store.open.count > SLICES_MOST:
+    if watermark - family.watermark > REPORTS_MOST * family.shortest_slide or family.open_slice_count > SLICES_MOST:
         return False
     # What a function of a user raises ends its query at once, with all reports before it out.
     return not any(isinstance(key.kind, UserStateKind) for key in family.states)

@@ -17,13 +17,12 @@ import numpy as np
 
 from panewise.operators.partition_tail import RowCounts
 from panewise.runtime.channel import Channel
-from panewise.runtime.hosted_query import HostedQuery
 from panewise.temporal import RowsWindow
 
 
 def rows_gone(window: RowsWindow, channel: Channel) -> RowCounts | None:
     """The rows that the watermark has passed, by partition; None where nobody has counted them."""
-    if isinstance(channel, HostedQuery) and not channel.counts_all:
+    if not channel.counts_all:
         return None
     gone = channel.released_now()
     if not window.partition_by:

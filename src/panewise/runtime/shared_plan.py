@@ -16,7 +16,7 @@ import pyarrow as pa
 from panewise.aggregates.overflows import Overflows
 from panewise.errors import QueryFailed
 from panewise.operators.delta_plan import DeltaPlan
-from panewise.operators.deltas import FOREVER, Delta
+from panewise.operators.deltas import FOREVER, Delta, Described
 from panewise.operators.distinct_core import DistinctCore
 from panewise.operators.join_core import JoinCore
 from panewise.operators.lifetimes import NEVER
@@ -46,7 +46,7 @@ class Core(Protocol):
     def results_made(self) -> int:
         """How many results its join has made."""
 
-    def operators_of(self, name: str) -> Sequence[Any]:
+    def operators_of(self, name: str) -> Sequence[Described]:
         """Those of a query."""
 
     def add(self, name: str, plan: Emit, core: SharedCore, begins: int, held_from: Sequence[int | None]) -> None:
@@ -285,7 +285,7 @@ class SharingConsumer(PlanConsumer):
         return {"operators": found.pop("operators"), "core": shared_with(len(self.shared.members) - 1), **found}
 
     @property
-    def operators(self) -> list[Any]:
+    def operators(self) -> Sequence[Described]:
         own = [] if self.folded else self.plan.operators
         if self.torn:
             return own

@@ -212,6 +212,12 @@ class Stream(Channel):
         """Whether rows that were shed have yet to move the watermark."""
         return self.judge.shedder is not None and self.newest is not None and self.newest > self.progress.greatest
 
+    def waited(self, report: int, answered: float | None) -> float | None:
+        return self.push_times.lateness(report, answered)
+
+    def is_pushed_short_of(self, instant: int) -> Callable[[], bool] | None:
+        return None if self.queue is not None else lambda: self.watermark_pushed < instant
+
     @property
     def watermark_pushed(self) -> int:
         """The watermark when all has been processed that waits, that of its queue aside."""

@@ -288,7 +288,7 @@ class Spread:
 
 def marks(tree: Family) -> list[Any]:
     members = [(name, member.reported, member.begun) for name, member in tree.members.items()]
-    return [tree.watermark, tree.needed_from, tree.store.open.edges(), members]
+    return [tree.watermark, tree.needed_from, tree.edges, members]
 
 
 def same(a: Any, b: Any) -> bool:

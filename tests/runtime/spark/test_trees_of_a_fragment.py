@@ -342,6 +342,24 @@ def test_a_query_that_joins_one_that_has_failed(forgetful: bool, tmp_path: Path)
     assert [int(row["window_end"].timestamp()) for row in found] == list(range(20, 38))
 
 
+@pytest.mark.parametrize("by", ["", "GROUP BY k"])
+def test_a_query_that_fails_while_it_joins(by: str, tmp_path: Path) -> None:
+    """Its first report is of slices that its tree holds for others: the micro-batch goes on without it."""
+    run = LocalRun(tmp_path)
+    window = "RANGE 10 SECONDS SLIDE 5 SECONDS"
+    run.change(STREAM, query("long", "RANGE 1 HOUR SLIDE 1 HOUR", by, "FRAIL(4e17 * v) AS f"), query("n", window, by))
+
+    def pushed(seconds: range) -> list[int]:
+        rows = [{"ts": second * SECOND, "k": "a", "w": 1, "v": 1} for second in seconds]
+        return [row["n"] for row in push(run, rows).get("n", [])]
+
+    assert pushed(range(1, 23)) == [4, 9, 10, 10]
+    run.change(query("q", window, by, "FRAIL(4e17 * v) AS f"))
+    assert pushed(range(23, 25)) == []
+    assert list(last_marks(run.folder).failed) == ["q@1"]
+    assert pushed(range(25, 40)) == [10, 10, 10]
+
+
 # -- state -----------------------------------------------------------------------------------------------------------
 
 
@@ -404,25 +422,3 @@ def test_a_tree_of_short_windows_keeps_little_beside_one_of_long_windows(tmp_pat
     long = query("long", "RANGE 1000 SECONDS SLIDE 100 SECONDS", "GROUP BY k")
     both, apart = kept("both", short, long), [kept("short", short), kept("long", long)]
     assert max(both[40:]) < 2 * (max(apart[0][40:]) + max(apart[1][40:]))
-
-
-def test_a_query_that_fails_while_it_joins_is_failed_and_others_go_on(tmp_path: Path) -> None:
-    """The slices held answer its last report at once, and its aggregate raises on them."""
-    run = LocalRun(tmp_path)
-
-    def push(*rows: tuple[int, int]) -> dict[str, pa.Table]:
-        made = [{"ts": second * SECOND, "k": "a", "w": 1, "v": v} for second, v in rows]
-        run.push("t", pa.RecordBatch.from_pylist(made, ARROW))
-        return run.run()
-
-    frail = "FRAIL(CAST(v AS DOUBLE) * 1e18) AS f"
-    run.change(
-        STREAM,
-        query("counted", "RANGE 60 SECONDS SLIDE 10 SECONDS", "GROUP BY k"),
-        query("frail", "RANGE 60 SECONDS SLIDE 60 SECONDS", "GROUP BY k", frail),
-    )
-    push((1, 1), (25, 2), (37, 1))
-    run.change(query("late", "RANGE 20 SECONDS SLIDE 10 SECONDS", "GROUP BY k", frail))
-    run.run()
-    assert push((62, 1))["counted"]["n"].to_pylist() == [3, 3, 3]
-    assert REASON in last_marks(run.folder).failed["late@1"]

@@ -110,14 +110,16 @@ class Family:
         family = Family(self.keys, self.where, timed=self.timed, folds_only=True)
         for name, member in self.members.items():
             family.add(name, member.aggregation, member.cadence, INT64_MIN)
-        family.store.open.set_edges(self.store.open.edges())
+        family.follow_edges(self.edges)
         return family
 
     def anew(self) -> Family:
         """A fresh family without members, for rows from the same point on."""
-        return Family(
-            self.keys, self.where, self.held_from, self.timed, self.folds_only, self.technique, self.sparse_above
-        )
+        return self.anew_from(self.held_from)
+
+    def anew_from(self, held_from: int | None) -> Family:
+        """A fresh family without members, for rows from another point on; None: for all rows there ever were."""
+        return Family(self.keys, self.where, held_from, self.timed, self.folds_only, self.technique, self.sparse_above)
 
     # -- what it is ----------------------------------------------------------------------------------------------
 
@@ -161,6 +163,21 @@ class Family:
     @property
     def store(self) -> SliceStore:
         return self._store
+
+    @property
+    def open_slice_count(self) -> int:
+        """How many slices the watermark has not passed."""
+        return self._store.open.count
+
+    @property
+    def edges(self) -> dict[str, list[int]]:
+        """Where slices are cut, in each epoch that rows may still fall into, as plain values."""
+        return self._store.open.edges()
+
+    @property
+    def edge_arrays(self) -> list[Ints]:
+        """The same as arrays, which are the same objects as long as edges are the same."""
+        return self._store.open.edge_arrays()
 
     @property
     def watermark(self) -> int:
@@ -283,6 +300,10 @@ class Family:
             self._members.fail(name, reason)
         for name, count in other.take_overflows().items():
             self._members.note_overflows(name, count)
+
+    def take_over(self, name: str, other: Family) -> None:
+        """A member goes on here whose reports another family has given so far: if they have begun, they have here."""
+        self._members.by_name[name].go_on_from(other.members[name])
 
     # -- the weave -----------------------------------------------------------------------------------------------
 
@@ -540,6 +561,11 @@ class Family:
 
     # -- families that feed families -----------------------------------------------------------------------------
 
+    def follow_edges(self, edges: dict[str, list[int]]) -> None:
+        """Cuts slices at these edges, of families that it folds for."""
+        assert self.folds_only
+        self._store.open.set_edges(edges)
+
     def take_partials(self) -> pa.RecordBatch | None:
         """The partials of all open slices, which are forgotten; the format is told in `partials.py`."""
         if not self._store.open.count:
@@ -595,7 +621,7 @@ class Family:
         assert all(member.cadence.range is not None for member in self._members), "needs slices without end"
         return {
             **self._timeline.marks,
-            "edges": self._store.open.edges(),
+            "edges": self.edges,
             "state_held_from": {key.name: since for key, since in self.states.items()},
             "members": self._members.outline(),
         }

@@ -125,6 +125,10 @@ class Member:
 
     # -- the first report of an ungrouped query ------------------------------------------------------------------
 
+    def go_on_from(self, other: Member) -> None:
+        """Another one has given its reports so far."""
+        self.begun = self.begun or other.begun
+
     def note_first(self, report: int) -> None:
         """A report that shows a row; the earliest counts."""
         self.first_report = report if self.first_report is None else min(report, self.first_report)

@@ -334,7 +334,7 @@ class Bucket:
         return {
             "groups": sum(tree.group_count for tree in trees),
             "slices": sum(len(tree.store.starts) for tree in trees),
-            "open_slices": sum(tree.store.open.count for tree in trees),
+            "open_slices": sum(tree.open_slice_count for tree in trees),
             "states": sum(len(tree.states) for tree in trees),
             "bytes": self.bytes_held,
         }

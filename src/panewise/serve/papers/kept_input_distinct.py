@@ -48,6 +48,8 @@ class ListedDistinct(DeltaOperator):
     """DIRECT: input and output are lists, both scanned at every instant. Where a result expires, the input is scanned
     for the youngest row with its value. O(rows in the window) a step."""
 
+    name = "ListedDistinct"
+
     def __init__(self, value_of: Ints) -> None:
         self._value_of = value_of
         self._input, self._output = ListStore(), ListStore()
@@ -95,6 +97,8 @@ class ListedDistinct(DeltaOperator):
 class KeyedDistinct(DeltaOperator):
     """NT: input and output are found by value. The end of a row that is shown ends its result, and the youngest row
     with the value takes over. O(1) a row and an end, expected."""
+
+    name = "KeyedDistinct"
 
     def __init__(self, value_of: Ints) -> None:
         self._value_of = value_of
