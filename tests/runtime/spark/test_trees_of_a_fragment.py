@@ -28,7 +28,6 @@ from panewise.runtime.spark.stage_one import StreamTask, kept_column
 from panewise.state.snapshot_format import loaded
 from tests.case_runner import same_rows
 from tests.now_or_soak import soaking
-from tests.runtime.frail_aggregate import REASON
 from tests.runtime.spark.local_run import LocalRun
 
 SECOND = 1_000_000
