@@ -17,8 +17,9 @@ of slots, slices or synopses; `kernels.py` holds the compiled loops over arrays 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from panewise.aggregates.algebra import Algebra, Kind
 
@@ -85,6 +86,13 @@ class StateKind:
     @property
     def float_fields(self) -> int:
         return len(self.float_identity)
+
+
+@dataclass(frozen=True)
+class UserStateKind(StateKind):
+    """A state kind with its own compiled functions; two are equal only if they are the same registration."""
+
+    compiled: Any = field(compare=False, default=None, repr=False)
 
 
 COUNT = StateKind("count", Operation.ADD, (0,), (), (Feed.PRESENCE,), _SUM)

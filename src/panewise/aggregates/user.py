@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -32,19 +31,12 @@ from panewise.aggregates import kernels
 from panewise.aggregates.algebra import Algebra, Kind
 from panewise.aggregates.functions import AggregateFunction, BoundAggregate, Part
 from panewise.aggregates.matrix import CHOICES, Encoded, StateMatrix
-from panewise.aggregates.states import Feed, Operation, StateKind
+from panewise.aggregates.states import Feed, Operation, StateKind, UserStateKind
 from panewise.errors import BindError, QueryFailed
 from panewise.schema import BIGINT, DOUBLE, DataType
 
 Ints = NDArray[np.int64]
 RAISED = -1  # in place of the count of rows, of a piece that `combine` raised for
-
-
-@dataclass(frozen=True)
-class UserStateKind(StateKind):
-    """A state kind with its own compiled functions; two are equal only if they are the same registration."""
-
-    compiled: Any = field(compare=False, default=None, repr=False)
 
 
 class Compiled:

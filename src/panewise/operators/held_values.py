@@ -214,7 +214,7 @@ class HeldValues:
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            repr(key): {
+            key.written: {
                 "rooms": [
                     [number, run.groups, run.values, run.counts]
                     for number, run in ((number, room.compacted()) for number, room in held.items())
@@ -227,7 +227,7 @@ class HeldValues:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The states must have been added already."""
         for key in self.rooms:
-            saved = snapshot[repr(key)]
+            saved = snapshot[key.written]
             self.rooms[key] = {
                 number: Room(Run(groups.copy(), values.copy(), counts.copy()))
                 for number, groups, values, counts in saved["rooms"]

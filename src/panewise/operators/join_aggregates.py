@@ -39,6 +39,7 @@ from panewise.operators.result_columns import microseconds, table_of, timestamps
 from panewise.operators.row_states import chosen_states
 from panewise.plan.aggregation import Aggregation, Pools, StateKey
 from panewise.plan.evaluate import compiled
+from panewise.plan.written_names import written
 from panewise.state.group_table import GroupTable
 from panewise.temporal import format_instant
 
@@ -311,7 +312,7 @@ class JoinAggregates:
         return {
             "groups": self._groups.snapshot(),
             "strings": {
-                repr(argument): pa.record_batch({"s": pool.all_strings()}) for argument, pool in self._pools.items()
+                written(argument): pa.record_batch({"s": pool.all_strings()}) for argument, pool in self._pools.items()
             },
             "readers": {
                 name: {"first": reader.window.first, "last": reader.last, "table": reader.last_report}
@@ -336,7 +337,7 @@ class JoinAggregates:
         self._arrange()
         self._groups.restore(snapshot["groups"])
         states = [key for slices in self._shapes.values() for key in slices.matrices]
-        by_name = {repr(argument): argument for key in states for _, argument in key.code_fields}
+        by_name = {written(argument): argument for key in states for _, argument in key.code_fields}
         for text, strings in snapshot["strings"].items():
             self._pools.setdefault(by_name[text], StringPool()).load(strings.column(0))
         for saved in snapshot["shapes"]:

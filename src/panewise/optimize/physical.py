@@ -32,6 +32,7 @@ from panewise.plan.physical import (
     Way,
 )
 from panewise.plan.shared_core import core_of
+from panewise.plan.written_names import written
 from panewise.temporal import RowsWindow, TimeWindow
 
 
@@ -125,4 +126,4 @@ def _spread_of_member(block: Block) -> Spread:
     if not folded:
         return Spread(Way.TOGETHER)
     assert block.aggregate is not None
-    return Spread(Way.FOLDED, tuple(sorted(set(block.aggregate.keys), key=lambda key: (to_sql(key), repr(key)))))
+    return Spread(Way.FOLDED, tuple(sorted(set(block.aggregate.keys), key=lambda key: (to_sql(key), written(key)))))

@@ -27,6 +27,7 @@ from panewise.language.sql_text import to_sql
 from panewise.language.statements import SelectItem
 from panewise.plan.blocks import Block
 from panewise.plan.evaluate import compiled
+from panewise.plan.written_names import written
 from panewise.temporal import TimeWindow, Window
 
 Ints = NDArray[np.int64]
@@ -49,9 +50,14 @@ class StateKey:
         return self._hash  # type: ignore[attr-defined,no-any-return]
 
     @cached_property
+    def written(self) -> str:
+        """What snapshots call it. No rename in the code changes the text (`written_names.py`)."""
+        return f"StateKey(kind={written(self.kind)}, arguments={written(self.arguments)})"
+
+    @cached_property
     def name(self) -> str:
-        """A short text that is the same in every process, for what is written down."""
-        return f"{self.kind.name}_{blake2b(repr(self).encode(), digest_size=8).hexdigest()}"
+        """A hash of that, with the kind in front: what columns of partials and pages call it, in every process."""
+        return f"{self.kind.name}_{blake2b(self.written.encode(), digest_size=8).hexdigest()}"
 
     @property
     def shown(self) -> str:

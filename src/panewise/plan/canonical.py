@@ -2,11 +2,13 @@
 
 Operands of commutative operators are put in a fixed order, chains of AND and OR are flattened and lose repetitions, and
 comparisons point one way. Values do not change: exact arithmetic commutes, floating-point addition of two operands too.
+The order is that of the operands' written texts, because states are written down by their canonical arguments.
 """
 
 from __future__ import annotations
 
 from panewise.language.expressions import Call, Expression, chained, rewritten
+from panewise.plan.written_names import written
 
 _COMMUTATIVE = {"add", "mul", "eq", "ne", "is_distinct_from"}
 _FLIPPED = {"gt": "lt", "ge": "le"}
@@ -25,7 +27,7 @@ def canonical(expression: Expression) -> Expression:
         if function in _FLIPPED:
             function, arguments = _FLIPPED[function], arguments[::-1]
         elif function in _COMMUTATIVE:
-            arguments = tuple(sorted(arguments, key=repr))
+            arguments = tuple(sorted(arguments, key=written))
         return Call(node.type, function, arguments)
 
     return rewritten(expression, change)
@@ -43,4 +45,4 @@ def _chain(node: Call) -> Expression:
             parts.append(canonical(part))
 
     collect(node)
-    return chained(sorted(set(parts), key=repr), lambda left, right: Call(node.type, node.function, (left, right)))
+    return chained(sorted(set(parts), key=written), lambda left, right: Call(node.type, node.function, (left, right)))

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from panewise.aggregates.user import UserStateKind
+from panewise.aggregates.states import UserStateKind
 from panewise.errors import PlanError
 from panewise.runtime.channel import INT64_MIN
 from panewise.runtime.family_consumer import FamilyConsumer

@@ -17,9 +17,10 @@ from panewise.catalog import StreamDefinition
 from panewise.connectors.json_rows import decode_json
 from panewise.errors import ConnectorError
 from panewise.runtime.spark.data_sources import has_data_source
+from panewise.runtime.spark.kafka_client import Cluster
 from panewise.runtime.spark.kafka_source import KafkaStreamReader, OffsetRange, has_kafka_jar, kafka_stream
 from panewise.runtime.spark.sinks import SinkKind, SinkTarget, sink_kinds
-from panewise.runtime.spark.sinks.kafka import HEADER, TransactionalWriter
+from panewise.runtime.spark.sinks.kafka import HEADER, KafkaSinks, TransactionalWriter
 from panewise.schema import BIGINT, STRING, TIMESTAMP, Column, Schema
 from tests.kafka import PARTITIONS, MockCluster, kafka
 from tests.waiting import PATIENCE_S
@@ -295,6 +296,15 @@ def test_a_batch_that_comes_again_is_recognised(kafka: MockCluster) -> None:
     kind_of(targets).write(2, [(each, results(2)) for each in targets], None)
     assert numbers("again-2", kafka) == [0, 1, 2, 10, 11, 12, 20, 21, 22]
     assert numbers("again-1", kafka) == [-1, *numbers("again-2", kafka)]
+
+
+def test_the_transactional_id_is_the_one_that_brokers_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was once a hash of the `repr` of the cluster, and does not follow the names in the code."""
+    monkeypatch.setattr(Cluster, "__repr__", lambda self: "Renamed()")
+    sinks = KafkaSinks("c1")
+    assert sinks._identity(Cluster("broker:9092")) == "panewise-c1-1b6e14c0ca5f"
+    secured = Cluster("broker:9092", "security.protocol=SASL_SSL", "it's.properties")
+    assert sinks._identity(secured) == "panewise-c1-94ce54e391f6"
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["before its transaction", "after it"])

@@ -407,7 +407,7 @@ class DenseSlices(SliceStore):
     def snapshot(self) -> dict[str, Any]:
         return {
             "width": self.width,
-            "states": [repr(key) for key in self.matrices],
+            "states": [key.written for key in self.matrices],
             "open": self.open.snapshot(),
             "first": self.first,
             "starts": self.starts,
@@ -425,9 +425,9 @@ class DenseSlices(SliceStore):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.make_trees_anew()
-        for key in [key for key in self.same_as_rows if repr(key) in snapshot["states"]]:
+        for key in [key for key in self.same_as_rows if key.written in snapshot["states"]]:
             self.count_apart(key)
-        by_name = {repr(key): key for key in self.matrices}
+        by_name = {key.written: key for key in self.matrices}
         self.matrices = {by_name[name]: self.matrices[by_name[name]] for name in snapshot["states"]}
         if self.base is not None:
             self.base = {key: self.base[key] for key in self.matrices}

@@ -661,7 +661,7 @@ class Family:
             "store": self._store.snapshot(),
             **self._groups.snapshot(self.states),
             "groups_kept": self._forgetting.groups_kept,
-            "states": [repr(key) for key in self.states],
+            "states": [key.written for key in self.states],
             "state_held_from": list(self.states.values()),
             **self._timeline.marks,
             "members": self._members.snapshot(),
@@ -669,7 +669,7 @@ class Family:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The members must have been added already; their states take the order of the snapshot."""
-        by_name = {repr(key): key for key in self.states}
+        by_name = {key.written: key for key in self.states}
         order = [by_name[name] for name in snapshot["states"]]
         self._argument_plan = None
         self._timeline.set_states(dict(zip(order, snapshot["state_held_from"], strict=True)))

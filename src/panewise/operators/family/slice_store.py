@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.aggregates.matrix import NO_INTS, StateMatrix
-from panewise.aggregates.user import UserStateKind, matrix_of
+from panewise.aggregates.states import UserStateKind
+from panewise.aggregates.user import matrix_of
 from panewise.errors import raise_interrupt_behind
 from panewise.operators.arguments import Arguments, ranks_of
 from panewise.operators.family.answers import Technique

@@ -302,7 +302,7 @@ class SparseSlices(SliceStore):
     def snapshot(self) -> dict[str, Any]:
         return {
             "groups": self.groups,
-            "states": [repr(key) for key in self.matrices],
+            "states": [key.written for key in self.matrices],
             "open": self.open.snapshot(),
             "first": self.first,
             "ints": [matrix.ints.reshape(-1) for matrix in self.matrices.values()],
@@ -353,7 +353,7 @@ class SparseSlices(SliceStore):
         return pa.record_batch(columns)
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        by_name = {repr(key): key for key in self.matrices}
+        by_name = {key.written: key for key in self.matrices}
         self.matrices = {by_name[name]: self.matrices[by_name[name]] for name in snapshot["states"]}
         self.groups, self.first = snapshot["groups"], snapshot["first"]
         self.held.restore(snapshot["held"])

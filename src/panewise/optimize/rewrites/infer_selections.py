@@ -19,6 +19,7 @@ from panewise.plan.canonical import canonical
 from panewise.plan.conjunctions import conjunction, conjuncts
 from panewise.plan.inputs import source_names
 from panewise.plan.nodes import Distinct, Filter, Join, Negate, Node, Project, WindowOf
+from panewise.plan.written_names import written
 
 
 def infer_selections(node: Node) -> Iterator[Node]:
@@ -65,7 +66,7 @@ def _of_join(node: Join) -> list[Expression]:
         column = _only_column(part)
         group = next((group for group in classes if column in group), set())
         # Behind EXISTS a column may be equal to one of the outer side, about which nothing is said here.
-        for other in sorted((other for other in group if other.source in own), key=repr):
+        for other in sorted((other for other in group if other.source in own), key=written):
             assert column is not None
             follows = canonical(_said_of(part, column, other))
             if follows not in seen:
