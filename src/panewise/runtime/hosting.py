@@ -433,8 +433,9 @@ class Hosting:
         """The oldest row that periodic queries have seen which wait for this stream too: they report from there on."""
         begun = []
         for consumer in self.consumers.values():
-            periodic = [query for query in consumer.fed if query.block.slide_us is not None]
-            if consumer.reads_several and periodic:
+            # A family is the consumer of each of its queries: it must not look at all of them for each.
+            periodic = [q for q in consumer.fed if q.block.slide_us is not None] if consumer.reads_several else []
+            if periodic:
                 roots = [root for channel in consumer.waits_for for root in self.roots(channel)]
                 if any(root is stream for root in roots):
                     oldest = [root.oldest for root in roots if root is not stream and root.oldest is not None]
