@@ -74,6 +74,10 @@ class DenseSlices(SliceStore):
         self._ends: Ints = np.empty(0, np.int64)
 
     @property
+    def closed_span(self) -> tuple[int, int] | None:
+        return (int(self._starts[0]), int(self._ends[-1])) if len(self._starts) else None
+
+    @property
     def starts(self) -> Ints:
         return self._starts
 

@@ -483,30 +483,28 @@ class Family:
         """How many reports will be due at a watermark, at most."""
         return self._members.schedule.due_count(self.watermark, watermark)
 
-    def _shown_count(self, watermark: int) -> int:
-        """The same without those of windows in which no row is."""
-        store = self._store
-        starts = [int(held.starts[0]) for held in (store, store.open) if len(held.starts)]
-        ends = [int(held.ends.max()) for held in (store, store.open) if len(held.starts)]
-        span = (min(starts), max(ends)) if starts else (watermark, watermark)
-        return self._members.schedule.due_count(self.watermark, watermark, span)
-
     def step_to(self, watermark: int, most: int) -> int:
         """The furthest point up to a watermark by which no more reports are due than `most`, or those of one point."""
         slide, come_to = self.shortest_slide, self.watermark
         # The closer look is for long ways, which are few.
         if slide is None or ((watermark - come_to) // slide + 1) * len(self._members.by_name) <= most:
             return watermark
-        if self._shown_count(watermark) <= most:
+        schedule, span = self._members.schedule, self._store.rows_span or (watermark, watermark)
+
+        def is_few(point: int) -> bool:
+            return schedule.due_count(come_to, point, span) <= most
+
+        if is_few(watermark):
             return watermark
-        some, too_many = max(self.watermark, -(2**62)), watermark
-        while too_many - some > 1:
+        begun = some = max(come_to, -(2**62))
+        step = slide
+        while some + step < watermark and is_few(some + step):
+            some, step = some + step, 2 * step
+        too_many = min(watermark, some + step)
+        while too_many - some > slide:
             middle = (some + too_many) // 2
-            if self._shown_count(middle) <= most:
-                some = middle
-            else:
-                too_many = middle
-        return some if self._shown_count(some) else too_many
+            some, too_many = (middle, too_many) if is_few(middle) else (some, middle)
+        return some if some > begun else self.next_due()
 
     def empty_batch(self, member: Member, ends: Ints) -> pa.RecordBatch | None:
         """What an ungrouped query says of empty windows, at these reports."""

@@ -64,6 +64,19 @@ class SliceStore(ABC):
         self.trees: dict[int, Tree] = {}  # longer slices for some members, by number from 1 on
 
     @property
+    def rows_span(self) -> tuple[int, int] | None:
+        """Where the first slice held begins, and where the last one ends; None where there is none."""
+        spans = [(int(self.open.starts[0]), int(self.open.ends[-1]))] if self.open.count else []
+        closed = self.closed_span
+        spans += [closed] if closed is not None else []
+        return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
+
+    @property
+    @abstractmethod
+    def closed_span(self) -> tuple[int, int] | None:
+        """The same of closed slices."""
+
+    @property
     @abstractmethod
     def starts(self) -> Ints: ...
 

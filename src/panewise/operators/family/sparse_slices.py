@@ -71,6 +71,8 @@ class SparseSlices(SliceStore):
         self.groups = groups
         self.first = 0
         self.slices: list[SparseSlice] = []
+        self._spans_of = (-1, 0)  # the first number and how many, of the slices whose starts and ends follow
+        self._starts = self._ends = np.empty(0, np.int64)
         self.cursors: dict[Span, Cursor] = {}
 
     @property
@@ -78,12 +80,26 @@ class SparseSlices(SliceStore):
         return self.first + len(self.slices)
 
     @property
+    def closed_span(self) -> tuple[int, int] | None:
+        return (self.slices[0].start, self.slices[-1].end) if self.slices else None
+
+    @property
     def starts(self) -> Ints:
-        return np.array([s.start for s in self.slices], np.int64)
+        return self._spans[0]
 
     @property
     def ends(self) -> Ints:
-        return np.array([s.end for s in self.slices], np.int64)
+        return self._spans[1]
+
+    @property
+    def _spans(self) -> tuple[Ints, Ints]:
+        """Starts and ends; they are asked for many times between two changes, of many slices."""
+        held = self.first, len(self.slices)
+        if self._spans_of != held:
+            self._spans_of = held
+            self._starts = np.array([s.start for s in self.slices], np.int64)
+            self._ends = np.array([s.end for s in self.slices], np.int64)
+        return self._starts, self._ends
 
     @property
     def bytes_held(self) -> int:
