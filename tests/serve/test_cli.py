@@ -73,7 +73,8 @@ def test_help_shows_what_stands_in_brackets(command: str) -> None:
     assert "read|write TOKEN [name]" in " ".join(panewise_command(command, "--help").stdout.split())
 
 
-def test_run_writes_sinks_and_a_summary(tmp_path: Path, trades: Path) -> None:
+def test_run_writes_sinks_and_a_summary(tmp_path: Path, trades: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("panewise.runtime.run.pump.DRAIN_SECONDS", 1e9)  # all results at once, however slow the machine
     out = tmp_path / "out"
     sinks = f"""
         CREATE SINK files FROM volume WITH (connector = 'parquet', path = '{out}/parts');
