@@ -38,7 +38,7 @@ class LocalHandle(Reader):
 
     def change_tables(self) -> None:
         if self.tables.log():
-            self._run.inbox.post_control({"wake": len(self._program.versions) - 1})
+            self._run.inbox.post_control({"wake": len(self.program.versions) - 1})
 
 
 class TableRun(LocalRun):
