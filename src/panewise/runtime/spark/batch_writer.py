@@ -18,6 +18,7 @@ import pyarrow as pa
 from panewise.runtime.spark.archive_staging import StagedFile, write_list
 from panewise.runtime.spark.archive_writer import ArchiveWriter
 from panewise.runtime.spark.batch_clock import note_clock
+from panewise.runtime.spark.batch_stats import last_stats, stats_file
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.inbox import remove_letters
 from panewise.runtime.spark.marks import KEPT, Marks, read_marks, write_marks
@@ -230,13 +231,3 @@ def _staged(packets: list[Packet]) -> dict[str, list[StagedFile]]:
         if packet.staged:
             found.setdefault(packet.stream, []).extend(StagedFile(*file) for file in packet.staged)
     return found
-
-
-def stats_file(batch: int) -> str:
-    return f"stats/{batch:012d}.json"
-
-
-def last_stats(folder: Folder) -> dict[str, Any]:
-    numbers = folder.numbers("stats")
-    found: dict[str, Any] | None = folder.read_json(stats_file(numbers[-1])) if numbers else None
-    return found or {"queries": {}, "buckets": {}, "batch": -1}

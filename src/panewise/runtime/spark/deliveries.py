@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from panewise.runtime.spark.batch_writer import stats_file
+from panewise.runtime.spark.batch_stats import stats_file
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import Marks, marks_file
 from panewise.runtime.spark.packing import RESULT

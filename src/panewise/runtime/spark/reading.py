@@ -17,7 +17,7 @@ from panewise.errors import LateRowsWarning, NotHeldError
 from panewise.runtime.answer_form import answer_since
 from panewise.runtime.hosted_query import overflow_remark, overflow_warning
 from panewise.runtime.late_remarks import Lateness, LateRemarks, lateness, nothing_kept, remark_of, warn
-from panewise.runtime.spark.batch_writer import last_stats
+from panewise.runtime.spark.batch_stats import last_stats
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import INT64_MIN, Marks, StreamMarks, last_marks
 from panewise.runtime.spark.packing import BAD, LATE, RESULT
