@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from panewise.errors import DataError
 from panewise.runtime.spark import deliveries
-from panewise.runtime.spark.batch_writer import stats_file
+from panewise.runtime.spark.batch_stats import stats_file
 from panewise.runtime.spark.deliveries import Deliveries, Delivery
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.inbox import Inbox

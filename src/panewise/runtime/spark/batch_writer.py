@@ -11,14 +11,14 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from panewise.runtime.spark.archive_staging import StagedFile, write_list
 from panewise.runtime.spark.archive_writer import ArchiveWriter
 from panewise.runtime.spark.batch_clock import note_clock
-from panewise.runtime.spark.batch_stats import last_stats, stats_file
+from panewise.runtime.spark.batch_stats import stats_file
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.inbox import remove_letters
 from panewise.runtime.spark.marks import KEPT, Marks, read_marks, write_marks
