@@ -76,7 +76,7 @@ chromium: ## look for a Chromium; on a Debian with root, install it
 	@sh tools/ensure_chromium.sh
 
 clean: ## remove the virtual environment and everything made
-	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .grimp_cache .hypothesis
 	find src papers tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Stamps: a second run does nothing until pyproject.toml or the lock changes.

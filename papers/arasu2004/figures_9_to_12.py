@@ -31,7 +31,7 @@ from panewise.synopses.materialize_all import MaterializeAll
 from panewise.synopses.panes import Panes
 from panewise.synopses.psoup import PSoup
 from panewise.synopses.running import RunningSynopsis
-from papers.arasu2004.substream_filters import Outcome, Trades, measured
+from papers.arasu2004.substream_filters import FilterOutcome, Trades, measured
 from papers.plots import Panel
 from papers.shown import figures_console, show_plot, show_table
 
@@ -253,7 +253,7 @@ def figure_12(console: Console, quick: bool) -> bool:
     rows, lines = [], {}
     naive = measured(trades, SELECTIVITIES[0], 0, False, count, repeat)
     rows.append(_outcome_cells("naive", "", naive, naive))
-    best: Outcome | None = None
+    best: FilterOutcome | None = None
     for trusts in (False, True):
         outcomes = [measured(trades, SELECTIVITIES[0], levels, trusts, count, repeat) for levels in LEVELS]
         for outcome in outcomes:
@@ -296,7 +296,7 @@ def _aim(console: Console, what: str, met: bool) -> None:
     console.print(f"  {'met   ' if met else 'MISSED'}  {what}", style="green" if met else "bold red")
 
 
-def _outcome_cells(name: str, error: str, outcome: Outcome, naive: Outcome) -> list[str]:
+def _outcome_cells(name: str, error: str, outcome: FilterOutcome, naive: FilterOutcome) -> list[str]:
     times = outcome.inputs_per_s / naive.inputs_per_s
     mebibytes = outcome.bytes_held / 2**20
     return [

@@ -122,7 +122,7 @@ class Trades:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FilterOutcome:
     """Inputs are trades and lookups, one of each in turn."""
 
     selectivity: float
@@ -147,7 +147,7 @@ def lookups(trades: Trades, selectivity: float, count: int) -> tuple[Ints, Ints]
     return ranges[chosen], leasts[chosen]
 
 
-def measured(trades: Trades, selectivity: float, levels: int, trusts: bool, count: int, repeat: int) -> Outcome:
+def measured(trades: Trades, selectivity: float, levels: int, trusts: bool, count: int, repeat: int) -> FilterOutcome:
     """One approach over `count` trades, each followed by a lookup; the median of some runs."""
     ranges, leasts = lookups(trades, selectivity, count)
     piece = slice(trades.half, trades.half + count)
@@ -166,7 +166,7 @@ def measured(trades: Trades, selectivity: float, levels: int, trusts: bool, coun
             seconds.append(_time_naive(trades, running, arrays, asked, passing))
     held = begun.bytes_held + (index.bytes_held if levels else 0)
     rate = 2 * count / float(np.median(seconds[1:]))
-    return Outcome(selectivity, levels, trusts, rate, float(asked.mean()), float(passing.mean()), held, passing)
+    return FilterOutcome(selectivity, levels, trusts, rate, float(asked.mean()), float(passing.mean()), held, passing)
 
 
 def _bounds(index: CollectiveCount, leasts: Ints) -> Ints:

@@ -35,7 +35,7 @@ from papers.golab2006.update_patterns import (
     negated_join,
     negation,
 )
-from papers.golab2006.update_patterns_runs import STEP, Outcome, Outcomes, differences, outcomes_of, read_trace
+from papers.golab2006.update_patterns_runs import STEP, ExecutionOutcome, Outcomes, differences, outcomes_of, read_trace
 from papers.plots import Panel
 from papers.shown import figures_console, show_plot, show_table
 
@@ -49,7 +49,7 @@ UPA_MANY, JOIN_UP = f"UPA({MANY})", "NT (join up)"
 
 
 @dataclass(frozen=True)
-class Query:
+class LinkQuery:
     name: str
     figure: str
     executions: dict[str, Build]
@@ -86,7 +86,7 @@ def _verdict(ratio: float) -> str:
     return "agrees in direction, by less" if ratio > 1 + FLAT else "DOES NOT AGREE"
 
 
-def crossing(windows: Sequence[int], one: Sequence[Outcome], other: Sequence[Outcome]) -> int | None:
+def crossing(windows: Sequence[int], one: Sequence[ExecutionOutcome], other: Sequence[ExecutionOutcome]) -> int | None:
     """The first window from which on `one` is always slower; None where it is not slower with the largest one."""
     slower = [a.milliseconds > b.milliseconds for a, b in zip(one, other, strict=True)]
     begin = len(slower)
@@ -165,7 +165,7 @@ def _negated_join_sentences(windows: Sequence[int], outcomes: Outcomes) -> list[
     return [*sentences, f"{text}it is behind from {begin:,} rows on ({reason}): {verdict}"]
 
 
-def _queries() -> list[Query]:
+def _queries() -> list[LinkQuery]:
     small = {name: join(name, "icmp") for name in (UPA, NT, DIRECT)}
     large = {**{name: join(name, "tcp") for name in (UPA, NT, DIRECT)}, UPA_MANY: join(UPA, "tcp", MANY)}
     sources, pairs = ({name: distinct(name, both) for name in (UPA, NT, DIRECT)} for both in (False, True))
@@ -176,19 +176,19 @@ def _queries() -> list[Query]:
     )
     up_to_hundred, less = "up to a hundred times smaller", "still significantly smaller"
     return [
-        Query("query 1, ICMP, a small result", "3.8", small, WINDOWS, _small_join),
-        Query("query 1, TCP, a large result", "3.9", large, WINDOWS, _large_join),
-        Query(
+        LinkQuery("query 1, ICMP, a small result", "3.8", small, WINDOWS, _small_join),
+        LinkQuery("query 1, TCP, a large result", "3.9", large, WINDOWS, _large_join),
+        LinkQuery(
             "query 2, sources",
             "3.10, 3.12",
             sources,
             LONG_WINDOWS,
             _distinct_sentences(10, "ten times", 100, up_to_hundred),
         ),
-        Query("query 2, pairs", "3.11, 3.13", pairs, LONG_WINDOWS, _distinct_sentences(2, "twice", 1.5, less)),
-        Query("query 3", "3.14", negations, UNREPEATED, _negation_sentences),
-        Query("query 4, UDP, few results below", "3.15", few, WINDOWS, _negated_join_sentences),
-        Query("query 4, TCP, many results below", "3.15", many, WINDOWS, _negated_join_sentences),
+        LinkQuery("query 2, pairs", "3.11, 3.13", pairs, LONG_WINDOWS, _distinct_sentences(2, "twice", 1.5, less)),
+        LinkQuery("query 3", "3.14", negations, UNREPEATED, _negation_sentences),
+        LinkQuery("query 4, UDP, few results below", "3.15", few, WINDOWS, _negated_join_sentences),
+        LinkQuery("query 4, TCP, many results below", "3.15", many, WINDOWS, _negated_join_sentences),
     ]
 
 
@@ -216,7 +216,7 @@ def run(quick: bool, folder: Path | None) -> int:
     return int(failed)
 
 
-def _show(console: Console, query: Query, windows: Sequence[int], outcomes: Outcomes, wrong: Sequence[str]) -> None:
+def _show(console: Console, query: LinkQuery, windows: Sequence[int], outcomes: Outcomes, wrong: Sequence[str]) -> None:
     columns = ["window, rows", "results"]
     columns += [f"{name} {what}" for name in outcomes for what in ("ms", "result", "kB")]
     rows = []
@@ -233,11 +233,11 @@ def _show(console: Console, query: Query, windows: Sequence[int], outcomes: Outc
         console.print(f"  [red]WRONG: {difference}[/]")
 
 
-def panels_of(query: Query, windows: Sequence[int], outcomes: Outcomes) -> list[Panel]:
+def panels_of(query: LinkQuery, windows: Sequence[int], outcomes: Outcomes) -> list[Panel]:
     """Time and state by window, without that of one step."""
     sizes = [float(window) for window in windows[1:]]
 
-    def panel(what: str, y: str, of: Callable[[Outcome], float]) -> Panel:
+    def panel(what: str, y: str, of: Callable[[ExecutionOutcome], float]) -> Panel:
         lines = {name: (sizes, [of(outcome) for outcome in found[1:]]) for name, found in outcomes.items()}
         return Panel(f"{query.name}: {what}", "window, rows", y, lines, log_x=True, log_y=True)
 

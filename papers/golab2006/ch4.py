@@ -20,15 +20,15 @@ from rich.console import Console
 
 from panewise.archive.layout import Layout, Order
 from papers.golab2003.random_streams import judge
-from papers.golab2006.ch4_runs import Extent, Stream, Timed, other_techniques, techniques, timed
+from papers.golab2006.ch4_runs import ArchiveExtent, RowsWithLifetimes, Timed, other_techniques, techniques, timed
 from papers.golab2006.ch4_sizes import counted, lemma_a1, lemma_a2
 from papers.plots import Panel
 from papers.shown import counted_steps, figures_console, show_plot, show_table
 
 PARTS = (4, 9, 16, 25)
-FULL = Extent(500e6, updates=12)
-QUICK = Extent(2e6, updates=2, probes=1, scan_every=2)
-LARGE = Extent(5e9, updates=6)
+FULL = ArchiveExtent(500e6, updates=12)
+QUICK = ArchiveExtent(2e6, updates=2, probes=1, scan_every=2)
+LARGE = ArchiveExtent(5e9, updates=6)
 KINDS = ("Rebuild", "NoRebuild", "Rebuild, chr", "R-ins", "D-ins")
 SAME = 1.05  # a ratio up to here is no difference
 UPDATES_WANTED = 2.0  # how many times faster than a wave index
@@ -47,7 +47,7 @@ def run_large(quick: bool, folder: Path | None) -> int:
     return reproduce(QUICK if quick else LARGE, folder, "papers-golab2006-ch4-large", everything=False)
 
 
-def reproduce(extent: Extent, folder: Path | None, plot: str, everything: bool) -> int:
+def reproduce(extent: ArchiveExtent, folder: Path | None, plot: str, everything: bool) -> int:
     """All figures, or those by number of sub-indices only; below `folder`, or where temporary files go."""
     console = figures_console()
     sizes(console)
@@ -65,7 +65,7 @@ def reproduce(extent: Extent, folder: Path | None, plot: str, everything: bool) 
         broken = promises(steady)
         if everything:
             layouts = [*techniques(16)[:1], *other_techniques()]
-            others = timed(layouts, Stream(extent), extent, Path(scratch) / "others", step_done)
+            others = timed(layouts, RowsWithLifetimes(extent), extent, Path(scratch) / "others", step_done)
             shapes(console, others, steady)
             unsteady = runs(extent, Path(scratch), step_done, fluctuating=True)
             fluctuations(console, steady, unsteady)
@@ -77,10 +77,10 @@ def reproduce(extent: Extent, folder: Path | None, plot: str, everything: bool) 
     return int(bool(broken))
 
 
-def runs(extent: Extent, scratch: Path, step_done: Callable[[], None], fluctuating: bool) -> Runs:
+def runs(extent: ArchiveExtent, scratch: Path, step_done: Callable[[], None], fluctuating: bool) -> Runs:
     found = {}
     for parts in PARTS:
-        layouts, stream = techniques(parts), Stream(extent, fluctuating)
+        layouts, stream = techniques(parts), RowsWithLifetimes(extent, fluctuating)
         with tempfile.TemporaryDirectory(dir=scratch) as own:
             by_name = timed(layouts, stream, extent, Path(own), step_done)
         found[parts] = {kind: by_name[layout.name] for kind, layout in zip(KINDS, layouts, strict=True)}

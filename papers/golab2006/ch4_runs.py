@@ -35,7 +35,7 @@ SCHEMA = pa.schema([("key", pa.int64()), ("text", pa.string())])
 
 
 @dataclass(frozen=True)
-class Extent:
+class ArchiveExtent:
     """How much of it is run."""
 
     bytes: float
@@ -48,10 +48,10 @@ class Extent:
         return int(self.bytes // ROW_BYTES)
 
 
-class Stream:
+class RowsWithLifetimes:
     """The rows of every slot, the same for all techniques; slots up to `SLOTS` make the initial state."""
 
-    def __init__(self, extent: Extent, fluctuating: bool = False) -> None:
+    def __init__(self, extent: ArchiveExtent, fluctuating: bool = False) -> None:
         chance = np.random.default_rng(7)
         rates = chance.uniform(1, FLUCTUATION, SLOTS + extent.updates + 1)
         self._rates = rates / rates.mean() if fluctuating else np.ones_like(rates)
@@ -146,7 +146,11 @@ def other_techniques() -> list[Layout]:
 
 
 def timed(
-    layouts: Sequence[Layout], stream: Stream, extent: Extent, folder: Path, step_done: Callable[[], None]
+    layouts: Sequence[Layout],
+    stream: RowsWithLifetimes,
+    extent: ArchiveExtent,
+    folder: Path,
+    step_done: Callable[[], None],
 ) -> Mapping[str, Timed]:
     """Builds an archive of each layout and updates them in turn; by name. Steps are the updates, and the building."""
     archives, found = {}, {layout.name: Timed(layout) for layout in layouts}

@@ -41,7 +41,7 @@ ONE_GROUP = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FrequentOutcome:
     """The means over all windows of one setting; NaN where nothing is over the threshold, or nothing reported."""
 
     window: int
@@ -74,7 +74,7 @@ def source_addresses(path: Path) -> Ints:
     return source_numbers(connections(path, ["id.orig_h"]))
 
 
-def measured(items: Ints, window: int, starts: int) -> Iterator[Outcome]:
+def measured(items: Ints, window: int, starts: int) -> Iterator[FrequentOutcome]:
     for sub_window in SUB_WINDOWS:
         count, length = len(items) // sub_window, window // sub_window
         slices = items[: count * sub_window].reshape(count, sub_window)
@@ -86,7 +86,7 @@ def measured(items: Ints, window: int, starts: int) -> Iterator[Outcome]:
             yield _outcome(window, sub_window, k, runs, begins, truth)
 
 
-def _outcome(window: int, sub_window: int, k: int, runs: list[Run], begins: Ints, truth: list[Ints]) -> Outcome:
+def _outcome(window: int, sub_window: int, k: int, runs: list[Run], begins: Ints, truth: list[Ints]) -> FrequentOutcome:
     synopsis = FrequentSynopsis(k)
     synopsis.insert(runs)
     asked = begins, begins + window // sub_window, ONE_GROUP
@@ -104,14 +104,14 @@ def _outcome(window: int, sub_window: int, k: int, runs: list[Run], begins: Ints
         if over[-1]:
             found.append(len(actual) / over[-1])
     pairs = listed[asked[1]] - listed[begins] + counters
-    return Outcome(
+    return FrequentOutcome(
         window, sub_window, k, float(deltas.mean()) / window, float(np.mean(over)), len(values) / len(begins),
         float(np.mean(found)) if found else np.nan, false, float(pairs.mean()),
         float(np.mean(errors)) if errors else np.nan,
     )  # fmt: skip
 
 
-def panels(outcomes: list[Outcome]) -> list[Panel]:
+def panels(outcomes: list[FrequentOutcome]) -> list[Panel]:
     """The six plots of the figure."""
 
     def panel(title: str, y: str, name: str, factor: float = 1.0) -> Panel:
@@ -134,7 +134,7 @@ def panels(outcomes: list[Outcome]) -> list[Panel]:
     ]
 
 
-def _show(console: Console, window: int, outcomes: list[Outcome]) -> None:
+def _show(console: Console, window: int, outcomes: list[FrequentOutcome]) -> None:
     table = Table(title=f"figure 6.3, N = {window:,} rows", title_justify="left", title_style="bold")
     names = ("b", "k", "(a) delta %", "(b) over", "(c) reported", "(d) found %", "false", "(e) pairs", "(f) error %")
     for name in names:
@@ -154,7 +154,7 @@ def _percent(share: float, digits: int) -> str:
     return "" if np.isnan(share) else f"{100 * share:.{digits}f}"
 
 
-def _aims(outcomes: list[Outcome]) -> Iterator[str]:
+def _aims(outcomes: list[FrequentOutcome]) -> Iterator[str]:
     """What the paper says of its trace, and what is found on this one."""
     false = sum(outcome.false for outcome in outcomes)
     yield f"  aim: false reports: 0; measured {false}: {_mark(not false)}"

@@ -26,7 +26,7 @@ from panewise.schedule.scheduler_names import SCHEDULERS
 from panewise.schedule.schedulers import Scheduler
 from panewise.schedule.transactions import Priority, WindowRead
 from papers.golab2003.random_streams import judge
-from papers.golab2006.ch7_simulation import Measured, Simulation, mean
+from papers.golab2006.ch7_simulation import MeasuredTrial, Simulation, mean
 from papers.golab2006.ch7_workload import COSTS, DECISION_S, QUERIES, random_workload
 from papers.plots import Panel
 from papers.shown import figures_console, show_plot, show_table
@@ -39,7 +39,7 @@ LOST_WANTED = 0.04  # throughput of Serial that TTU may lose
 LATEST = ("LWS", "TTU")
 OTHERS = ("Serial", "WS", "TTU")
 
-Figure = Callable[[Measured], float]
+Figure = Callable[[MeasuredTrial], float]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Runs:
     """All trials of one kind of workload, by scheduler and number of sub-windows."""
 
     sub_window_s: int
-    trials: Mapping[str, Mapping[int, Sequence[Measured]]]
+    trials: Mapping[str, Mapping[int, Sequence[MeasuredTrial]]]
 
     @property
     def sub_windows(self) -> list[int]:
@@ -70,7 +70,7 @@ class Runs:
 
 
 def simulate(sub_window_s: int, one_time: bool, quick: bool) -> Runs:
-    trials: dict[str, dict[int, list[Measured]]] = {name: {} for name in SCHEDULERS}
+    trials: dict[str, dict[int, list[MeasuredTrial]]] = {name: {} for name in SCHEDULERS}
     for count in (10, 40 if one_time else 100) if quick else SUB_WINDOWS:
         for trial in range(1 if quick else max(TRIALS_MIN, SUB_WINDOWS_TRIED // count)):
             workload = random_workload(count, sub_window_s, one_time=one_time, trial=trial)
@@ -101,7 +101,7 @@ def run(quick: bool, folder: Path | None) -> int:
 
 
 def aborts(console: Console, every_second: Runs, slower: Runs) -> None:
-    def share(measured: Measured) -> float:
+    def share(measured: MeasuredTrial) -> float:
         return 100 * measured.aborted_share
 
     both = (every_second, slower)
@@ -146,15 +146,15 @@ def show_figure(console: Console, title: str, runs: Sequence[Runs], figure: Figu
     ]  # fmt: skip
 
 
-def periodic_staleness(measured: Measured) -> float:
+def periodic_staleness(measured: MeasuredTrial) -> float:
     return measured.staleness(Priority.PERIODIC)
 
 
-def inter_execution(measured: Measured) -> float:
+def inter_execution(measured: MeasuredTrial) -> float:
     return measured.inter_execution_s
 
 
-def throughput(measured: Measured) -> float:
+def throughput(measured: MeasuredTrial) -> float:
     return measured.throughput
 
 
@@ -207,11 +207,11 @@ def spread(values: Sequence[float], percent: bool = False) -> str:
 # -- figures 7.12 to 7.14 ----------------------------------------------------------------------------------------------
 
 
-def response(measured: Measured) -> float:
+def response(measured: MeasuredTrial) -> float:
     return mean(measured.response_s)
 
 
-def one_time_staleness(measured: Measured) -> float:
+def one_time_staleness(measured: MeasuredTrial) -> float:
     return measured.staleness(Priority.ONE_TIME)
 
 

@@ -40,7 +40,7 @@ class ScanCost:
 
 
 @dataclass(frozen=True)
-class Workload:
+class ReaderWorkload:
     """What all schedulers of a trial are given alike."""
 
     sub_windows: int
@@ -54,7 +54,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Costs:
+class SimulatedCosts:
     """Of the simulated machine. They are chosen, see `ch7_workload`."""
 
     periodic: ScanCost
@@ -65,7 +65,7 @@ class Costs:
 
 
 @dataclass
-class Measured:
+class MeasuredTrial:
     seconds: float = 0.0
     committed: int = 0
     aborted: int = 0
@@ -99,7 +99,9 @@ def mean(values: Sequence[float]) -> float:
 class Simulation:
     """One trial of one scheduler, for as long as the window is."""
 
-    def __init__(self, scheduler: Scheduler, workload: Workload, costs: Costs, is_serial: bool, record: bool) -> None:
+    def __init__(
+        self, scheduler: Scheduler, workload: ReaderWorkload, costs: SimulatedCosts, is_serial: bool, record: bool
+    ) -> None:
         self._requests = RecordedScheduler(scheduler) if record else scheduler
         self._scheduler = scheduler
         self._workload = workload
@@ -113,9 +115,9 @@ class Simulation:
         self._started = 0
         self._one_time_started = 0
         self._lengths: dict[str, tuple[int, Priority]] = {}
-        self.measured = Measured(answers=[0] * len(workload.group_lengths))
+        self.measured = MeasuredTrial(answers=[0] * len(workload.group_lengths))
 
-    def run(self) -> Measured:
+    def run(self) -> MeasuredTrial:
         end = self._workload.sub_windows * self._workload.sub_window_s
         while self._now < end:
             self._move_what_is_due()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from papers.golab2006.ch7_simulation import Costs, ScanCost, Workload
+from papers.golab2006.ch7_simulation import ReaderWorkload, ScanCost, SimulatedCosts
 
 PACKETS_PER_S = 1000
 RATE_FACTOR = 10.0
@@ -27,7 +27,7 @@ QUERIES_PER_GROUP = 5
 ONE_TIME_PER_S = 1.0
 DECISION_S = 20e-6
 
-COSTS = Costs(
+COSTS = SimulatedCosts(
     periodic=ScanCost(per_sub_window_s=6e-3, per_packet_s=3.5e-6),
     one_time=ScanCost(per_sub_window_s=1.5e-3, per_packet_s=0.8e-6),
     move_per_packet_s=2e-6,
@@ -35,7 +35,7 @@ COSTS = Costs(
 )
 
 
-def random_workload(sub_windows: int, sub_window_s: int, *, one_time: bool, trial: int) -> Workload:
+def random_workload(sub_windows: int, sub_window_s: int, *, one_time: bool, trial: int) -> ReaderWorkload:
     chance = np.random.default_rng([sub_windows, sub_window_s, trial])
     groups = QUERIES[sub_window_s] // QUERIES_PER_GROUP
     lengths = chance.integers(1, sub_windows + 1, (groups, QUERIES_PER_GROUP)).max(axis=1)
@@ -48,4 +48,4 @@ def random_workload(sub_windows: int, sub_window_s: int, *, one_time: bool, tria
         times = np.cumsum(chance.exponential(1 / ONE_TIME_PER_S, int(3 * end * ONE_TIME_PER_S) + 10))
         times = times[times < end]
         asked = list(zip(times.tolist(), chance.integers(1, sub_windows + 1, len(times)).tolist(), strict=True))
-    return Workload(sub_windows, float(sub_window_s), lengths.tolist(), packets.tolist(), asked)
+    return ReaderWorkload(sub_windows, float(sub_window_s), lengths.tolist(), packets.tolist(), asked)

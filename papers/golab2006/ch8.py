@@ -34,8 +34,8 @@ from papers.golab2006.ch8_simulation import (
     BASE_RATE,
     FINISH_WORK,
     GROUPS,
-    Measured,
-    Workload,
+    MeasuredSchedule,
+    ScheduleWorkload,
     random_workload,
     simulate,
 )
@@ -73,7 +73,7 @@ class Means:
     tasks: float
 
     @classmethod
-    def of(cls, runs: Sequence[Measured]) -> Means:
+    def of(cls, runs: Sequence[MeasuredSchedule]) -> Means:
         return cls(
             fmean(run.throughput for run in runs), fmean(run.latency for run in runs), fmean(run.tasks for run in runs)
         )
@@ -151,7 +151,7 @@ def compare_techniques(console: Console, quick: bool) -> None:
 
 
 def _all_techniques(rate: int, per_group: int, speed: float, seconds: int, seeds: Sequence[int]) -> dict[str, Means]:
-    runs: dict[str, list[Measured]] = {name: [] for name in TECHNIQUES}
+    runs: dict[str, list[MeasuredSchedule]] = {name: [] for name in TECHNIQUES}
     for seed in seeds:
         for name, measured in _runs(random_workload(rate, per_group, seed), speed, seconds):
             runs[name].append(measured)
@@ -179,7 +179,7 @@ def other_finish_work(console: Console, quick: bool) -> None:
     show_table(console, title, columns, cells)
 
 
-def _runs(workload: Workload, speed: float, seconds: int) -> Iterator[tuple[str, Measured]]:
+def _runs(workload: ScheduleWorkload, speed: float, seconds: int) -> Iterator[tuple[str, MeasuredSchedule]]:
     """Every technique, by name."""
     shortened = hybrid_tasks(workload.queries, PLAN_STATES_MAX)
     for name, technique in TECHNIQUES.items():
@@ -187,7 +187,7 @@ def _runs(workload: Workload, speed: float, seconds: int) -> Iterator[tuple[str,
         yield name, simulate(workload, tasks, technique.choose, speed, seconds)
 
 
-def demand(workload: Workload) -> float:
+def demand(workload: ScheduleWorkload) -> float:
     """Work a second that conservative scheduling needs to be in time."""
     queries = sum(plan_cost(sub_groups(members)) for members in groups(workload.queries))
     return queries + workload.update + workload.one_time

@@ -18,7 +18,7 @@ from random import Random
 
 from panewise.schedule.periodic_tasks import PeriodicQuery, Task, joint_cost
 from panewise.schedule.sharing_techniques import Choice
-from papers.golab2006.timetable import Reading, Timetable
+from papers.golab2006.timetable import SlideReading, Timetable
 
 ADDRESSES, SMALL = 1_000, 100  # distinct values of either address, and of protocols and ports, at 1,500 rows a second
 BASE_RATE = 1_500
@@ -37,7 +37,7 @@ WINDOWS = (20, 100)
 
 
 @dataclass(frozen=True)
-class Workload:
+class ScheduleWorkload:
     """Queries, and the work of one update of all synopses and of a one-time query."""
 
     queries: tuple[PeriodicQuery, ...]
@@ -45,7 +45,7 @@ class Workload:
     one_time: float
 
 
-def random_workload(rate: int, per_group: int, seed: int = 1, finish_work: float = FINISH_WORK) -> Workload:
+def random_workload(rate: int, per_group: int, seed: int = 1, finish_work: float = FINISH_WORK) -> ScheduleWorkload:
     """Windows of 20 to 100 updates, slides of one to half of that; at twice the rate twice the distinct values."""
     random = Random(seed)
     scale = rate / BASE_RATE
@@ -59,7 +59,7 @@ def random_workload(rate: int, per_group: int, seed: int = 1, finish_work: float
             slide = random.randint(1, window // 2)
             finish = finish_work * distinct_values(distinct, rate * window)
             queries.append(PeriodicQuery(f"{group} {number}", group, slide, window * per_interval, finish))
-    return Workload(tuple(queries), update, one_time=ADDRESSES * scale)
+    return ScheduleWorkload(tuple(queries), update, one_time=ADDRESSES * scale)
 
 
 def distinct_values(values: float, rows: float) -> float:
@@ -68,7 +68,7 @@ def distinct_values(values: float, rows: float) -> float:
 
 
 @dataclass
-class Measured:
+class MeasuredSchedule:
     """What was executed, query by query: how often, and by how many updates too late in all."""
 
     seconds: float = 0.0
@@ -88,7 +88,9 @@ class Measured:
         return sum(means) / len(means)
 
 
-def simulate(workload: Workload, tasks: Iterable[Task], choose: Choice, speed: float, seconds: int) -> Measured:
+def simulate(
+    workload: ScheduleWorkload, tasks: Iterable[Task], choose: Choice, speed: float, seconds: int
+) -> MeasuredSchedule:
     """Runs tasks of the queries for so long on a processor that merges `speed` counters a second."""
     simulation = _Simulation(workload, tasks, choose, speed)
     while simulation.time < seconds:
@@ -97,16 +99,16 @@ def simulate(workload: Workload, tasks: Iterable[Task], choose: Choice, speed: f
 
 
 class _Simulation:
-    def __init__(self, workload: Workload, tasks: Iterable[Task], choose: Choice, speed: float) -> None:
+    def __init__(self, workload: ScheduleWorkload, tasks: Iterable[Task], choose: Choice, speed: float) -> None:
         own = list(tasks)
         self.time = 0.0
         self._workload, self._choose, self._speed = workload, choose, speed
-        self._timetable = Timetable(own, Reading.AT_MOST)
+        self._timetable = Timetable(own, SlideReading.AT_MOST)
         self._random = Random(2)
         self._next_one_time = self._random.expovariate(1)
         names = [query.name for query in workload.queries]
         self._shown = dict.fromkeys(names, 0)
-        self._measured = Measured(0.0, dict.fromkeys(names, 0), dict.fromkeys(names, 0), tasks=len(own))
+        self._measured = MeasuredSchedule(0.0, dict.fromkeys(names, 0), dict.fromkeys(names, 0), tasks=len(own))
 
     def step(self) -> None:
         """What comes next: an update, a one-time query, an execution, or nothing until one of the first two."""
@@ -132,7 +134,7 @@ class _Simulation:
             measured.late_updates[query.name] += max(0, now - self._shown[query.name] - query.slide)
             self._shown[query.name] = now
 
-    def finish(self) -> Measured:
+    def finish(self) -> MeasuredSchedule:
         """What is late at the end counts too, as if it were executed there."""
         for query in self._workload.queries:
             late = self._timetable.now - self._shown[query.name] - query.slide

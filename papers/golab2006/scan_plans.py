@@ -20,7 +20,7 @@ from enum import Enum
 from panewise.schedule.transactions import check_length, copies_of_window
 
 
-class Scan(Enum):
+class ScanMethod(Enum):
     WINDOW = "window scan"
     INCREMENTAL = "incremental scan"
     SYNOPSIS = "synopsis scan"
@@ -28,11 +28,11 @@ class Scan(Enum):
 
     @property
     def is_incremental(self) -> bool:
-        return self in (Scan.INCREMENTAL, Scan.INCREMENTAL_SYNOPSIS)
+        return self in (ScanMethod.INCREMENTAL, ScanMethod.INCREMENTAL_SYNOPSIS)
 
     @property
     def reads_summaries(self) -> bool:
-        return self in (Scan.SYNOPSIS, Scan.INCREMENTAL_SYNOPSIS)
+        return self in (ScanMethod.SYNOPSIS, ScanMethod.INCREMENTAL_SYNOPSIS)
 
     @property
     def needs_isolation(self) -> bool:
@@ -51,7 +51,7 @@ class ScanStep:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    scan: Scan
+    scan: ScanMethod
     steps: tuple[ScanStep, ...]
     kept: frozenset[int] = frozenset()
     """Copies that the circular array has no more, and that the plan reads all the same."""
@@ -64,11 +64,13 @@ class ScanPlan:
 
 
 def plan_scan(
-    scan: Scan, lengths: Mapping[str, int], sub_windows: int, last_move: int, previous_move: int | None = None
+    scan: ScanMethod, lengths: Mapping[str, int], sub_windows: int, last_move: int, previous_move: int | None = None
 ) -> ScanPlan:
     """The plan of a group of queries, by the lengths of their windows; `previous_move` is the last one they reflect.
 
-    >>> plan = plan_scan(Scan.INCREMENTAL, {"sum1": 6, "sum2": 10}, sub_windows=10, last_move=20, previous_move=19)
+    >>> plan = plan_scan(
+    ...     ScanMethod.INCREMENTAL, {"sum1": 6, "sum2": 10}, sub_windows=10, last_move=20, previous_move=19
+    ... )
     >>> [(step.copy, step.added_to, step.subtracted_from) for step in plan.steps]
     [(20, ('sum1', 'sum2'), ()), (14, (), ('sum1',)), (10, (), ('sum2',))]
     >>> sorted(plan.kept)
@@ -101,7 +103,7 @@ def plan_scan(
     return ScanPlan(scan, steps, kept, frozenset(afresh))
 
 
-def _whole(scan: Scan, lengths: Mapping[str, int], sub_windows: int, last_move: int) -> ScanPlan:
+def _whole(scan: ScanMethod, lengths: Mapping[str, int], sub_windows: int, last_move: int) -> ScanPlan:
     steps = tuple(
         ScanStep(
             copy,

@@ -27,7 +27,7 @@ from enum import Enum
 from panewise.schedule.periodic_tasks import Task
 
 
-class Reading(Enum):
+class SlideReading(Enum):
     """What a slide says; see the module."""
 
     EXACT = "exact"
@@ -37,7 +37,7 @@ class Reading(Enum):
 class Timetable:
     """Tasks that come and go, each with its next deadline."""
 
-    def __init__(self, tasks: Iterable[Task] = (), reading: Reading = Reading.EXACT, now: int = 0) -> None:
+    def __init__(self, tasks: Iterable[Task] = (), reading: SlideReading = SlideReading.EXACT, now: int = 0) -> None:
         self.reading = reading
         self.now = now
         self._deadlines: dict[Task, int] = {}
@@ -47,7 +47,7 @@ class Timetable:
     def add(self, task: Task) -> None:
         """Its first deadline lies a period from now; under EXACT, at the next multiple of its period."""
         assert task not in self._deadlines
-        begun = self.now if self.reading is Reading.AT_MOST else self.now // task.period * task.period
+        begun = self.now if self.reading is SlideReading.AT_MOST else self.now // task.period * task.period
         self._deadlines[task] = begun + task.period
 
     def remove(self, task: Task) -> None:
@@ -76,4 +76,4 @@ class Timetable:
 
     def shows(self, task: Task) -> int:
         """The instant that the next answers of a task show, if it is executed now: what they cover is to be held."""
-        return self._deadlines[task] if self.reading is Reading.EXACT else self.now
+        return self._deadlines[task] if self.reading is SlideReading.EXACT else self.now

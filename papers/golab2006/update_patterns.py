@@ -101,7 +101,7 @@ class LinkWindow:
 # ---- the result ------------------------------------------------------------------------------------------------------
 
 
-class Kept(Protocol):
+class KeptRelation(Protocol):
     """The result of a plan, maintained by its deltas."""
 
     def take(self, delta: Delta, until: int) -> None: ...
@@ -165,7 +165,7 @@ class Execution:
 
     windows: Sequence[LinkWindow]
     plan: DeltaNode
-    kept: Kept | None
+    kept: KeptRelation | None
     negation: Negation | None = None
 
     @property

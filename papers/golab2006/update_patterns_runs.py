@@ -26,7 +26,7 @@ Times = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExecutionOutcome:
     """Of one execution with one window: seconds of each step, for the plan and for keeping the result (the rows of this
     matrix); bytes; the rows of the result at the end; how many results there ever were; and the share of them that
     ended before they died, and in how many steps for 1,000 rows some did."""
@@ -49,7 +49,7 @@ class Outcome:
         return float(self.seconds[1].mean()) * 1e6 / STEP
 
 
-Outcomes = dict[str, list[Outcome]]  # by execution, each by window
+Outcomes = dict[str, list[ExecutionOutcome]]  # by execution, each by window
 
 
 def read_trace(path: Path) -> Trace:
@@ -91,7 +91,7 @@ class _Said:
         return np.sort(numbers[there]), np.sort(rows[there]), len(numbers)
 
 
-def measured(build: Build, trace: Trace, window: int, rows: int) -> Outcome:
+def measured(build: Build, trace: Trace, window: int, rows: int) -> ExecutionOutcome:
     """Runs over the end of the trace: fills a window and measures the rows that follow."""
     trace = trace.repeated(-(-(window + rows) // len(trace)))
     execution = build(trace, window // STEP)
@@ -115,7 +115,9 @@ def measured(build: Build, trace: Trace, window: int, rows: int) -> Outcome:
     if execution.kept is not None:
         assert np.array_equal(np.sort(execution.kept.ids()), numbers), "the kept result is not what the plan said"
     premature = 0.0 if execution.negation is None else execution.negation.premature_share
-    return Outcome(seconds[:, filled:], float(np.mean(held)), results, came, premature, 1000 * ending_steps / rows)
+    return ExecutionOutcome(
+        seconds[:, filled:], float(np.mean(held)), results, came, premature, 1000 * ending_steps / rows
+    )
 
 
 def outcomes_of(

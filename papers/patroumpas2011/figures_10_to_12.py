@@ -22,7 +22,7 @@ from time import process_time
 import numpy as np
 from rich.console import Console
 
-from papers.patroumpas2011.window_pools import STRUCTURES, Ints, Outcome, Pool, drawn_rows, measured
+from papers.patroumpas2011.window_pools import STRUCTURES, Ints, Pool, PoolOutcome, drawn_rows, measured
 from papers.plots import Panel
 from papers.shown import figures_console, show_plot, show_table
 
@@ -124,14 +124,14 @@ def figure_10(console: Console, counts: tuple[int, ...]) -> None:
 # -- figure 11 ---------------------------------------------------------------------------------------------------------
 
 
-def outcome(aggregate: str, structure: str, pool: Pool, batches: list[Ints], size: Size) -> Outcome:
+def outcome(aggregate: str, structure: str, pool: Pool, batches: list[Ints], size: Size) -> PoolOutcome:
     """Of one structure for all windows; of one per window, from some of them."""
     if structure != ALONE:
         return measured(aggregate, structure, pool, batches, size.timestamps)
     some = pool.some(size.alone)
     found = measured(aggregate, structure, some, batches, min(size.timestamps, 60))
     times = len(pool) / len(some)
-    return Outcome(found.seconds * times, found.answers * times, round(found.bytes_held * times), found.agrees)
+    return PoolOutcome(found.seconds * times, found.answers * times, round(found.bytes_held * times), found.agrees)
 
 
 def figure_11(console: Console, size: Size, batches: list[Ints]) -> bool:
@@ -198,14 +198,14 @@ def figure_12(console: Console, size: Size, rows: dict[int, list[Ints]]) -> bool
     return all(found.agrees for found in everything)
 
 
-def _best(pool: Pool, batches: list[Ints], size: Size) -> Outcome:
+def _best(pool: Pool, batches: list[Ints], size: Size) -> PoolOutcome:
     """The fastest of some runs, timestamp by timestamp: each takes less than others on the machine disturb."""
     found = [outcome("SUM", "stairs", pool, batches, size) for _ in range(size.repeats)]
     fastest = np.min([one.seconds for one in found], axis=0)
     return replace(found[0], seconds=fastest, agrees=all(one.agrees for one in found))
 
 
-def _trends(console: Console, by_rate: dict[str, list[Outcome]], rates: list[int]) -> None:
+def _trends(console: Console, by_rate: dict[str, list[PoolOutcome]], rates: list[int]) -> None:
     """What the paper says of the lines of figure 12."""
     worst = 1.0
     for line in by_rate.values():

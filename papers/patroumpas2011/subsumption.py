@@ -39,11 +39,11 @@ import numpy as np
 
 from panewise.slicing.pairs import Cadence
 from papers.patroumpas2011.subsumption_chains import (
-    Chain,
     DistinctWindow,
     Key,
     Name,
     Seeds,
+    WindowChain,
     chain_of,
     key_of,
     piggyback,
@@ -71,10 +71,10 @@ class Group:
     piggybacked: Mapping[Name, tuple[Name, int]]
 
 
-class _Place(NamedTuple):
+class _PlaceInChain(NamedTuple):
     """Where a window goes: to this position of a chain, or upon (`joins`) or below the window that is there."""
 
-    chain: Chain
+    chain: WindowChain
     position: int
     joins: bool = False
 
@@ -88,7 +88,7 @@ def subsumable(inner: Cadence, outer: Cadence) -> bool:
     return under(key_of(inner), key_of(outer))
 
 
-class Grouping:
+class ChainGrouping:
     """Named windows in chains.
 
     >>> grouping = subsume([Cadence(4, 2), Cadence(12, 6)])
@@ -193,22 +193,22 @@ class Grouping:
         self._window_of[name] = window
         return window
 
-    def _place_for(self, key: Key) -> _Place | None:
+    def _place_for(self, key: Key) -> _PlaceInChain | None:
         """embedWindow, with definition 1 checked against both neighbours and equal ranges; None: a chain of its own."""
-        best: _Place | None = None
+        best: _PlaceInChain | None = None
         best_slide = 0
         for chain in self._seeds.below(key):
             windows, position = chain.windows, bisect_left(chain.ranges, key.range)
             following = windows[position].key if position < len(windows) else None
             if following is not None and following.range == key.range and under(following, key):
-                return _Place(chain, position, joins=True)
+                return _PlaceInChain(chain, position, joins=True)
             before = windows[position - 1].key if position else None
             if before is None or before.slide <= best_slide or not under(before, key):
                 continue
             if following is None or under(key, following):
-                best, best_slide = _Place(chain, position), before.slide
+                best, best_slide = _PlaceInChain(chain, position), before.slide
         if best is None and (chain_above := self._seeds.finest_above(key)) is not None:
-            best = _Place(chain_above, 0)
+            best = _PlaceInChain(chain_above, 0)
         return best
 
     def _settle(self, window: DistinctWindow) -> None:
@@ -234,14 +234,14 @@ class Grouping:
         if position == 0:
             self._seeds.put(chain)
 
-    def _begin(self, window: DistinctWindow) -> Chain:
-        chain = Chain(self._next_number, [window], [window.key.range])
+    def _begin(self, window: DistinctWindow) -> WindowChain:
+        chain = WindowChain(self._next_number, [window], [window.key.range])
         self._next_number += 1
         window.chain = chain
         self._seeds.put(chain)
         return chain
 
-    def _bequeath(self, chain: Chain, window: DistinctWindow) -> list[DistinctWindow]:
+    def _bequeath(self, chain: WindowChain, window: DistinctWindow) -> list[DistinctWindow]:
         """Takes a window out of its chain; an heir gets its place and those guests that fit. The other guests."""
         position = bisect_left(chain.ranges, window.key.range)
         following = chain.windows[position + 1].key if position + 1 < len(chain.windows) else None
@@ -264,7 +264,7 @@ class Grouping:
         return orphans
 
 
-def _described(chain: Chain) -> Group:
+def _described(chain: WindowChain) -> Group:
     names, piggybacked = [], {}
     for host in chain.windows:
         first, *others = host.names
@@ -275,15 +275,15 @@ def _described(chain: Chain) -> Group:
     return Group(tuple(names), piggybacked)
 
 
-def subsume(cadences: Mapping[Any, Cadence] | Iterable[Cadence]) -> Grouping:
+def subsume(cadences: Mapping[Any, Cadence] | Iterable[Cadence]) -> ChainGrouping:
     """SubsumeWindows: a pool in chains; windows without names are called by their positions, from 0 on."""
-    grouping = Grouping()
+    grouping = ChainGrouping()
     named = cadences.items() if isinstance(cadences, Mapping) else enumerate(cadences)
     for name, cadence in named:
         grouping._named(key_of(cadence), name)
     slides = np.unique(np.array([key.slide for key in grouping._windows], np.int64))
     divisors: dict[int, list[int]] = {}
-    lasts: dict[tuple[int, int], Chain] = {}  # by slide and phase of the last window, which no two chains share
+    lasts: dict[tuple[int, int], WindowChain] = {}  # by slide and phase of the last window, which no two chains share
     for key in sorted(grouping._windows):
         window = grouping._windows[key]
         if key.slide not in divisors:

@@ -37,13 +37,13 @@ class DistinctWindow:
 
     key: Key
     names: dict[Name, None]
-    chain: Chain | None = None
+    chain: WindowChain | None = None
     host: DistinctWindow | None = None
     guests: dict[Key, DistinctWindow] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
-class Chain:
+class WindowChain:
     """Distinct windows by range, their ranges beside them, and where its seed stands in the table of seeds."""
 
     number: int
@@ -67,10 +67,10 @@ class Seeds:
     """The first windows of all chains as arrays, so that one pass finds the chains that come into question."""
 
     def __init__(self) -> None:
-        self.chains: list[Chain] = []
+        self.chains: list[WindowChain] = []
         self.keys: Ints = np.ones((3, 16), np.int64)  # ranges, slides, phases
 
-    def put(self, chain: Chain) -> None:
+    def put(self, chain: WindowChain) -> None:
         """The chain's seed is new, or another one than before."""
         if chain.slot < 0:
             chain.slot = len(self.chains)
@@ -79,7 +79,7 @@ class Seeds:
                 self.keys = np.concatenate([self.keys, np.ones_like(self.keys)], axis=1)
         self.keys[:, chain.slot] = chain.windows[0].key
 
-    def drop(self, chain: Chain) -> None:
+    def drop(self, chain: WindowChain) -> None:
         last = self.chains.pop()
         if last is not chain:
             self.chains[chain.slot] = last
@@ -87,14 +87,14 @@ class Seeds:
             self.keys[:, last.slot] = last.windows[0].key
         chain.slot = -1
 
-    def below(self, key: Key) -> list[Chain]:
+    def below(self, key: Key) -> list[WindowChain]:
         """Chains whose seed admits a window by slide and phase, whatever their ranges."""
         _, slides, phases = self.keys[:, : len(self.chains)]
         slots = np.flatnonzero(key.slide % slides == 0)
         slots = slots[(key.phase - phases[slots]) % slides[slots] == 0]
         return [self.chains[slot] for slot in slots.tolist()]
 
-    def finest_above(self, key: Key) -> Chain | None:
+    def finest_above(self, key: Key) -> WindowChain | None:
         """Of the chains whose seed is subsumable under nothing but a new seed, the one with the shortest slide."""
         ranges, slides, phases = self.keys[:, : len(self.chains)]
         slots = np.flatnonzero((ranges >= key.range) & (slides % key.slide == 0))
@@ -107,6 +107,6 @@ def piggyback(guest: DistinctWindow, host: DistinctWindow) -> None:
     host.guests[guest.key] = guest
 
 
-def chain_of(window: DistinctWindow) -> Chain:
+def chain_of(window: DistinctWindow) -> WindowChain:
     assert window.chain is not None
     return window.chain

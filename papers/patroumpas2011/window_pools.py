@@ -25,7 +25,7 @@ from panewise.synopses.running import RunningSynopsis
 from panewise.synopses.stairs import Stairs
 from panewise.synopses.two_stacks import TwoStacks
 from papers.patroumpas2011.stairs_distinct import StairsDistinct
-from papers.patroumpas2011.subsumption import Grouping, subsume
+from papers.patroumpas2011.subsumption import ChainGrouping, subsume
 
 Ints = NDArray[np.int64]
 NO_RANKS = np.empty(0, np.int64)
@@ -59,7 +59,7 @@ class Pool:
     def due(self, now: int) -> Ints:
         return np.flatnonzero(now % self.slides == 0)
 
-    def grouped(self) -> Grouping:
+    def grouped(self) -> ChainGrouping:
         return subsume(map(Cadence, self.ranges.tolist(), self.slides.tolist()))
 
     def some(self, count: int) -> Pool:
@@ -261,7 +261,7 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PoolOutcome:
     """Of timestamps with full windows: the processor time of each, answers in the mean; bytes after the last one."""
 
     seconds: NDArray[np.float64]
@@ -275,7 +275,7 @@ class Outcome:
         return 1000 * float(self.seconds.mean())
 
 
-def measured(aggregate: str, structure: str, pool: Pool, batches: list[Ints], timestamps: int) -> Outcome:
+def measured(aggregate: str, structure: str, pool: Pool, batches: list[Ints], timestamps: int) -> PoolOutcome:
     """One structure over so many timestamps, after as many as it takes until all windows are full and known."""
     kept, truth = STRUCTURES[aggregate][structure](pool), Truth(aggregate)
     warm = RANGE_MAX + 4 * int(pool.slides.max())
@@ -292,4 +292,4 @@ def measured(aggregate: str, structure: str, pool: Pool, batches: list[Ints], ti
             seconds[now - warm - 1] = process_time() - begin
             answered += len(due)
         agrees &= bool((answers == truth.answer(pool.ranges[due])).all())
-    return Outcome(seconds, answered / timestamps, kept.bytes_held, agrees)
+    return PoolOutcome(seconds, answered / timestamps, kept.bytes_held, agrees)

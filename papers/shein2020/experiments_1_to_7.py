@@ -35,7 +35,7 @@ from papers.shein2020.workload_plans import (
     METHODS,
     OPTIMIZERS,
     TECHNIQUES,
-    Workload,
+    QueryWorkload,
     arbitrary,
     cost_by,
     experiment_costs,
@@ -158,14 +158,14 @@ def planning_time(console: Console, quick: bool) -> bool:
 
 
 def _planned(place: int, size: int) -> CadenceColumns:
-    return Workload(queries=size).drawn(16) if place == 0 else arbitrary(size, offsets=place == 2)
+    return QueryWorkload(queries=size).drawn(16) if place == 0 else arbitrary(size, offsets=place == 2)
 
 
 # -- experiments 6 and 7 -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Reading:
+class ThroughputReading:
     """Results a second of one technique's plans, on average: by three models, and as measured."""
 
     technique: str
@@ -177,7 +177,7 @@ class Reading:
 
 
 def throughput(console: Console, quick: bool) -> None:
-    workload = Workload(queries=20, slide_max=20, overlap_max=20) if quick else Workload()
+    workload = QueryWorkload(queries=20, slide_max=20, overlap_max=20) if quick else QueryWorkload()
     kept = calibrated()
     machine = kept if quick else calibrated_with_long_windows(kept)
     panels = []
@@ -201,7 +201,7 @@ def throughput(console: Console, quick: bool) -> None:
     show_plot(console, "papers-shein2020_6", panels)
 
 
-def _deviations(console: Console, optimizer: str, readings: list[Reading], quick: bool) -> None:
+def _deviations(console: Console, optimizer: str, readings: list[ThroughputReading], quick: bool) -> None:
     measured = [r.measured for r in readings]
     scaled = {}
     for model, estimated in {
@@ -218,21 +218,21 @@ def _deviations(console: Console, optimizer: str, readings: list[Reading], quick
 
 
 def mean_reading(
-    workload: Workload, machine: CalibratedModel, kept: CalibratedModel, technique: str, optimizer: str, seeds: int,
-    seconds: float,
-) -> Reading:  # fmt: skip
+    workload: QueryWorkload, machine: CalibratedModel, kept: CalibratedModel, technique: str, optimizer: str,
+    seeds: int, seconds: float,
+) -> ThroughputReading:  # fmt: skip
     """Over so many random workloads, the same for every technique and optimizer."""
     found = [
         reading(workload.drawn(s), workload.rate, machine, kept, technique, optimizer, seconds) for s in range(seeds)
     ]
-    return Reading(technique, *(float(mean) for mean in np.mean(found, axis=0)))
+    return ThroughputReading(technique, *(float(mean) for mean in np.mean(found, axis=0)))
 
 
 def reading(
     columns: CadenceColumns, rate: float, machine: CalibratedModel, kept: CalibratedModel, technique: str,
     optimizer: str, seconds: float,
 ) -> tuple[float, ...]:  # fmt: skip
-    """The numbers of a Reading: the plan is made with the calibrated model, priced by all, and executed."""
+    """The numbers of a ThroughputReading: the plan is made with the calibrated model, priced by all, and executed."""
     cadences = [columns[place] for place in range(len(columns))]
     models = [model_of(model, technique, push_of(cadences)) for model in (machine, kept)]
     plan = weave(columns, rate, models[0], [technique], optimizer)

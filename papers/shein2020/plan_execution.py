@@ -191,7 +191,7 @@ def random_values(kind: StateKind, count: int, seed: int) -> Encoded:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredPlan:
     """Results a second of processor time."""
 
     results_per_s: float
@@ -233,7 +233,7 @@ class ExecutedPlan:
         self.spent += process_time() - begin
         return answers
 
-    def measured(self, seconds: float) -> Measured:
+    def measured(self, seconds: float) -> MeasuredPlan:
         """The best of several parts, as calibration takes the least of its turns, after two pushes that do not count.
 
         A part takes its share of the seconds, or one push where that takes longer. Some techniques put work off: of
@@ -249,7 +249,7 @@ class ExecutedPlan:
                 self.push()
                 pushes += 1
             best, pushed = max(best, self.results * pushes / self.spent), pushed + pushes
-        return Measured(best, pushed)
+        return MeasuredPlan(best, pushed)
 
 
 def calibrated_with_long_windows(machine: CalibratedModel) -> CalibratedModel:

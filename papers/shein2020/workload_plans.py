@@ -22,7 +22,7 @@ METHODS = {"f1": "F1", "bit_set": "Bit Set", "residues": "residues", "auto": "ou
 
 
 @dataclass(frozen=True)
-class Workload:
+class QueryWorkload:
     """The parameters of table 4; the defaults are the middle point, at which plans are executed."""
 
     queries: int = 100
@@ -53,11 +53,11 @@ class Experiment:
     values: tuple[float, ...]
     log_x: bool = True
 
-    def workloads(self) -> list[Workload]:
+    def workloads(self) -> list[QueryWorkload]:
         changes: list[dict[str, Any]] = [
-            {self.parameter: type(getattr(Workload(), self.parameter))(value)} for value in self.values
+            {self.parameter: type(getattr(QueryWorkload(), self.parameter))(value)} for value in self.values
         ]
-        return [replace(Workload(), **change) for change in changes]
+        return [replace(QueryWorkload(), **change) for change in changes]
 
 
 EXPERIMENTS = (
@@ -70,17 +70,17 @@ EXPERIMENTS = (
 
 
 @dataclass
-class Costs:
+class ExperimentCosts:
     """Of every technique and optimizer: the mean cost of plans at each point, and the mean number of their trees."""
 
     costs: dict[tuple[str, str], list[float]]
     trees: dict[tuple[str, str], list[float]]
 
 
-def experiment_costs(experiment: Experiment, seeds: int, model: CostModel | None = None) -> Costs:
+def experiment_costs(experiment: Experiment, seeds: int, model: CostModel | None = None) -> ExperimentCosts:
     """Averages over so many random workloads at each point; every technique and optimizer has the same ones."""
     model = model or OperationModel()
-    result = Costs({}, {})
+    result = ExperimentCosts({}, {})
     for workload in experiment.workloads():
         drawn = [workload.drawn(seed) for seed in range(seeds)]
         for optimizer in OPTIMIZERS:

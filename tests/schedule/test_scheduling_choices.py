@@ -14,7 +14,7 @@ from panewise.schedule.earliest_deadline import earliest_deadline
 from panewise.schedule.late_sharing import late_and_pending_together, late_together
 from panewise.schedule.periodic_tasks import PeriodicQuery, Task, sub_groups
 from panewise.schedule.sharing_techniques import TECHNIQUES, Choice
-from papers.golab2006.timetable import Reading, Timetable
+from papers.golab2006.timetable import SlideReading, Timetable
 
 CHOICES: list[Choice] = [earliest_deadline, same_deadline, late_together, late_and_pending_together]
 
@@ -191,7 +191,7 @@ def test_no_query_is_early_nor_forgotten(own: list[PeriodicQuery], executions: l
     technique = TECHNIQUES[name]
     tasks = technique.tasks_of(own)
     periods = {query.name: made.period for made in tasks for query in made.queries}
-    answers = play(Timetable(tasks, Reading.AT_MOST), technique.choose, executions)
+    answers = play(Timetable(tasks, SlideReading.AT_MOST), technique.choose, executions)
     end = len(executions) + 1
     for query in own:
         made = [0, *(computed for computed, _ in answers.get(query.name, []))]
@@ -204,7 +204,7 @@ def test_no_query_is_early_nor_forgotten(own: list[PeriodicQuery], executions: l
 def test_nobody_waits_longer_than_the_slide_where_there_is_time(own: list[PeriodicQuery], name: str) -> None:
     technique = TECHNIQUES[name]
     tasks = technique.tasks_of(own)
-    answers = play(Timetable(tasks, Reading.AT_MOST), technique.choose, [1_000] * 20)
+    answers = play(Timetable(tasks, SlideReading.AT_MOST), technique.choose, [1_000] * 20)
     for query in own:
         made = [0, *(computed for computed, _ in answers.get(query.name, []))]
         assert all(after - before <= query.slide for before, after in pairwise(made))

@@ -29,7 +29,7 @@ from papers.golab2006.update_patterns import (
 )
 from papers.golab2006.update_patterns_runs import (
     STEP,
-    Outcome,
+    ExecutionOutcome,
     differences,
     measured,
     outcomes_of,
@@ -145,9 +145,9 @@ def test_repetitions_keep_the_least_time_of_each_step(monkeypatch: pytest.Monkey
     assert found[UPA][0].milliseconds == pytest.approx(2e5) and found[UPA][0].result_milliseconds == 0.5e5
 
 
-def outcome_of(seconds: float | np.ndarray, results: Rows | None = None, came: int = 0) -> Outcome:
+def outcome_of(seconds: float | np.ndarray, results: Rows | None = None, came: int = 0) -> ExecutionOutcome:
     times = np.array([[seconds], [0.0]]) if isinstance(seconds, float) else seconds
-    return Outcome(times, 1000.0, np.array(results or [], np.int64), came, 0.4, 1.0)
+    return ExecutionOutcome(times, 1000.0, np.array(results or [], np.int64), came, 0.4, 1.0)
 
 
 def test_differences_are_found() -> None:
@@ -159,7 +159,7 @@ def test_differences_are_found() -> None:
 
 
 def test_what_is_said_follows_from_the_times() -> None:
-    def lines(*seconds: float) -> list[Outcome]:
+    def lines(*seconds: float) -> list[ExecutionOutcome]:
         return [outcome_of(second) for second in seconds]
 
     assert crossing([1, 2, 3], lines(1.0, 3.0, 3.0), lines(2.0, 2.0, 2.0)) == 2

@@ -16,14 +16,14 @@ from papers.golab2006.ch4_runs import (
     LIFETIME,
     SLOTS,
     TEXT_BYTES,
-    Extent,
-    Stream,
+    ArchiveExtent,
+    RowsWithLifetimes,
     Timed,
     techniques,
     timed,
 )
 
-SMALL = Extent(400_000, updates=3, probes=2, scan_every=1)
+SMALL = ArchiveExtent(400_000, updates=3, probes=2, scan_every=1)
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +38,8 @@ def test_they_are_found_by_name() -> None:
 
 
 def test_the_stream_is_steady_from_the_beginning() -> None:
-    extent = Extent(4e6, updates=2)
-    steady, varying = Stream(extent), Stream(extent, fluctuating=True)
+    extent = ArchiveExtent(4e6, updates=2)
+    steady, varying = RowsWithLifetimes(extent), RowsWithLifetimes(extent, fluctuating=True)
     initial = pa.concat_tables(list(steady.initial()))
     assert initial.num_rows == pytest.approx(extent.rows, rel=0.05)
     new = steady.slot(SLOTS + 1)
@@ -54,7 +54,7 @@ def test_the_stream_is_steady_from_the_beginning() -> None:
 
 
 def test_all_techniques_answer_alike(tmp_path: Path) -> None:
-    found = timed(techniques(4), Stream(SMALL), SMALL, tmp_path, lambda: None)
+    found = timed(techniques(4), RowsWithLifetimes(SMALL), SMALL, tmp_path, lambda: None)
     by_kind = dict(zip(ch4.KINDS, found.values(), strict=True))
     assert ch4.promises({4: by_kind}) == []
     assert [max(each.touched) for each in by_kind.values()] == [3, 3, 3, 4, 4]
@@ -75,7 +75,7 @@ def test_all_of_it_runs_quickly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drawn = []
-    monkeypatch.setattr(ch4, "QUICK", Extent(100_000, updates=1, probes=1))
+    monkeypatch.setattr(ch4, "QUICK", ArchiveExtent(100_000, updates=1, probes=1))
     monkeypatch.setattr(ch4, "show_plot", lambda console, name, panels: drawn.append((name, len(panels))))
     monkeypatch.setattr(ch4, "figures_console", lambda: Console(width=150))
     assert ch4.run(quick=True, folder=tmp_path) == 0

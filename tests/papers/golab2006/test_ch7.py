@@ -10,7 +10,7 @@ from panewise.schedule.scheduler_names import SCHEDULERS, NamedScheduler
 from panewise.schedule.transactions import Priority
 from papers.experiments import PAPER_EXPERIMENTS
 from papers.golab2006 import ch7
-from papers.golab2006.ch7_simulation import Costs, Measured, ScanCost, Simulation, Workload
+from papers.golab2006.ch7_simulation import MeasuredTrial, ReaderWorkload, ScanCost, SimulatedCosts, Simulation
 from papers.golab2006.ch7_workload import COSTS, random_workload
 
 
@@ -18,7 +18,7 @@ def test_it_is_found_by_name() -> None:
     assert PAPER_EXPERIMENTS["golab2006-ch7"].module == "golab2006.ch7"
 
 
-def simulated(name: str, workload: Workload, costs: Costs = COSTS) -> Measured:
+def simulated(name: str, workload: ReaderWorkload, costs: SimulatedCosts = COSTS) -> MeasuredTrial:
     scheduler = SCHEDULERS[name].make(workload.sub_windows)
     return Simulation(scheduler, workload, costs, is_serial=name == "Serial", record=True).run()
 
@@ -28,8 +28,8 @@ def simulated(name: str, workload: Workload, costs: Costs = COSTS) -> Measured:
 #     0    4    8    12   16   20
 #     |----|----|----|----|          a read and a read, where nothing comes between
 #                  ^ move 2 is due at 10; nothing more begins at 20
-SMALL = Workload(2, 10.0, [2], [1] * 20)
-SMALL_COSTS = Costs(ScanCost(4.0, 0.0), ScanCost(1.0, 0.0), move_per_packet_s=1.0, decision_s=0.0)
+SMALL = ReaderWorkload(2, 10.0, [2], [1] * 20)
+SMALL_COSTS = SimulatedCosts(ScanCost(4.0, 0.0), ScanCost(1.0, 0.0), move_per_packet_s=1.0, decision_s=0.0)
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_a_small_case_by_hand(name: str, staleness: list[float], aborted: int) -
 
 
 def test_a_one_time_query_waits_only_for_a_step() -> None:
-    workload = Workload(2, 10.0, [2], [1] * 20, one_time=[(1.0, 1)])
+    workload = ReaderWorkload(2, 10.0, [2], [1] * 20, one_time=[(1.0, 1)])
     assert simulated("TTU", workload, SMALL_COSTS).response_s == [4.0]  # the step ends at 4, the query at 5
     assert simulated("Serial", workload, SMALL_COSTS).response_s == [8.0]
 
 
 def test_ttu_aborts_nothing_where_lws_aborts_over_half() -> None:
-    found: dict[str, list[Measured]] = {name: [] for name in SCHEDULERS}
+    found: dict[str, list[MeasuredTrial]] = {name: [] for name in SCHEDULERS}
     for trial in range(2):
         workload = random_workload(100, 1, one_time=False, trial=trial)
         for name, scheduler in SCHEDULERS.items():

@@ -9,7 +9,7 @@ from panewise.schedule.periodic_tasks import PeriodicQuery, sub_groups
 from panewise.schedule.sharing_techniques import TECHNIQUES
 from papers.experiments import PAPER_EXPERIMENTS
 from papers.golab2006 import ch8
-from papers.golab2006.ch8_simulation import Workload, distinct_values, random_workload, simulate
+from papers.golab2006.ch8_simulation import ScheduleWorkload, distinct_values, random_workload, simulate
 
 
 def test_it_is_found_by_name() -> None:
@@ -18,7 +18,9 @@ def test_it_is_found_by_name() -> None:
 
 def test_a_processor_with_time_executes_every_query_at_its_slide() -> None:
     queries = (PeriodicQuery("a", "G", 2, 1), PeriodicQuery("b", "G", 5, 1))
-    measured = simulate(Workload(queries, 0, 0), sub_groups(queries), TECHNIQUES["CS"].choose, speed=1e6, seconds=100)
+    measured = simulate(
+        ScheduleWorkload(queries, 0, 0), sub_groups(queries), TECHNIQUES["CS"].choose, speed=1e6, seconds=100
+    )
     assert measured.latency == 0
     assert measured.executions == {"a": 49, "b": 19}  # the update of second 100 has not been processed
     assert measured.throughput == pytest.approx(0.68, abs=0.01)
@@ -27,7 +29,9 @@ def test_a_processor_with_time_executes_every_query_at_its_slide() -> None:
 def test_latency_is_updates_beyond_the_slide() -> None:
     # An execution takes 2.5 s: the synopses slide three times, or two, between executions that should be one apart.
     query = PeriodicQuery("a", "G", 1, 2.5)
-    measured = simulate(Workload((query,), 0, 0), sub_groups([query]), TECHNIQUES["CS"].choose, speed=1, seconds=1000)
+    measured = simulate(
+        ScheduleWorkload((query,), 0, 0), sub_groups([query]), TECHNIQUES["CS"].choose, speed=1, seconds=1000
+    )
     assert measured.latency == pytest.approx(1.5, abs=0.02)
     assert measured.throughput == pytest.approx(0.4, abs=0.01)
 
@@ -35,7 +39,7 @@ def test_latency_is_updates_beyond_the_slide() -> None:
 def test_sharing_is_faster_in_overload() -> None:
     queries = tuple(PeriodicQuery(f"q{slide}", "G", slide, 10) for slide in (2, 3, 4, 6))
     found = {
-        name: simulate(Workload(queries, 0, 0), technique.tasks_of(queries), technique.choose, 5, 600)
+        name: simulate(ScheduleWorkload(queries, 0, 0), technique.tasks_of(queries), technique.choose, 5, 600)
         for name, technique in TECHNIQUES.items()
     }
     assert found["No-S"].throughput < found["CS"].throughput <= found["H-LP"].throughput

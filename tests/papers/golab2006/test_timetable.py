@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panewise.schedule.periodic_tasks import PeriodicQuery, Task
-from papers.golab2006.timetable import Reading, Timetable
+from papers.golab2006.timetable import SlideReading, Timetable
 
 
 def task(group: str, period: int) -> Task:
@@ -14,7 +14,7 @@ def task(group: str, period: int) -> Task:
 
 def test_deadlines_of_figure_8_5() -> None:
     own = task("G", 2)
-    timetable = Timetable([own], Reading.AT_MOST)
+    timetable = Timetable([own], SlideReading.AT_MOST)
     found = []
     for _ in range(2):
         found.append(timetable.until_deadline(own))
@@ -26,7 +26,7 @@ def test_deadlines_of_figure_8_5() -> None:
 
 def test_a_late_execution_does_not_hasten_the_next() -> None:
     own = task("G", 2)
-    for reading, expected in ((Reading.AT_MOST, 2), (Reading.EXACT, -1)):
+    for reading, expected in ((SlideReading.AT_MOST, 2), (SlideReading.EXACT, -1)):
         timetable = Timetable([own], reading)
         for _ in range(5):
             timetable.update()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from panewise.slicing.pairs import Cadence
-from papers.patroumpas2011.subsumption import Grouping, Role, subsumable, subsume
+from papers.patroumpas2011.subsumption import ChainGrouping, Role, subsumable, subsume
 from papers.patroumpas2011.subsumption_chains import Name
 
 SLIDES = st.sampled_from([1, 2, 3, 4, 5, 6, 8, 10, 12, 24])
@@ -34,7 +34,7 @@ def test_subsumable_is_ending_together_within(inner: Cadence, outer: Cadence) ->
     assert subsumable(inner, outer) == within(inner, outer)
 
 
-def _agree(grouping: Grouping, expected: dict[Name, Cadence]) -> None:
+def _agree(grouping: ChainGrouping, expected: dict[Name, Cadence]) -> None:
     """The invariants as its users see them: every window once, neighbours and guests by definition 1."""
     grouping.check()
     seen: list[Name] = []

@@ -19,7 +19,7 @@ from papers.shein2020.workload_plans import (
     EXPERIMENTS,
     OPTIMIZERS,
     TECHNIQUES,
-    Workload,
+    QueryWorkload,
     arbitrary,
     cost_by,
     experiment_costs,
@@ -32,14 +32,14 @@ def test_it_is_found_by_name() -> None:
 
 
 def test_workloads_are_those_of_table_4() -> None:
-    drawn = Workload(queries=2000, slide_max=100, overlap_max=50).drawn(1)
+    drawn = QueryWorkload(queries=2000, slide_max=100, overlap_max=50).drawn(1)
     assert set(drawn.slides.tolist()) == {1, 2, 4, 5, 10, 20, 25, 50, 100}
     overlaps = drawn.ranges // drawn.slides
     assert (drawn.ranges % drawn.slides == 0).all() and overlaps.min() == 1 and overlaps.max() == 50
-    long, short = (Workload(queries=2000, skew=skew).drawn(1).slides.mean() for skew in (1.0, -1.0))
+    long, short = (QueryWorkload(queries=2000, skew=skew).drawn(1).slides.mean() for skew in (1.0, -1.0))
     assert long > 2 * short
     assert [len(experiment.workloads()) for experiment in EXPERIMENTS] == [5] * 5
-    assert EXPERIMENTS[3].workloads()[2] == Workload() and EXPERIMENTS[1].workloads()[0].slide_max == 10
+    assert EXPERIMENTS[3].workloads()[2] == QueryWorkload() and EXPERIMENTS[1].workloads()[0].slide_max == 10
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -74,7 +74,7 @@ def whole(fields: NDArray[np.int64]) -> int:
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_the_operations_of_a_plan_are_those_that_it_was_made_by(optimizer: str) -> None:
-    columns = Workload(queries=30).drawn(3)
+    columns = QueryWorkload(queries=30).drawn(3)
     plan = weave(columns, 1.0, OperationModel(), ["flat_fit"], optimizer)
     cadences = [columns[place] for place in range(30)]
     assert len(plan.trees) > 1
@@ -90,7 +90,7 @@ def test_better_techniques_have_cheaper_plans_with_fewer_trees() -> None:
 
 
 def test_planning_is_timed_where_the_method_applies() -> None:
-    found = planning_seconds(Workload().drawn(1), "f1")
+    found = planning_seconds(QueryWorkload().drawn(1), "f1")
     assert found is not None and found[1] > 1
     assert planning_seconds(arbitrary(30), "bit_set") is None
 
