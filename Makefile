@@ -41,7 +41,7 @@ classes: $(VENV)/spark-classes.jsa ## what the Java and Python processes of Spar
 check: $(VENV)/.installed-dev ## ruff, mypy --strict, the layers of the packages and their import cycles
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src
+	$(BIN)/mypy --strict src papers
 	$(BIN)/lint-imports
 	$(BIN)/python tools/house.py
 
@@ -76,8 +76,8 @@ chromium: ## look for a Chromium; on a Debian with root, install it
 	@sh tools/ensure_chromium.sh
 
 clean: ## remove the virtual environment and everything made
-	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .grimp_cache .hypothesis
+	find src papers tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Stamps: a second run does nothing until pyproject.toml or the lock changes.
 $(VENV)/.made:

@@ -51,7 +51,16 @@ for _limit in ("connect", "read", "write", "pool"):
 
 SESSION_FIXTURES = {"spark", "stock"}
 # Parts of the paths of tests that start Java or servers, or compile most of the loops.
-LONG = ("spark", "test_technique", "tests/serve", "tests/synopses", "test_cases", "test_lockstep", "test_readme")
+LONG = (
+    "spark",
+    "test_technique",
+    "tests/serve",
+    "tests/papers",
+    "tests/synopses",
+    "test_cases",
+    "test_lockstep",
+    "test_readme",
+)
 
 _figures: list[tuple[str, str]] = []
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
 from packaging.requirements import Requirement
 
 import panewise
@@ -93,6 +95,16 @@ def test_the_locks_have_what_the_project_asks_for() -> None:
         for requirement in map(Requirement, requirements):
             versions = [str(next(iter(found.specifier)).version) for found in locked if found.name == requirement.name]
             assert versions and all(requirement.specifier.contains(version) for version in versions), requirement
+
+
+@pytest.mark.parametrize(
+    ("builder", "rooms"), [(WheelBuilder, {"panewise"}), (SdistBuilder, {"src", "bench", "papers", "tests", "tools"})]
+)
+def test_what_stands_beside_the_package_is_in_the_sdist_and_not_in_the_wheel(
+    builder: type[WheelBuilder] | type[SdistBuilder], rooms: set[str]
+) -> None:
+    files = [file.distribution_path for file in builder(str(ROOT)).recurse_included_files()]
+    assert {file.partition("/")[0] for file in files if file.endswith(".py")} == rooms
 
 
 @pytest.mark.spark

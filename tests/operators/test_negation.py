@@ -19,8 +19,8 @@ from panewise.operators.negation import Negation
 from panewise.operators.negation_storage import BY_EXPIRATION, BY_KEY, MeasuredStorage
 from panewise.schema import BIGINT, DOUBLE
 from panewise.state.fifo_queue import FifoQueue
-from panewise.state.list_store import ListStore
 from panewise.state.snapshot_format import dumped, loaded
+from papers.golab2006.list_store import ListStore
 from tests.now_or_soak import examples
 from tests.operators.delta_histories import (
     HORIZON,

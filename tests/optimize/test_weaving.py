@@ -16,10 +16,10 @@ from panewise.optimize.sharing.costs import OperationModel
 from panewise.optimize.sharing.edges import Slicing, classes_of
 from panewise.optimize.sharing.loom import Loom
 from panewise.optimize.sharing.many_trees import joined_by_near_pairs
-from panewise.optimize.sharing.optimum import compare, optimum, random_cadences
 from panewise.optimize.sharing.strands import CadenceColumns, strands_of
 from panewise.optimize.sharing.weaving import Weave, joined_by_best_pairs, weave
 from panewise.slicing.pairs import Cadence
+from papers.shein2020.optimum import compare, optimum, random_cadences
 from tests.now_or_soak import examples
 
 MODEL = OperationModel()

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from panewise.errors import PanewiseError
 from panewise.schedule.histories import History, Kind, Operation
 from panewise.schedule.isolation import Isolation, Level, has_level, isolation, window_level
-from panewise.schedule.serial_orders import is_window_serializable_by_orders, serial_orders
 from panewise.schedule.serialization_graph import Why, serialization_graph
 from panewise.schedule.views import replay
+from papers.golab2006.serial_orders import is_window_serializable_by_orders, serial_orders
 from tests.now_or_soak import examples
 
 # Sections 7.3.1, 7.4.2 and 7.6: what the text says of each, and which commits order it keeps.

@@ -14,7 +14,7 @@ from panewise.schedule.earliest_deadline import earliest_deadline
 from panewise.schedule.late_sharing import late_and_pending_together, late_together
 from panewise.schedule.periodic_tasks import PeriodicQuery, Task, sub_groups
 from panewise.schedule.sharing_techniques import TECHNIQUES, Choice
-from panewise.schedule.timetable import Reading, Timetable
+from papers.golab2006.timetable import SlideReading, Timetable
 
 CHOICES: list[Choice] = [earliest_deadline, same_deadline, late_together, late_and_pending_together]
 
@@ -48,26 +48,6 @@ class TestOfTheThesis:
     @pytest.mark.parametrize("choose", CHOICES)
     def test_nothing_waits(self, choose: Choice) -> None:
         assert choose({}) == ()
-
-    def test_deadlines_of_figure_8_5(self) -> None:
-        own = task("G", 2)
-        timetable = Timetable([own], Reading.AT_MOST)
-        found = []
-        for _ in range(2):
-            found.append(timetable.until_deadline(own))
-            timetable.update()
-        found.append(timetable.until_deadline(own))
-        timetable.execute([own])
-        assert [*found, timetable.until_deadline(own)] == [2, 1, 0, 2]
-
-    def test_a_late_execution_does_not_hasten_the_next(self) -> None:
-        own = task("G", 2)
-        for reading, expected in ((Reading.AT_MOST, 2), (Reading.EXACT, -1)):
-            timetable = Timetable([own], reading)
-            for _ in range(5):
-                timetable.update()
-            timetable.execute([own])
-            assert timetable.until_deadline(own) == expected
 
 
 # -- earliest deadline first is optimal --------------------------------------------------------------------------------
@@ -211,7 +191,7 @@ def test_no_query_is_early_nor_forgotten(own: list[PeriodicQuery], executions: l
     technique = TECHNIQUES[name]
     tasks = technique.tasks_of(own)
     periods = {query.name: made.period for made in tasks for query in made.queries}
-    answers = play(Timetable(tasks, Reading.AT_MOST), technique.choose, executions)
+    answers = play(Timetable(tasks, SlideReading.AT_MOST), technique.choose, executions)
     end = len(executions) + 1
     for query in own:
         made = [0, *(computed for computed, _ in answers.get(query.name, []))]
@@ -224,21 +204,7 @@ def test_no_query_is_early_nor_forgotten(own: list[PeriodicQuery], executions: l
 def test_nobody_waits_longer_than_the_slide_where_there_is_time(own: list[PeriodicQuery], name: str) -> None:
     technique = TECHNIQUES[name]
     tasks = technique.tasks_of(own)
-    answers = play(Timetable(tasks, Reading.AT_MOST), technique.choose, [1_000] * 20)
+    answers = play(Timetable(tasks, SlideReading.AT_MOST), technique.choose, [1_000] * 20)
     for query in own:
         made = [0, *(computed for computed, _ in answers.get(query.name, []))]
         assert all(after - before <= query.slide for before, after in pairwise(made))
-
-
-def test_tasks_come_and_go() -> None:
-    first, second = task("G", 2), task("G", 5)
-    timetable = Timetable([first], now=7)
-    timetable.add(second)
-    assert timetable.until_deadline(first) == 1 and timetable.until_deadline(second) == 3
-    for _ in range(3):
-        timetable.update()
-    assert timetable.due() == {first: -2, second: 0}
-    timetable.remove(first)
-    assert timetable.due() == {second: 0}
-    with pytest.raises(AssertionError):
-        Timetable([first]).execute([first])

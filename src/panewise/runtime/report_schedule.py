@@ -29,7 +29,8 @@ Invariants:
 - Families that others read row by row, and those that code of users folds, never wait.
 
 Cost: O(families) a turn and O(families squared) where each is chosen by itself; nothing while the stream keeps up.
-Golab 2006, sections 8.4.2 (algorithm 9), 8.4.3 (10) and 8.4.5 (11); `schedule.timetable` is the same by simulation.
+Golab 2006, sections 8.4.2 (algorithm 9), 8.4.3 (10) and 8.4.5 (11); the same by simulation:
+`papers/golab2006/timetable.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The six techniques by their names in Golab 2006, table 8.1: how queries become tasks, and which run together.
 
-Under the exact reading of slides (`timetable`) only those apply that leave periods alone: a query that is executed at
-instants that are no multiples of its slide would report what nobody asked for.
+Under the exact reading of slides (`papers/golab2006/timetable.py`) only those apply that leave periods alone: a query
+that is executed at instants that are no multiples of its slide would report what nobody asked for.
 """
 
 from __future__ import annotations

@@ -225,14 +225,15 @@ def calibrate() -> None:
 @app.command()
 def bench(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only this benchmark, or a figure of a paper: papers-001-6.")
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Only this benchmark, or an experiment: papers-golab2006-ch6."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version.")] = False,
     data: Annotated[
-        Path | None, typer.Option(help="The folder with the recorded streams that some figures of papers need.")
+        Path | None, typer.Option(help="The folder with the recorded streams that some experiments need.")
     ] = None,
 ) -> None:
-    """Run the benchmarks of the source tree, or reproduce a figure of a paper."""
+    """Run the benchmarks of the source tree, or an experiment of a paper."""
     with _errors_shown():
         from panewise.serve.bench import run_benchmark
 

@@ -4,8 +4,6 @@
 | --------------- | ------------------- | ------------- | ---------------------------- | ----------------------- |
 | `FifoQueue`     | WEAKEST             | O(1)          | O(log held + expired)        | O(held)                 |
 | `CalendarQueue` | WEAK                | O(1)          | O(expired log partition)     | O(held)                 |
-| `KeyedStore`    | STRICT, by key      | O(1)          | O(held) where something does | O(1)                    |
-| `ListStore`     | the baseline        | O(1)          | O(held)                      | O(held)                 |
 
 All costs are per row or, where they do not depend on how many rows there are, per call. A row is an id of the owner's
 choice, unique among those held, with the instant at which it expires. Golab 2006, sections 3.5.2 and 3.6.1.

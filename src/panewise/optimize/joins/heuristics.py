@@ -14,9 +14,9 @@ For each origin by itself (sections 5.2 and 5.4):
                          and the cheapest order is improved by moving single inputs
 
 The papers leave ties open ("depending on the tie-breaking procedure"): all are tried. "Fast" is faster than the
-median. No more than three fast streams are moved, so that n^3 orders are tried at most. `heuristic_quality.py`
-compares all of them with the optimum. Cost: O(n^3) steps for an order, times n^f for the augmented one, times the
-rounds of improvement for the greedy one.
+median. No more than three fast streams are moved, so that n^3 orders are tried at most.
+`papers/golab2003/heuristic_quality.py` compares all of them with the optimum. Cost: O(n^3) steps for an order, times
+n^f for the augmented one, times the rounds of improvement for the greedy one.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Shein and Chrysanthis 2020: weaving many queries, against the optimum and against running the plans."""
