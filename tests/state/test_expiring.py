@@ -22,10 +22,7 @@ MAKERS: dict[str, Callable[[], Expiring]] = {
     "fifo": FifoQueue,
     "list": ListStore,
     "calendar": CalendarQueue,
-    "calendar of short years": lambda: CalendarQueue(partitions=3, day=4),
     "calendar of few days": lambda: CalendarQueue(partitions=2),
-    "lazy calendar": lambda: CalendarQueue(partitions=5, eager=False),
-    "lazy calendar of short years": lambda: CalendarQueue(partitions=3, day=7, eager=False),
 }
 INSTANTS = st.integers(-40, 120) | st.sampled_from([FOREVER, FOREVER - 1, 5000])
 STEPS = st.lists(
