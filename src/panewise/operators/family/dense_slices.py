@@ -56,7 +56,7 @@ def synopsis_of(key: StateKey, width: int, technique: Technique) -> Synopsis:
 class DenseSlices(SliceStore):
     """`width` groups in every slice, open or closed. One that does not answer has no synopses."""
 
-    name = "dense"
+    is_sparse = False
     answers_past = True
 
     def __init__(self, width: int, pools: Pools, answers: bool = True, technique: Technique = None) -> None:
@@ -236,8 +236,8 @@ class DenseSlices(SliceStore):
             self.widen(min(dense_most, -(-roomy // 16) * 16))
         return self
 
-    def as_written(self, name: str, windows: Iterable[Cadence]) -> SliceStore:
-        return self if name == self.name else self.as_sparse(1, windows)
+    def as_written(self, sparse: bool, windows: Iterable[Cadence]) -> SliceStore:
+        return self.as_sparse(1, windows) if sparse else self
 
     def as_sparse(self, groups: int, windows: Iterable[Cadence]) -> SparseSlices:
         """The same slices as pairs."""

@@ -53,7 +53,7 @@ from panewise.operators.family.member import Member
 from panewise.operators.family.members import Members
 from panewise.operators.family.partials import START, Partials, packed
 from panewise.operators.family.reporting import stamped
-from panewise.operators.family.slice_store import SPARSE, SliceStore
+from panewise.operators.family.slice_store import SliceStore
 from panewise.operators.family.timeline import Timeline
 from panewise.operators.reports import Reports
 from panewise.operators.rows import Rows
@@ -235,8 +235,7 @@ class Family:
         since = timeline.held_since(aggregation.states)
         member = self._members.add(name, aggregation, cadence, since)
         self._follow_windows(cut)
-        member.touched = self._store.touched(cadence)
-        member.reported = timeline.reported_at_joining(cadence, since, self._store)
+        member.join(timeline.reported_at_joining(cadence, since, self._store), self._store.touched(cadence))
         if timeline.watermark != INT64_MIN and timeline.by_cuts:
             self._store.turn_back(cadence, member.reported + cadence.slide)
 
@@ -330,14 +329,14 @@ class Family:
         if moving is None:
             for member in self._members.in_order:
                 self._store.leave(member.tree, member.cadence, member.window)
-                member.tree = 0
+                member.move_to(0)
             own, *others = plan.trees
             self._store.weave([tree.techniques for tree in others], own.techniques)
             moving = {member.name: number for number, tree in enumerate(others, 1) for member in tree.members}
         for name, number in moving.items():
             member = self.members[name]
             if number and member.can_move:
-                member.tree = number
+                member.move_to(number)
                 self._store.trees[number].add(member.cadence)
 
     def _kept_by(self, number: int, key: StateKey) -> str:
@@ -440,9 +439,9 @@ class Family:
         store = before.with_room(len(self._groups), self.sparse_above, self._members.windows)
         if store is not before:
             self._keep(store)
-            self._members.schedule.column("tree")[:] = 0
+            self._members.leave_trees()
             for member in self._members:
-                member.touched = store.touched(member.cadence)
+                member.touch_anew(store.touched(member.cadence))
 
     def _keep(self, store: SliceStore) -> None:
         """Slices are kept here from now on."""
@@ -530,8 +529,8 @@ class Family:
             return None
         if not self.answers_exactly(aggregation, cadence, report):
             return None
-        member = Member(aggregation, cadence, report, timed=self.timed)
-        member.shape = self._members.shapes.number(aggregation)
+        shape = self._members.shapes.number(aggregation)
+        member = Member(aggregation, cadence, report, timed=self.timed, shape=shape)
         found = self._answered(member, report)
         if found is not None:
             return found
@@ -643,7 +642,7 @@ class Family:
         self.adopt(outline)
         # Cursors begin with the slices held, so at its next report a member judges every group in them.
         for member in self._members:
-            member.touched = self._store.touched(member.cadence)
+            member.touch_anew(self._store.touched(member.cadence))
 
     def adopt(self, outline: dict[str, Any]) -> None:
         """After merging what the outlined family merged and going forward to its watermark: all else that it knew."""
@@ -655,7 +654,7 @@ class Family:
     def snapshot(self) -> dict[str, Any]:
         """The whole state as plain values and arrays, proportional to slices times groups."""
         return {
-            "sparse": self._store.name == SPARSE,
+            "sparse": self._store.is_sparse,
             "store": self._store.snapshot(),
             **self._groups.snapshot(self.states),
             "groups_kept": self._forgetting.groups_kept,
@@ -672,8 +671,7 @@ class Family:
         self._argument_plan = None
         self._timeline.set_states(dict(zip(order, snapshot["state_held_from"], strict=True)))
         self._groups.restore(snapshot, self.states)
-        if snapshot["sparse"]:
-            self._keep(self._store.as_written(SPARSE, self._members.windows))
+        self._keep(self._store.as_written(snapshot["sparse"], self._members.windows))
         self._store.restore(snapshot["store"])
         self._forgetting.groups_kept = snapshot["groups_kept"]
         self._timeline.set_marks(snapshot)

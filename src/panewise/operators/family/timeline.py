@@ -31,6 +31,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.operators.family.first_reports import first_whole
 from panewise.operators.family.members import Members
 from panewise.plan.aggregation import StateKey
 from panewise.slicing.open_slices import OpenSlices
@@ -121,7 +122,8 @@ class Timeline:
                 member = members.in_order[row]
                 start = min(int(following[row]) - member.cadence.offset, self.watermark)
                 number = int(np.searchsorted(ends, start, side="right"))
-                member.endless = member.endless or number > 0
+                if number:
+                    member.hold_for_ever()
                 needed = min(needed, number)
                 reach = min(reach, start)
         self.needed_from = max(self.needed_from, min(reach, self.watermark))
@@ -167,7 +169,7 @@ class Timeline:
             return self._first_answerable(cadence, since, slices) - cadence.slide
         if cadence.range is not None and self.cut != INT64_MIN and self.by_cuts:
             # Slices before the cut may straddle its windows, and nothing says yet which are due.
-            return cadence.next_report(self.cut + cadence.range + cadence.offset - 1) - cadence.slide
+            return first_whole(cadence, self.cut) - cadence.slide
         return INT64_MIN
 
     def _first_answerable(self, cadence: Cadence, since: int | None, slices: HeldSlices) -> int:
@@ -180,7 +182,7 @@ class Timeline:
         # before it useless.
         marks = self.cut, since, None if self.by_cuts else self.evicted_to
         seen = max(mark for mark in marks if mark is not None)
-        report = max(soonest + cadence.slide, cadence.next_report(seen + cadence.range + cadence.offset - 1))
+        report = max(soonest + cadence.slide, first_whole(cadence, seen))
         for _ in range(CANDIDATES):
             if report == soonest or not self.is_whole(cadence, report - cadence.slide, since, slices):
                 break
