@@ -21,7 +21,7 @@ from panewise.operators.rows import Rows
 from panewise.operators.selection_classes import ChosenRows, SelectionClasses
 from panewise.operators.shared_fold import Host, SharedFold, common_edges
 from panewise.plan.evaluate import evaluate
-from panewise.runtime.family_consumer import FamiliesTogether
+from panewise.runtime.families_together import FamiliesTogether
 
 SECOND = 1_000_000
 CLAUSES = [

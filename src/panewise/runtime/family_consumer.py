@@ -1,28 +1,28 @@
-"""Consumers: operators attached to a channel, and the queries that get what they produce.
+"""The consumer of a family of periodic aggregates: it answers many queries out of slices that they share.
 
-A family serves many queries; every other operator serves one. All answer lookups, say what they hold, and go into and
-come out of snapshots.
+Queries that mean the same and come at the same moment are one member. Results go to the ledgers of their shapes, which
+queries read, or to queries that stand apart. The axis of the family is event time, or row numbers for windows of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers, wrapped
+from panewise.aggregates.states import UserStateKind
 from panewise.errors import NotHeldError, SnapshotError, raise_interrupt_behind
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.family.family import Family
+from panewise.operators.family.first_reports import first_whole, reach_of
 from panewise.operators.family.member import Member
 from panewise.operators.reports import Piece, Reports
 from panewise.operators.rows import Rows
-from panewise.operators.shared_fold import SharedFold
-from panewise.optimize.sharing.family_report import FoldedWith, Measured, family_report
+from panewise.optimize.sharing.family_report import Measured, family_report
 from panewise.optimize.sharing.report import FamilyReport, family_explanation
 from panewise.optimize.sharing.weaver import ASSUMED_ROWS_PER_SECOND, SECOND, Load, Weaver
 from panewise.plan.aggregation import Aggregation
@@ -30,11 +30,13 @@ from panewise.plan.explain import Explanation, explain, shared_with
 from panewise.plan.physical import FamilyShape
 from panewise.runtime.bounded_steps import reports_most
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.failures import failed, guarded
+from panewise.runtime.failures import guarded
+from panewise.runtime.finish import Finish
 from panewise.runtime.hosted_query import HostedQuery, shown_name
 from panewise.runtime.leading_families import Leads
 from panewise.runtime.ledger import Entry, Ledger, Place, last_report_of, row_count
 from panewise.runtime.query_consumer import QueryConsumer
+from panewise.runtime.readers import Folding
 from panewise.runtime.window_ends import end_of
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import format_instant
@@ -42,17 +44,9 @@ from panewise.temporal import format_instant
 Ints = NDArray[np.int64]
 TIME = pa.timestamp("us", tz="UTC")
 SMALL_ROWS = 1024  # Pieces of no more rows than this are kept whole for lookups.
+REPORTS_MOST = 128  # of the shortest slide of a family, by which it may trail its channel where reports wait
+SLICES_MOST = 1024  # open ones that it may hold then
 COST_WEIGHT = 0.25  # of the last time that what was postponed was answered, in what that is expected to take
-
-
-class Finish(Protocol):
-    """The last step of a query, from reports to what it says of them: `points` are the reports of the rows."""
-
-    def process(self, reports: pa.Table, points: Ints, upto: int, times: Callable[[Ints], Ints]) -> pa.Table: ...
-
-    def snapshot(self) -> dict[str, Any]: ...
-
-    def restore(self, snapshot: dict[str, Any]) -> None: ...
 
 
 class FamilyConsumer(QueryConsumer):
@@ -74,7 +68,7 @@ class FamilyConsumer(QueryConsumer):
             sparse_above=shape.adapting.sparse_above,
         )
         self._leads = Leads(channel, self.family)
-        self.counts_rows = self.ordered = shape.counts_rows
+        self.counts_rows = shape.counts_rows
         self.queries: dict[str, HostedQuery] = {}
         self.finishes: dict[str, Finish] = {}
         self.member_of: dict[str, str] = {}  # by query: the family's member whose reports it gets
@@ -92,6 +86,17 @@ class FamilyConsumer(QueryConsumer):
         self._rows = 0
         self.answer_seconds = 0.0  # what it takes to answer what was postponed, as it has been of late
         self.answered_late: tuple[int, int, float] | None = None  # reports after, reports up to, and by the clock when
+
+    @property
+    def folding(self) -> Folding | None:
+        return None if self.counts_rows else self
+
+    def attach(self, history: Rows | None = None) -> None:
+        """`history`: rows with which it begins."""
+        self.channel.attach(self, history)
+
+    def detach(self) -> None:
+        self.channel.detach(self)
 
     @property
     def rows_per_unit(self) -> float | None:
@@ -133,9 +138,7 @@ class FamilyConsumer(QueryConsumer):
         if finish is not None:
             self.finishes[name] = finish
         if not aggregation.keys:
-            query.empty_batch = lambda ends, q=query: self._final(
-                q, self.family.empty_batch(self._member(q.name), ends)
-            )
+            query.write_empty_by(lambda ends: self._final(query, self.family.empty_batch(self._member(name), ends)))
         if apart:
             self._apart[name] = query
         else:
@@ -152,7 +155,7 @@ class FamilyConsumer(QueryConsumer):
             return  # It has failed while it joined, on what the family holds or on the rows that it was shown.
         cadence = self.family.members[member].cadence
         if cadence.range is not None:
-            first = {member: cadence.next_report(since + cadence.range + cadence.offset - 1)}
+            first = {member: first_whole(cadence, since)}
             self.family.note(first)
             self._leads.note(first)
 
@@ -254,7 +257,7 @@ class FamilyConsumer(QueryConsumer):
     def take(self, rows: Rows, watermark: int) -> None:
         if not self.counts_rows:
             self.family.fold(rows)
-            self.follow(rows, watermark)
+            self.follow(rows)
             return
         # Those of before it began were not all shown to this consumer, so that it cannot tell their numbers.
         unseen = int(np.searchsorted(rows.times, self.channel.begun_at)) if self.channel.begun_at is not None else 0
@@ -266,25 +269,23 @@ class FamilyConsumer(QueryConsumer):
         self._times = np.concatenate([self._times, rows.times])
         self.count(points)
         self.family.take(rows, points)
-        for reached in self._steps_to(self._taken):
-            # Row numbers are no instants: what the last one of these has come to, only the last step may tell.
-            self._hand_on(self.family.advance(reached), watermark if reached == self._taken else INT64_MIN)
+        self.advance()
         self.adapt()
         # None where every query has failed.
-        reach = max(((m.cadence.range or 0) + m.cadence.offset for m in self.family.members.values()), default=0)
+        reach = max((reach_of(member.cadence) for member in self.family.members.values()), default=0)
         gone = len(self._times) - 2 * reach - 1
         if gone > 0:
             self._times, self._times_from = self._times[gone:], self._times_from + gone
 
-    def follow(self, rows: Rows, watermark: int) -> None:
-        """The family has folded these rows; it follows the watermark, at once or when it has its turn."""
+    def follow(self, rows: Rows) -> None:
+        """The family has folded these rows; it follows the channel, at once or when it has its turn."""
         self.see(rows)
-        if self.channel.may_wait is not None and self.channel.may_wait(self):
+        if self.channel.may_postpone and self.can_wait:
             self.channel.postponed[self] = None
         elif self in self.channel.postponed:
             self.catch_up()
         else:
-            self._advance(watermark)
+            self.advance()
             self.adapt()
 
     @property
@@ -306,8 +307,28 @@ class FamilyConsumer(QueryConsumer):
                 family.become(plan)
 
     @property
+    def can_wait(self) -> bool:
+        """Whether reports that have come due may be answered later, and are the same then; see `report_schedule.py`."""
+        family, watermark = self.family, self.channel.watermark
+        if self.counts_rows or family.watermark == INT64_MIN or family.shortest_slide is None or self.read_queries:
+            return False
+        if watermark - family.watermark > REPORTS_MOST * family.shortest_slide or family.open_slice_count > SLICES_MOST:
+            return False
+        # What a function of a user raises ends its query at once, with all reports before it out.
+        return not any(isinstance(key.kind, UserStateKind) for key in family.states)
+
+    @property
     def is_postponed(self) -> bool:
         return self in self.channel.postponed
+
+    @property
+    def first_postponed(self) -> tuple[int, int] | None:
+        report, slide = self.family.next_due(), self.family.shortest_slide
+        return None if slide is None or report > self.channel.watermark else (report, slide)
+
+    @property
+    def first_name(self) -> str:
+        return min(self.queries, default="")
 
     @property
     def postponed_reports(self) -> int:
@@ -321,14 +342,20 @@ class FamilyConsumer(QueryConsumer):
 
     def _catch_up(self) -> None:
         before, begun = self.family.watermark, self.channel.clock()
-        self._advance(self.channel.watermark)
+        self.advance()
         now = self.channel.clock()
         self.answer_seconds += (now - begun - self.answer_seconds) * (COST_WEIGHT if self.answer_seconds else 1.0)
         self.answered_late = before, self.channel.watermark, now
         self.adapt()
 
-    def _advance(self, watermark: int) -> None:
-        for reached in self._steps_to(watermark):
+    def advance(self) -> None:
+        if self.counts_rows:
+            for reached in self._steps_to(self._taken):
+                # Row numbers are no instants: what the last one of these has come to, only the last step may tell.
+                instant = self.channel.watermark if reached == self._taken else INT64_MIN
+                self._hand_on(self.family.advance(reached), instant)
+            return
+        for reached in self._steps_to(self.channel.watermark):
             leading = self._leads.advance(reached)
             reports = self.family.advance(reached)
             for name, pieces in leading.items():
@@ -440,7 +467,7 @@ class FamilyConsumer(QueryConsumer):
         """The state is torn that all its queries share."""
         self.torn = True
         self.channel.postponed.pop(self, None)
-        self.channel.detach(self)
+        self.detach()
         queries = list(self.queries.values())
         for query in queries:
             query.stand_apart()
@@ -524,7 +551,7 @@ class FamilyConsumer(QueryConsumer):
         watermark, cadence = self.channel.watermark, self._member(name).cadence
         if self.counts_rows or watermark == INT64_MIN:
             return None
-        return watermark - (watermark - cadence.align) % cadence.slide + cadence.slide
+        return cadence.next_report(watermark)
 
     def lookup(self, name: str, at: int | None) -> pa.Table:
         """The last report, or the one that was the last at an instant."""
@@ -544,8 +571,8 @@ class FamilyConsumer(QueryConsumer):
                 f"'{name}' has no report at {format_instant(moment)} yet",
                 hint=f"it has come to {format_instant(watermark)}",
             )
-        report = moment - (moment - cadence.align) % cadence.slide
-        if report == watermark - (watermark - cadence.align) % cadence.slide:
+        report = cadence.last_report(moment)
+        if report == cadence.last_report(watermark):
             held = self.last_report(name)
             if held is not None and held.column(1)[0].value != report:
                 held = None
@@ -603,34 +630,6 @@ class FamilyConsumer(QueryConsumer):
         for name in sharing:
             del self._apart[name]
             self._share(self.queries[name], name)
-
-
-class FamiliesTogether:
-    """The families of a channel, whose rows are folded once for several of them."""
-
-    def __init__(self) -> None:
-        self.shared_fold = SharedFold()
-
-    def folded_with(self, family: Family) -> FoldedWith | None:
-        """Whose rows are folded in the same pass as this family's, as it was the last time."""
-        return self.shared_fold.folded_with(family)
-
-    def leave(self, consumer: FamilyConsumer) -> None:
-        self.shared_fold.leave(consumer.family)
-
-    def take(self, consumers: list[FamilyConsumer], rows: Rows, watermark: int, more: bool) -> None:
-        torn: dict[int, Exception] = {}  # What was raised, by the id of the family.
-        self.shared_fold.torn = lambda families, problem: torn.update(dict.fromkeys(map(id, families), problem))
-        self.shared_fold.fold(rows, [consumer.family for consumer in consumers])
-        if not more:
-            self.shared_fold.settle()
-        for consumer in consumers:
-            if id(consumer.family) in torn:
-                failed(consumer, torn[id(consumer.family)])
-            elif more:
-                guarded(consumer, partial(consumer.see, rows))
-            else:
-                guarded(consumer, partial(consumer.follow, rows, watermark))
 
 
 def _kept_of(piece: Piece) -> Piece:
