@@ -6,7 +6,10 @@ import ast
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[2] / "src" / "panewise"
-CONTRACTS = {"Channel", "Consumer", "QueryConsumer", "DeltaOperator", "RowOperator", "SliceStore", "Past", "Postponed"}
+CONTRACTS = {
+    *("Channel", "Reader", "Folding", "Together", "Postponed", "Past", "PortOwner", "QueryConsumer", "Finish"),
+    *("RowOperator", "DeltaOperator", "CoreOperator", "SliceStore"),
+}
 
 
 def name_of(node: ast.expr) -> str:

@@ -7,7 +7,7 @@ columns that it reads. Columns are called by the numbers of the inputs here, so 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,13 +100,38 @@ class JoinCore(CoreOperator):
     def process(
         self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
     ) -> dict[str, Delta | pa.Table]:
-        step = self.shared.process(rows, since, until)
-        self._until = until
-        found: dict[str, Delta | pa.Table] = dict(self._changes(step))
         for folded in self._aggregates.values():
             folded.starts = starts
-            found.update(folded.process(step.results.batch, step.results.births, step.times, until))
+        found: dict[str, Delta | pa.Table] = {}
+        if all(member.grouping is not None for member in self._members.values()):
+            found.update(self._folded(rows, since, until))
+        else:
+            step = self.shared.process(rows, since, until)
+            found.update(self._changes(step))
+            found.update(self._reports(step, until))
+        self._until = until
         return found
+
+    def _folded(self, rows: Sequence[Rows], since: int, until: int) -> dict[str, pa.Table]:
+        """Where no query gets changes, pairs are folded part by part, and no more of them are held than two parts have,
+        also of rows that are all of one instant."""
+        found: dict[str, list[pa.Table]] = {}
+        part: JoinStep | None = None
+        for following in self.shared.in_parts(rows, since, until):
+            if part is not None and len(part.results):
+                # No pair that is born before this one follows: the reports up to its birth are complete.
+                for name, table in self._reports(part, int(part.results.births[-1])):
+                    found.setdefault(name, []).append(table)
+            part = following
+        assert part is not None
+        for name, table in self._reports(part, until):
+            found.setdefault(name, []).append(table)
+        return {name: pa.concat_tables(tables) for name, tables in found.items()}
+
+    def _reports(self, step: JoinStep, until: int) -> Iterator[tuple[str, pa.Table]]:
+        """What comes of pairs that are folded, up to an instant."""
+        for folded in self._aggregates.values():
+            yield from folded.process(step.results.batch, step.results.births, step.times, until).items()
 
     def _changes(self, step: JoinStep) -> dict[str, Delta]:
         narrowed = self._narrowing.of(step)

@@ -7,6 +7,9 @@ own input. Nothing between input and result is kept (Golab and Özsu 2003, secti
 
     step:  filter, number keys, append  ->  apply ends  ->  probe (compiled)  ->  residual  ->  columns of the results
 
+For who keeps none of the results they come in parts (`in_parts`), so that no more are held than a part has, also of
+rows that are all of one instant.
+
 The pattern of the output is WEAK, or STRICT where an input is. Ends of rows of STRICT inputs are applied before the
 step's new rows probe: their deaths are then known, so that only results of earlier steps end.
 
@@ -16,7 +19,7 @@ ones. For STRICT inputs also the results that are alive (`join_results`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +29,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
 from panewise.operators.deltas import FOREVER, NONE, Delta, DeltaOperator, Ints
-from panewise.operators.found_results import FoundResults
+from panewise.operators.found_results import FoundResults, Results
 from panewise.operators.join_condition import resolved, taken_apart
 from panewise.operators.join_keys import JoinKeys
 from panewise.operators.join_loops import FRESH, count_up, merged, probe_many, probe_pair
@@ -40,11 +43,13 @@ from panewise.plan.evaluate import compiled
 from panewise.schema import Schema
 
 Small = NDArray[np.int32]
+Order = tuple[Small, Small, Ints]  # of a step's new rows: input, row and birth of each
 CANDIDATES = 1 << 18  # what the residual condition sees at a time, and what is found between two looks at a budget
 CANDIDATE_BYTES = 16 << 20  # of the columns that the residual condition reads at a time
 LOOKS = 1 << 24  # rows that are looked at between two looks at a budget
 RESULT_BYTES = 24  # birth, death and number of a result
 RESULTS_MIN = 4096
+RESULTS_IN_PART = 1 << 20
 STEP_COST = 64  # what a step may cost by itself, in rows looked at for dead ones
 
 
@@ -184,8 +189,26 @@ class WindowJoin(DeltaOperator):
         firsts = np.array(self._rows.counts, np.int64)
         births = [self._take(i, delta) for i, delta in enumerate(inputs)]
         ended, ended_at = self._end(inputs)
-        self._rows.reserve_heads([1 if c == len(self._members) else self._keys.count(c) for c, _ in self._slots])
-        places, result_births, result_deaths = self._probe(firsts, births)
+        order = self._order(firsts, births)
+        found = self._all_results(order) if self._residual is None and self._budget is None else self._whole(order)
+        result = self._results(found, ended, ended_at)
+        self._leave(until, len(order[0]))
+        return result
+
+    def in_parts(self, inputs: list[Delta], since: int, until: int) -> Iterator[Delta]:
+        """The same in parts of at most about `RESULTS_IN_PART` results, births ascending over all of them: one part at
+        least, and all of them are to be taken. No input is STRICT."""
+        assert self._log is None
+        firsts = np.array(self._rows.counts, np.int64)
+        order = self._order(firsts, [self._take(i, delta) for i, delta in enumerate(inputs)])
+        alone = self._residual is None and self._budget is None
+        for found in self._bounded_results(order) if alone else self._portions(order):
+            yield self._results(found, NONE, NONE)
+        self._leave(until, len(order[0]))
+
+    def _results(self, found: Results, ended: Ints, ended_at: Ints) -> Delta:
+        """What was found, numbered and with its columns."""
+        places, result_births, result_deaths = found
         if self._external is not None:
             result_deaths = np.full(len(result_births), FOREVER, np.int64)
             for i in self._external:
@@ -197,14 +220,17 @@ class WindowJoin(DeltaOperator):
             self._log.add(sequences, result_deaths, places)
         columns = [self._columns[i].taken(position, places[i]) for i, position in self._shown]
         batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return Delta(batch, sequences, result_births, result_deaths, ended, ended_at)
+
+    def _leave(self, until: int, rows: int) -> None:
+        """The step ends, which so many rows came in."""
         self._until = until
-        self._unchecked += sum(map(len, births)) + STEP_COST
+        self._unchecked += rows + STEP_COST
         if self._unchecked >= sum(self._rows.counts) // 8:
             self._unchecked = 0
             self._forget()
         if self._log is not None:
             self._log.forget(until)
-        return Delta(batch, sequences, result_births, result_deaths, ended, ended_at)
 
     def _take(self, i: int, delta: Delta) -> Ints:
         """Appends the new rows of an input that can join at all; returns their births."""
@@ -240,17 +266,17 @@ class WindowJoin(DeltaOperator):
             ends[i] = places.astype(np.int32), instants
         return (NONE, NONE) if self._log is None or not ends else self._log.end(ends)
 
-    def _probe(self, firsts: Ints, births: list[Ints]) -> tuple[Small, Ints, Ints]:
-        """The results of the step's new rows: the row of each input, births, deaths."""
+    def _order(self, firsts: Ints, births: list[Ints]) -> Order:
+        """The step's new rows in the order in which they probe: by birth, input and arrival."""
+        self._rows.reserve_heads([1 if c == len(self._members) else self._keys.count(c) for c, _ in self._slots])
         ends = np.cumsum([len(own) for own in births])
         starts = ends - [len(own) for own in births]
         total = int(ends[-1])
         origins, rows, instants = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.int64)
         merged(np.concatenate(births), starts, ends, firsts, origins, rows, instants)
-        order = origins, rows, instants
-        return self._all_results(order) if self._residual is None and self._budget is None else self._in_portions(order)
+        return origins, rows, instants
 
-    def _all_results(self, order: tuple[Small, Small, Ints]) -> tuple[Small, Ints, Ints]:
+    def _all_results(self, order: Order) -> Results:
         """Without a residual condition. As much room as the last step needed, doubled where it does not do."""
         found = FoundResults(len(self._columns), self._room)
         position, walk = self._start()
@@ -261,20 +287,40 @@ class WindowJoin(DeltaOperator):
         self._room = max(RESULTS_MIN, count + count // 4)
         return found.first(count)
 
-    def _in_portions(self, order: tuple[Small, Small, Ints]) -> tuple[Small, Ints, Ints]:
-        """Candidates in portions; of each those for which the residual condition, if there is one, is true."""
-        room = FoundResults(len(self._columns), CANDIDATES)
-        kept = [FoundResults(len(self._columns), 0).first(0)]
+    def _bounded_results(self, order: Order) -> Iterator[Results]:
+        """The same in parts: room doubles where it does not do, as long as it is no more than for one part."""
         position, walk = self._start()
-        while position[0] < len(order[0]):
+        made, more = 0, True
+        while more:
+            found = FoundResults(len(self._columns), min(self._room, RESULTS_IN_PART))
+            count = self._walk(order, position, walk, found.part(0))
+            while position[0] < len(order[0]) and 2 * count <= RESULTS_IN_PART:
+                found = found.grown()
+                count += self._walk(order, position, walk, found.part(count))
+            made, more = made + count, position[0] < len(order[0])
+            yield found.first(count)
+        self._room = max(RESULTS_MIN, made + made // 4)
+
+    def _whole(self, order: Order) -> Results:
+        """All portions together."""
+        kept = [FoundResults(len(self._columns), 0).first(0), *self._portions(order)]
+        all_places, all_births, all_deaths = zip(*kept, strict=True)
+        return np.concatenate(all_places, axis=1), np.concatenate(all_births), np.concatenate(all_deaths)
+
+    def _portions(self, order: Order) -> Iterator[Results]:
+        """Candidates in portions, one at least; of each those for which the residual condition, if any, is true."""
+        room = FoundResults(len(self._columns), CANDIDATES)
+        position, walk = self._start()
+        while True:
             count = self._walk(order, position, walk, room.part(0))
             places, births, deaths = room.part(0, count)
             true = np.arange(count) if self._residual is None else self._true_of(places)
-            kept.append((places[:, true], births[true], deaths[true]))
+            portion = places[:, true], births[true], deaths[true]
             if self._budget is not None:
-                self._budget.take(len(true), self._bytes_of(kept[-1][0]))
-        all_places, all_births, all_deaths = zip(*kept, strict=True)
-        return np.concatenate(all_places, axis=1), np.concatenate(all_births), np.concatenate(all_deaths)
+                self._budget.take(len(true), self._bytes_of(portion[0]))
+            yield portion
+            if position[0] >= len(order[0]):
+                return
 
     def _true_of(self, places: Small) -> Ints:
         """Those of the candidates for which the residual condition is true."""
@@ -301,9 +347,7 @@ class WindowJoin(DeltaOperator):
         position = np.array([0, FRESH, FRESH, looks], np.int64)
         return position, np.zeros((4, len(self._columns)), np.int64)
 
-    def _walk(
-        self, order: tuple[Small, Small, Ints], position: Ints, walk: Ints, room: tuple[Small, Ints, Ints]
-    ) -> int:
+    def _walk(self, order: Order, position: Ints, walk: Ints, room: Results) -> int:
         rows, plan = self._rows, self._plan
         held = rows.base, rows.deaths, rows.key_base, rows.keys, rows.links, rows.head_base, rows.heads
         arguments: tuple[Any, ...]
