@@ -187,57 +187,66 @@ def _right_changes(
 
 
 @compiled_loop
+def _next_event(done: Ints, first: Ints, second: Ints, third: Ints, fourth: Ints) -> tuple[int, int]:
+    """The instant of the next event and which of four lists it is in, of which `done` have been taken; of equal
+    instants the one in the first of the lists. FOREVER and -1 where none is left."""
+    instant, which = FOREVER, -1
+    if done[0] < len(first):
+        instant, which = first[done[0]], 0
+    if done[1] < len(second) and second[done[1]] < instant:
+        instant, which = second[done[1]], 1
+    if done[2] < len(third) and third[done[2]] < instant:
+        instant, which = third[done[2]], 2
+    if done[3] < len(fourth) and fourth[done[3]] < instant:
+        instant, which = fourth[done[3]], 3
+    return instant, which
+
+
+@compiled_loop
+def _matters(kind: int, key: int, change: int, by_key: Matrix) -> bool:
+    """Whether a row that has come or left on the right, as its count says already, changes what is shown of its key.
+    Of EXISTS and NOT EXISTS only the first partner that comes and the last one that leaves do."""
+    if by_key[key, LEFT] == 0:
+        return False
+    partners = by_key[key, RIGHT]
+    return kind == EXCEPT_ALL or partners == (1 if change > 0 else 0)
+
+
+@compiled_loop
 def rows_change(
     kind: int, by_ends: bool, gone: Ints, gone_at: Ints, premature: Ints, right_keys: Ints, right_at: Ints,
     right_gone: Ints, right_gone_at: Ints, slots_from: int, births: Ints, first: int, keys: Ints, deaths: Ints,
     by_key: Matrix, links: Matrix, tally: Ints,
 ) -> tuple[Matrix, Matrix]:  # fmt: skip
     """The new results and the ends. Slots `gone` leave on the left, keys come and go on the right, the left slots from
-    `slots_from` on come. `by_ends`: of the results that are shown now no death is told, every one will end."""
+    `slots_from` on come. `by_ends`: of the results that are shown now no death is told, every one will end.
+
+    There is room for what an event shows and ends before it happens: one result at most where a left row comes or
+    leaves, all left rows of the key where the right side changes."""
     shows = np.empty((len(births) + 16, 3), np.int64)
     ends = np.empty((len(gone) + len(right_keys) + 16, 2), np.int64)
-    a = b = c = d = 0
+    done = np.zeros(4, np.int64)
     while True:
-        instant, event = FOREVER, -1
-        if a < len(gone):
-            instant, event = gone_at[a], 0
-        if b < len(right_keys) and right_at[b] < instant:
-            instant, event = right_at[b], 1
-        if c < len(right_gone) and right_gone_at[c] < instant:
-            instant, event = right_gone_at[c], 2
-        if d < len(births) and births[d] < instant:
-            instant, event = births[d], 3
+        instant, event = _next_event(done, gone_at, right_at, right_gone_at, births)
         if event < 0:
             return shows, ends
+        place = done[event]
+        done[event] += 1
         if event == 0:
-            if tally[ENDS] == ends.shape[0]:
-                ends = _roomier(ends, tally[ENDS] + 1)
-            slot = gone[a]
-            _left_leaves(kind, slot, keys[slot], premature[a], instant, first, by_key, links, shows, ends, tally)
-            a += 1
+            ends = _roomier(ends, tally[ENDS] + 1)
+            slot = gone[place]
+            _left_leaves(kind, slot, keys[slot], premature[place], instant, first, by_key, links, shows, ends, tally)
         elif event == 3:
-            if tally[SHOWS] == shows.shape[0]:
-                shows = _roomier(shows, tally[SHOWS] + 1)
-            slot = slots_from + d
+            shows = _roomier(shows, tally[SHOWS] + 1)
+            slot = slots_from + place
             _left_comes(kind, slot, keys[slot], by_ends, instant, first, deaths, by_key, links, shows, tally)
-            d += 1
         else:
-            if event == 1:
-                key, change = right_keys[b], 1
-                b += 1
-            else:
-                key, change = right_gone[c], -1
-                c += 1
+            key, change = (right_keys[place], 1) if event == 1 else (right_gone[place], -1)
             by_key[key, RIGHT] += change
-            left = by_key[key, LEFT]
-            # EXISTS and NOT EXISTS: only the first partner that comes and the last one that leaves matter.
-            if left == 0 or (kind != EXCEPT_ALL and by_key[key, RIGHT] != (change + 1) // 2):
-                continue
-            if tally[SHOWS] + left > shows.shape[0]:
-                shows = _roomier(shows, tally[SHOWS] + left)
-            if tally[ENDS] + left > ends.shape[0]:
-                ends = _roomier(ends, tally[ENDS] + left)
-            _right_changes(kind, key, change, by_ends, instant, first, deaths, by_key, links, shows, ends, tally)
+            if _matters(kind, key, change, by_key):
+                left = by_key[key, LEFT]
+                shows, ends = _roomier(shows, tally[SHOWS] + left), _roomier(ends, tally[ENDS] + left)
+                _right_changes(kind, key, change, by_ends, instant, first, deaths, by_key, links, shows, ends, tally)
 
 
 @compiled_loop
@@ -248,33 +257,23 @@ def values_change(
     """EXCEPT: a value is shown while it is on the left and not on the right. `came` and `gone` are left values."""
     shows = np.empty((len(births) + len(right_gone) + 1, 3), np.int64)
     ends = np.empty((len(gone) + len(right_keys) + 1, 2), np.int64)
-    a = b = c = d = 0
+    done = np.zeros(4, np.int64)
     reason = PREMATURE
     while True:
-        instant, event = FOREVER, -1
-        if a < len(right_keys):
-            instant, event = right_at[a], 0
-        if b < len(came) and births[b] < instant:
-            instant, event = births[b], 1
-        if c < len(gone) and gone_at[c] < instant:
-            instant, event = gone_at[c], 2
-        if d < len(right_gone) and right_gone_at[d] < instant:
-            instant, event = right_gone_at[d], 3
+        instant, event = _next_event(done, right_at, births, gone_at, right_gone_at)
         if event < 0:
             return shows, ends
+        place = done[event]
+        done[event] += 1
         if event == 0:
-            key, side, change, reason = right_keys[a], RIGHT, 1, PREMATURE
-            a += 1
+            key, side, change, reason = right_keys[place], RIGHT, 1, PREMATURE
         elif event == 1:
-            key, side, change = came[b], LEFT, 1
-            b += 1
+            key, side, change = came[place], LEFT, 1
         elif event == 2:
-            key, side, change = gone[c], LEFT, -1
-            reason = PREMATURE if premature[c] else NATURAL
-            c += 1
+            key, side, change = gone[place], LEFT, -1
+            reason = PREMATURE if premature[place] else NATURAL
         else:
-            key, side, change = right_gone[d], RIGHT, -1
-            d += 1
+            key, side, change = right_gone[place], RIGHT, -1
         by_key[key, side] += change
         wanted = by_key[key, LEFT] > 0 and by_key[key, RIGHT] == 0
         if wanted and shown[key] < 0:

@@ -32,11 +32,13 @@ from panewise.runtime.bounded_steps import reports_most
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import guarded
 from panewise.runtime.finish import Finish
+from panewise.runtime.followers import Followers, Meaning
 from panewise.runtime.hosted_query import HostedQuery, shown_name
 from panewise.runtime.leading_families import Leads
-from panewise.runtime.ledger import Entry, Ledger, Place, last_report_of, row_count
+from panewise.runtime.ledger import Entry, Ledger, last_report_of, row_count
 from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.readers import Folding
+from panewise.runtime.row_times import RowTimes
 from panewise.runtime.window_ends import end_of
 from panewise.slicing.pairs import Cadence
 from panewise.temporal import format_instant
@@ -71,17 +73,11 @@ class FamilyConsumer(QueryConsumer):
         self.counts_rows = shape.counts_rows
         self.queries: dict[str, HostedQuery] = {}
         self.finishes: dict[str, Finish] = {}
-        self.member_of: dict[str, str] = {}  # by query: the family's member whose reports it gets
-        self._alike: dict[tuple[Aggregation, Cadence], str] = {}  # members that came at `_moment`, for their like
-        self._moment: object = None
-        self._followers: dict[str, set[str]] = {}  # by member: its queries
+        self._followers = Followers()  # which queries get the reports of which member
         self._ledgers: dict[int, Ledger] = {}  # by shape
-        self._began: dict[str, Place] = {}  # where the members that came at `_moment` begin in their ledgers
         self._apart: dict[str, HostedQuery] = {}  # queries that get their results as they come
         self._last_pieces: dict[str, Piece | None] = {}  # of queries apart, and those of a snapshot
-        self._taken = 0  # row numbers handed to the family so far
-        self._times: Ints = np.empty(0, np.int64)  # event times of the last rows, for row windows
-        self._times_from = 0
+        self._row_times = RowTimes()  # for windows of rows
         self._first_point: int | None = None
         self._rows = 0
         self.answer_seconds = 0.0  # what it takes to answer what was postponed, as it has been of late
@@ -118,22 +114,35 @@ class FamilyConsumer(QueryConsumer):
             raise
 
     def _add(self, query: HostedQuery, aggregation: Aggregation, cadence: Cadence, finish: Finish | None) -> None:
-        name = query.name
-        if self._moment != self.channel.moment:
-            self._moment, self._alike, self._began = self.channel.moment, {}, {}
+        name, meaning = query.name, (aggregation, cadence)
+        self._followers.come_at(self.channel.moment)
         apart = finish is not None or self.counts_rows or self.family.folds_only
-        member = self._alike.get((aggregation, cadence))
-        if member is not None and self.family.watermark != INT64_MIN and (apart or not self._can_begin_with(member)):
-            member = None  # what the other one has had already, of windows that were due when it came, is gone
-        fresh = member is None
+        member = self._member_to_follow(meaning, apart)
         if member is None:
-            member = name
             self.family.add(name, aggregation, cadence, self.channel.cut)
             self._leads.cover(name)
-            self._alike[aggregation, cadence] = name
+            self._followers.lead(name, meaning)
+        self._followers.follow(name, member or name)
+        self._connect(query, aggregation, finish, apart)
+        if member is None and self.family.watermark != INT64_MIN:
+            # That is its last report at most: the timeline lets a member begin no earlier.
+            self._hand_on(self.family.due(fresh=name), self.channel.watermark)
+            self.adapt()
+
+    def _member_to_follow(self, meaning: Meaning, apart: bool) -> str | None:
+        """The member whose reports a query that comes now can get from the first one on; None: it needs its own."""
+        member = self._followers.like(meaning)
+        if member is None or self.family.watermark == INT64_MIN:
+            return member
+        # Reports that were due when the member came have gone to those who stand apart, and others may have read them.
+        began, ledger = self._followers.began_at(member), self._ledgers.get(self.family.members[member].shape)
+        reaches = began is not None and ledger is not None and ledger.reaches(began)
+        return None if apart or not reaches else member
+
+    def _connect(self, query: HostedQuery, aggregation: Aggregation, finish: Finish | None, apart: bool) -> None:
+        """A query that follows a member gets its reports, from a ledger or, `apart`, as they come."""
+        name = query.name
         self.queries[name] = query
-        self.member_of[name] = member
-        self._followers.setdefault(member, set()).add(name)
         self._last_pieces[name] = None
         if finish is not None:
             self.finishes[name] = finish
@@ -143,14 +152,11 @@ class FamilyConsumer(QueryConsumer):
             self._apart[name] = query
         else:
             self._share(query, name)
-        if fresh and self.family.watermark != INT64_MIN:
-            self._hand_on(self.family.due(fresh=member), self.channel.watermark)
-            self.adapt()
 
     def goes_on(self, name: str, since: int) -> None:
         """An ungrouped query in mid-stream, which sees rows from `since` on, begins with its first whole window,
         also where that is empty: rows that have gone by would have been shown before."""
-        member = self.member_of.get(name)
+        member = self._followers.member_of.get(name)
         if member is None:
             return  # It has failed while it joined, on what the family holds or on the rows that it was shown.
         cadence = self.family.members[member].cadence
@@ -171,13 +177,8 @@ class FamilyConsumer(QueryConsumer):
                 self._last_pieces[name] = last
             self._apart[name] = query
 
-        begin = self._began.setdefault(member.name, ledger.place(member.window))
+        begin = self._followers.begin_at(member.name, ledger.place(member.window))
         query.share(ledger, member.window, begin, self.channel, apart)
-
-    def _can_begin_with(self, member: str) -> bool:
-        """Whether all that a member has reported since it came is still there to be read."""
-        ledger = self._ledgers.get(self.family.members[member].shape)
-        return ledger is not None and member in self._began and ledger.reaches(self._began[member])
 
     @property
     def fed(self) -> list[HostedQuery]:
@@ -189,7 +190,7 @@ class FamilyConsumer(QueryConsumer):
         return [query for query in self._apart.values() if query.consumers]
 
     def _member(self, name: str) -> Member:
-        return self.family.members[self.member_of[name]]
+        return self.family.members[self._followers.member_of[name]]
 
     def remove(self, name: str, cut: int | None = None) -> None:
         """A query leaves, also one that has joined only in part."""
@@ -197,15 +198,11 @@ class FamilyConsumer(QueryConsumer):
             self.queries[name].stand_apart()
         for kept in (self.queries, self._last_pieces, self._apart, self.finishes):
             kept.pop(name, None)
-        member = self.member_of.pop(name, name)
-        followers = self._followers.get(member, set())
-        followers.discard(name)
-        if followers and member == name:
-            self._hand_over(name, min(followers))
-        elif not followers and member in self.family.members:
-            self._followers.pop(member, None)
-            self._alike = {key: other for key, other in self._alike.items() if other != member}
-            self._began.pop(member, None)
+        member, heir = self._followers.leave(name)
+        if heir is not None and heir != member:
+            self.family.rename(member, heir)
+            self._leads.rename(member, heir)
+        elif heir is None and member in self.family.members:
             gone = self.family.members[member]
             if gone.shape in self._ledgers:
                 self._ledgers[gone.shape].forget(gone.window)
@@ -229,23 +226,13 @@ class FamilyConsumer(QueryConsumer):
     def ends(self, channel: Channel, newest: int) -> list[int]:
         return [] if self.counts_rows else [end_of(window, newest) for window in self.family.windows]
 
-    def _hand_over(self, member: str, heir: str) -> None:
-        """The query that a member is named after leaves, and others stay."""
-        self.family.rename(member, heir)
-        self._leads.rename(member, heir)
-        followers = self._followers[heir] = self._followers.pop(member)
-        self.member_of.update(dict.fromkeys(followers, heir))
-        self._alike = {key: heir if other == member else other for key, other in self._alike.items()}
-        if member in self._began:
-            self._began[heir] = self._began.pop(member)
-
     @property
     def rows_taken(self) -> int:
-        return self._taken
+        return self._row_times.taken
 
     def begin_at(self, row_number: int) -> None:
         """Row windows count from the beginning of the stream, not of the family."""
-        self._taken = self._times_from = row_number
+        self._row_times.begin_at(row_number)
 
     def begin_with(self, rows: Rows, before: int) -> None:
         """All rows there ever were, for windows without a beginning: those of before an instant are one slice."""
@@ -262,20 +249,16 @@ class FamilyConsumer(QueryConsumer):
         # Those of before it began were not all shown to this consumer, so that it cannot tell their numbers.
         unseen = int(np.searchsorted(rows.times, self.channel.begun_at)) if self.channel.begun_at is not None else 0
         if unseen:
-            self.family.hold_back(self._taken + unseen)
-        points = np.arange(self._taken, self._taken + len(rows), dtype=np.int64)
-        self._forget_last(self._taken + len(rows))
-        self._taken += len(rows)
-        self._times = np.concatenate([self._times, rows.times])
+            self.family.hold_back(self._row_times.taken + unseen)
+        self._forget_last(len(rows))
+        points = self._row_times.take(rows.times)
         self.count(points)
         self.family.take(rows, points)
         self.advance()
         self.adapt()
         # None where every query has failed.
         reach = max((reach_of(member.cadence) for member in self.family.members.values()), default=0)
-        gone = len(self._times) - 2 * reach - 1
-        if gone > 0:
-            self._times, self._times_from = self._times[gone:], self._times_from + gone
+        self._row_times.forget(reach)
 
     def follow(self, rows: Rows) -> None:
         """The family has folded these rows; it follows the channel, at once or when it has its turn."""
@@ -350,9 +333,10 @@ class FamilyConsumer(QueryConsumer):
 
     def advance(self) -> None:
         if self.counts_rows:
-            for reached in self._steps_to(self._taken):
+            taken = self._row_times.taken
+            for reached in self._steps_to(taken):
                 # Row numbers are no instants: what the last one of these has come to, only the last step may tell.
-                instant = self.channel.watermark if reached == self._taken else INT64_MIN
+                instant = self.channel.watermark if reached == taken else INT64_MIN
                 self._hand_on(self.family.advance(reached), instant)
             return
         for reached in self._steps_to(self.channel.watermark):
@@ -394,7 +378,7 @@ class FamilyConsumer(QueryConsumer):
             self.rows_per_unit,
             (family.group_count or None) if family.keys else 1,
             tuple(map(len, slices)),
-            {member: tuple(map(self._shown, sorted(names))) for member, names in self._followers.items()},
+            {member: tuple(map(self._shown, sorted(names))) for member, names in self._followers.by_member.items()},
             None if together is None else together.folded_with(family),
         )
 
@@ -423,7 +407,7 @@ class FamilyConsumer(QueryConsumer):
         """What has come due goes to the queries, which have come to an instant with it."""
         self._write(reports)
         for name, query in list(self._apart.items()):
-            raw = reports.get(self.member_of[name], [])
+            raw = reports.get(self._followers.member_of[name], [])
             finals = [final for piece in raw if (final := self._final_piece(query, piece)) is not None]
             if finals:
                 last = self._last_by_number(name, raw[-1], finals[-1]) if self.counts_rows else finals[-1]
@@ -432,7 +416,7 @@ class FamilyConsumer(QueryConsumer):
                 finals = self._finished(query, raw, finals)
             query.receive(finals, watermark)
         for member, count in self.family.take_overflows().items():
-            for name in self._followers.get(member, ()):
+            for name in self._followers.of(member):
                 self.queries[name].overflowed(count)
         for name, reason in self.take_failures().items():
             self.queries[name].fail(reason)
@@ -441,16 +425,17 @@ class FamilyConsumer(QueryConsumer):
                 self.fail(reason)  # nobody is left for whom it would take rows
                 return
 
-    def _forget_last(self, taken: int) -> None:
-        """Row numbers have come to `taken`: a report that is due is the last one, also where it has no rows."""
+    def _forget_last(self, coming: int) -> None:
+        """So many rows come: a report that falls due with them is the last one, also where it has no rows."""
+        before = self._row_times.taken
         for name in self._apart:
             slide = self._member(name).cadence.slide
-            if taken // slide > self._taken // slide:
+            if (before + coming) // slide > before // slide:
                 self._last_pieces[name] = None
 
     def _last_by_number(self, name: str, raw: Piece, final: Piece) -> Piece | None:
         """The last report of a window of rows, if it has rows: several reports may end at the same instant."""
-        due = self._taken - self._taken % self._member(name).cadence.slide
+        due = self._member(name).cadence.last_report(self._row_times.taken)
         if isinstance(raw, EmptyReports) or isinstance(final, EmptyReports):
             assert isinstance(raw, EmptyReports)
             return final if raw.first + raw.slide * (raw.count - 1) == due else None
@@ -473,15 +458,15 @@ class FamilyConsumer(QueryConsumer):
             query.stand_apart()
         self.family = self.family.anew()
         self._leads = Leads(self.channel, self.family)
-        self.queries, self.finishes, self.member_of, self._followers = {}, {}, {}, {}
-        self._alike, self._ledgers, self._began, self._apart, self._last_pieces = {}, {}, {}, {}, {}
+        self._followers = Followers()
+        self.queries, self.finishes, self._ledgers, self._apart, self._last_pieces = {}, {}, {}, {}, {}
         for query in queries:
             query.fail(reason)
 
     def take_failures(self) -> dict[str, str]:
         """The queries whose members met data that they cannot answer for, with the reason."""
         failures = self.family.take_failures()
-        return {name: why for member, why in failures.items() for name in self._followers[member]}
+        return {name: why for member, why in failures.items() for name in self._followers.of(member)}
 
     def _write(self, reports: Reports) -> None:
         """What is new, into the ledgers of its shapes."""
@@ -509,7 +494,7 @@ class FamilyConsumer(QueryConsumer):
             pa.Table.from_batches(batches, schema=query.arrow),
             np.concatenate(points) if points else np.empty(0, np.int64),
             self.family.watermark,
-            self._time_of,
+            self._row_times.of,
         )
         return list(table.to_batches()) if table.num_rows else []
 
@@ -518,14 +503,10 @@ class FamilyConsumer(QueryConsumer):
         if batch is None or not self.counts_rows:
             return batch
         offset = self._member(query.name).cadence.offset
-        starts = wrapped(self._time_of(np.maximum(integers(batch.column(0)), 0)))
-        ends = wrapped(self._time_of(integers(batch.column(1)) - offset - 1))
+        starts = wrapped(self._row_times.of(np.maximum(integers(batch.column(0)), 0)))
+        ends = wrapped(self._row_times.of(integers(batch.column(1)) - offset - 1))
         columns = [starts.view(TIME), ends.view(TIME), *batch.columns[2:]]
         return pa.RecordBatch.from_arrays(columns, schema=query.arrow)
-
-    def _time_of(self, points: Ints) -> Ints:
-        result: Ints = self._times[np.maximum(points, self._times_from) - self._times_from]
-        return result
 
     def last_report(self, name: str) -> pa.RecordBatch | None:
         """The last report, taken from the last results only when somebody asks."""
@@ -582,7 +563,7 @@ class FamilyConsumer(QueryConsumer):
 
     @property
     def bytes_held(self) -> int:
-        return self.family.bytes_held + self._leads.bytes_held + self._times.nbytes
+        return self.family.bytes_held + self._leads.bytes_held + self._row_times.bytes_held
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -590,10 +571,8 @@ class FamilyConsumer(QueryConsumer):
             "leads": self._leads.snapshot(),
             "finishes": {name: finish.snapshot() for name, finish in self.finishes.items()},
             "last_reports": {name: self.last_report(name) for name in self.queries},
-            "member_of": dict(self.member_of),
-            "taken": self._taken,
-            "times": self._times,
-            "times_from": self._times_from,
+            "member_of": dict(self._followers.member_of),
+            **self._row_times.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -609,11 +588,11 @@ class FamilyConsumer(QueryConsumer):
         for name, saved in snapshot["finishes"].items():
             self.finishes[name].restore(saved)
         self._last_pieces = dict(snapshot["last_reports"])
-        self._taken, self._times, self._times_from = snapshot["taken"], snapshot["times"], snapshot["times_from"]
+        self._row_times.restore(snapshot)
 
     def _regroup(self, member_of: dict[str, str]) -> None:
         """Before any row: queries that came together here, and at different moments there, are the members of there."""
-        if self.member_of == member_of:
+        if self._followers.member_of == member_of:
             return
         meant = {name: (self._member(name).aggregation, self._member(name).cadence) for name in self.queries}
         sharing = [name for name in self.queries if name not in self._apart]
@@ -621,12 +600,11 @@ class FamilyConsumer(QueryConsumer):
             self.queries[name].stand_apart()
         for member in list(self.family.members):
             self.family.remove(member)
-        self.member_of, self._followers, self._ledgers, self._alike, self._began = {}, {}, {}, {}, {}
+        self._followers, self._ledgers = Followers(), {}
         for name, member in member_of.items():
             if member not in self.family.members:
                 self.family.add(member, *meant[member], self.channel.cut)
-            self.member_of[name] = member
-            self._followers.setdefault(member, set()).add(name)
+            self._followers.follow(name, member)
         for name in sharing:
             del self._apart[name]
             self._share(self.queries[name], name)

@@ -31,7 +31,7 @@ may have shortened its slices; the epochs in the outline say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -110,7 +110,7 @@ class Family:
         family = Family(self.keys, self.where, timed=self.timed, folds_only=True)
         for name, member in self.members.items():
             family.add(name, member.aggregation, member.cadence, INT64_MIN)
-        family.follow_edges(self.edges)
+        family.follow_edges([self])
         return family
 
     def anew(self) -> Family:
@@ -558,10 +558,13 @@ class Family:
 
     # -- families that feed families -----------------------------------------------------------------------------
 
-    def follow_edges(self, edges: dict[str, list[int]]) -> None:
-        """Cuts slices at these edges, of families that it folds for."""
+    def follow_edges(self, families: Sequence[Family]) -> None:
+        """Cuts slices wherever one of these families does, for which it folds, now and in every epoch that rows may
+        still fall into."""
         assert self.folds_only
-        self._store.open.set_edges(edges)
+        edges = self._timeline.edges_of([family.store.open for family in families])
+        if edges is not None:
+            self._store.open.set_edges(edges)
 
     def take_partials(self) -> pa.RecordBatch | None:
         """The partials of all open slices, which are forgotten; the format is told in `partials.py`."""
