@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import panewise as pw
-from panewise.operators import window_join
+from panewise.operators import probing
 from panewise.operators.join_aggregates import JoinAggregates
 from panewise.operators.reports import Piece
 from panewise.runtime import bounded_steps
@@ -128,11 +128,44 @@ def test_pairs_of_one_instant_are_folded_in_parts(name: str) -> None:
     """A cross join of n rows of one instant has n * n pairs, which are never there at once."""
     whole, at_once = aggregated(AGGREGATES[name])
     most = 64
-    with patch.multiple(window_join, RESULTS_IN_PART=most, CANDIDATES=most, RESULTS_MIN=16):
+    with patch.multiple(probing, RESULTS_IN_PART=most, CANDIDATES=most, RESULTS_MIN=16):
         parts, folded = aggregated(AGGREGATES[name])
     assert parts.equals(whole)
     assert max(at_once) > 8 * most
     assert max(folded) <= most and sum(folded) == sum(at_once)
+
+
+def test_results_of_one_instant_that_nobody_keeps_leave_in_parts() -> None:
+    """A relation that is only added to: the n * n results of n rows of one instant leave part by part."""
+    window = "[RANGE 9 SECONDS INTERNAL]"
+    text = f"SELECT ISTREAM a.v, b.v AS w FROM t {window} a, t {window} b WHERE b.v <> 3"
+    over_it = "CREATE QUERY over_it AS SELECT COUNT(*) AS n FROM q [RANGE 5 SECONDS SLIDE 1 SECOND]"
+
+    def played() -> tuple[pa.Table, pa.Table, list[int]]:
+        handed: list[int] = []
+        receive = HostedQuery.receive
+
+        def noting(query: HostedQuery, pieces: list[Piece], watermark: int) -> None:
+            if query.name == "q":
+                handed.append(sum(map(row_count, pieces)))
+            receive(query, pieces, watermark)
+
+        engine = engine_of(STREAM, f"CREATE QUERY q AS {text}", over_it)
+        with patch.object(HostedQuery, "receive", noting):
+            for second in (0, 0.25, 3, 60):
+                engine.push("t", [row(second, f"k{n % KEYS}", n) for n in range(50)])
+                engine.flush()
+            engine.advance("t", 200 * SECOND)
+            engine.flush()
+        return engine.results("q"), engine.results("over_it"), handed
+
+    most = 64
+    whole, counted, at_once = played()
+    with patch.multiple(probing, RESULTS_IN_PART=most, CANDIDATES=most, RESULTS_MIN=16):
+        parts, counted_in_parts, handed = played()
+    assert parts.equals(whole) and counted_in_parts.equals(counted)
+    assert max(at_once) > 8 * most
+    assert max(handed) <= most and sum(handed) == sum(at_once)
 
 
 @pytest.mark.parametrize("name", ["family", "families of two slides", "ungrouped", "join", "grouped join", "distinct"])

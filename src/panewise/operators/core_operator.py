@@ -7,7 +7,7 @@ results. What is said here of the rest holds for a core that tells changes only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +53,13 @@ class CoreOperator(ABC):
         self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
     ) -> dict[str, Delta | pa.Table]:
         """The changes that each query sees, or, if there are any, its results; `starts`: when its series begins."""
+
+    def in_parts(
+        self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
+    ) -> Iterator[dict[str, Delta | pa.Table]]:
+        """What `process` gives, in parts of bounded size: for queries of which each takes new rows of one instant in
+        several deltas, or is given results. All parts are to be taken."""
+        yield self.process(rows, since, until, starts)
 
     @property
     def results_made(self) -> int:

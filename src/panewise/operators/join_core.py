@@ -100,38 +100,29 @@ class JoinCore(CoreOperator):
     def process(
         self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
     ) -> dict[str, Delta | pa.Table]:
-        for folded in self._aggregates.values():
-            folded.starts = starts
-        found: dict[str, Delta | pa.Table] = {}
-        if all(member.grouping is not None for member in self._members.values()):
-            found.update(self._folded(rows, since, until))
-        else:
-            step = self.shared.process(rows, since, until)
-            found.update(self._changes(step))
-            found.update(self._reports(step, until))
-        self._until = until
-        return found
+        return self._told(self.shared.process(rows, since, until), until, starts)
 
-    def _folded(self, rows: Sequence[Rows], since: int, until: int) -> dict[str, pa.Table]:
-        """Where no query gets changes, pairs are folded part by part, and no more of them are held than two parts have,
-        also of rows that are all of one instant."""
-        found: dict[str, list[pa.Table]] = {}
+    def in_parts(
+        self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
+    ) -> Iterator[dict[str, Delta | pa.Table]]:
+        """No more pairs are there than two parts have, also of rows that are all of one instant."""
         part: JoinStep | None = None
         for following in self.shared.in_parts(rows, since, until):
             if part is not None and len(part.results):
                 # No pair that is born before this one follows: the reports up to its birth are complete.
-                for name, table in self._reports(part, int(part.results.births[-1])):
-                    found.setdefault(name, []).append(table)
+                yield self._told(part, int(part.results.births[-1]), starts)
             part = following
         assert part is not None
-        for name, table in self._reports(part, until):
-            found.setdefault(name, []).append(table)
-        return {name: pa.concat_tables(tables) for name, tables in found.items()}
+        yield self._told(part, until, starts)
 
-    def _reports(self, step: JoinStep, until: int) -> Iterator[tuple[str, pa.Table]]:
-        """What comes of pairs that are folded, up to an instant."""
+    def _told(self, step: JoinStep, until: int, starts: dict[str, int]) -> dict[str, Delta | pa.Table]:
+        """What comes of pairs, up to an instant."""
+        self._until = until
+        found: dict[str, Delta | pa.Table] = dict(self._changes(step))
         for folded in self._aggregates.values():
-            yield from folded.process(step.results.batch, step.results.births, step.times, until).items()
+            folded.starts = starts
+            found.update(folded.process(step.results.batch, step.results.births, step.times, until))
+        return found
 
     def _changes(self, step: JoinStep) -> dict[str, Delta]:
         narrowed = self._narrowing.of(step)

@@ -64,6 +64,11 @@ class RelationResults:
         """See `DeltaPlan`."""
         return len(self._relation.alive) if self._window is not None and self._emit is Emit.RSTREAM else 0
 
+    @property
+    def takes_parts(self) -> bool:
+        """Whether new rows of one instant may come in several steps to its end: they are shown, and not kept."""
+        return self._append_only and self._window is None
+
     def _points(self, instants: Ints) -> Ints:
         """The first point at which what happens at an instant shows."""
         if self._window is None:
@@ -72,7 +77,7 @@ class RelationResults:
 
     def process(self, delta: Delta, until: int) -> pa.Table:
         """What comes out of the step that ends at `until`."""
-        if self._append_only and self._window is None:
+        if self.takes_parts:
             self._next = max(self._next, until)
             delta = self._shown(delta, until)
             ones = np.ones(len(delta), np.int64)

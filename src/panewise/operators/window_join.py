@@ -29,27 +29,22 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
 from panewise.operators.deltas import FOREVER, NONE, Delta, DeltaOperator, Ints
-from panewise.operators.found_results import FoundResults, Results
+from panewise.operators.found_results import Results
 from panewise.operators.join_condition import resolved, taken_apart
 from panewise.operators.join_keys import JoinKeys
-from panewise.operators.join_loops import FRESH, count_up, merged, probe_many, probe_pair
+from panewise.operators.join_loops import count_up
 from panewise.operators.join_results import JoinResults
 from panewise.operators.join_rows import JoinRows
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.probe_plan import Orders, default_orders, needs_scan, probe_plan
+from panewise.operators.probing import Order, Probing, Residual, order_of
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.stored_columns import StoredColumns, appended, pooled, trimmed
 from panewise.plan.evaluate import compiled
 from panewise.schema import Schema
 
 Small = NDArray[np.int32]
-Order = tuple[Small, Small, Ints]  # of a step's new rows: input, row and birth of each
-CANDIDATES = 1 << 18  # what the residual condition sees at a time, and what is found between two looks at a budget
-CANDIDATE_BYTES = 16 << 20  # of the columns that the residual condition reads at a time
-LOOKS = 1 << 24  # rows that are looked at between two looks at a budget
 RESULT_BYTES = 24  # birth, death and number of a result
-RESULTS_MIN = 4096
-RESULTS_IN_PART = 1 << 20
 STEP_COST = 64  # what a step may cost by itself, in rows looked at for dead ones
 
 
@@ -94,31 +89,31 @@ class WindowJoin(DeltaOperator):
         strict_inputs = [i for i in range(len(schemas)) if strict is not None and strict[i]]
         self._sequences: dict[int, Ints] = {i: np.empty(0, np.int64) for i in strict_inputs}
         self._log = JoinResults(strict_inputs) if strict_inputs else None
-        self._residual = None if parts.residual is None else compiled(parts.residual)
         self._choose_columns(schemas, parts.residual, columns)
         internal = [False] * len(schemas) if internal is None else list(internal)
         self._external = None if not any(internal) else [i for i, inside in enumerate(internal) if not inside]
         assert not any(internal[i] for i in strict_inputs), "who ends early takes results along"
-        self._budget: ReadBudget | None = None
         self._next_sequence = 0
         self._until = NEVER
-        self._room = RESULTS_MIN
         self._unchecked = 0  # rows since dead ones were last counted: that costs O(rows held)
         self._arrange(default_orders(len(schemas), self._members) if orders is None else tuple(map(tuple, orders)))
 
     def _choose_columns(
         self, schemas: Sequence[pa.Schema], residual: Expression | None, columns: Sequence[str] | None
     ) -> None:
-        """What is held of each input, and where the columns of results and of candidates come from."""
+        """What is held of each input, where the columns of results come from, and who finds these."""
         names = [name for schema in schemas for name in schema.names]
         shown = set(names if columns is None else columns)
         read = set() if residual is None else {resolved(column, names) for column in residual.columns()}
         held = [pa.schema([field for field in schema if field.name in shown | read]) for schema in schemas]
         self._columns = [StoredColumns(schema) for schema in held]
         sources = [(i, position, field) for i, schema in enumerate(held) for position, field in enumerate(schema)]
-        self._read = [(i, position) for i, position, field in sources if field.name in read]
         self.show(shown)
-        self._read_schema = pa.schema([field for _, _, field in sources if field.name in read])
+        judge = None
+        if residual is not None:
+            places = [(i, position) for i, position, field in sources if field.name in read]
+            judge = Residual(residual, pa.schema([field for _, _, field in sources if field.name in read]), places)
+        self._probing = Probing(self._columns, judge, self._bytes_of)
 
     def show(self, names: Collection[str]) -> None:
         """The columns of results from now on, of those that are held."""
@@ -140,7 +135,7 @@ class WindowJoin(DeltaOperator):
 
     def spend(self, budget: ReadBudget | None) -> None:
         """Results are found in portions from now on, each of which is taken out of the budget."""
-        self._budget = budget
+        self._probing.spend(budget)
 
     @property
     def orders(self) -> Orders:
@@ -190,8 +185,7 @@ class WindowJoin(DeltaOperator):
         births = [self._take(i, delta) for i, delta in enumerate(inputs)]
         ended, ended_at = self._end(inputs)
         order = self._order(firsts, births)
-        found = self._all_results(order) if self._residual is None and self._budget is None else self._whole(order)
-        result = self._results(found, ended, ended_at)
+        result = self._results(self._probing.whole(order, self._rows, self._plan), ended, ended_at)
         self._leave(until, len(order[0]))
         return result
 
@@ -201,10 +195,14 @@ class WindowJoin(DeltaOperator):
         assert self._log is None
         firsts = np.array(self._rows.counts, np.int64)
         order = self._order(firsts, [self._take(i, delta) for i, delta in enumerate(inputs)])
-        alone = self._residual is None and self._budget is None
-        for found in self._bounded_results(order) if alone else self._portions(order):
+        for found in self._probing.parts(order, self._rows, self._plan):
             yield self._results(found, NONE, NONE)
         self._leave(until, len(order[0]))
+
+    def _order(self, firsts: Ints, births: list[Ints]) -> Order:
+        """The step's new rows in the order in which they probe; there are heads for all their keys."""
+        self._rows.reserve_heads([1 if c == len(self._members) else self._keys.count(c) for c, _ in self._slots])
+        return order_of(firsts, births)
 
     def _results(self, found: Results, ended: Ints, ended_at: Ints) -> Delta:
         """What was found, numbered and with its columns."""
@@ -266,98 +264,10 @@ class WindowJoin(DeltaOperator):
             ends[i] = places.astype(np.int32), instants
         return (NONE, NONE) if self._log is None or not ends else self._log.end(ends)
 
-    def _order(self, firsts: Ints, births: list[Ints]) -> Order:
-        """The step's new rows in the order in which they probe: by birth, input and arrival."""
-        self._rows.reserve_heads([1 if c == len(self._members) else self._keys.count(c) for c, _ in self._slots])
-        ends = np.cumsum([len(own) for own in births])
-        starts = ends - [len(own) for own in births]
-        total = int(ends[-1])
-        origins, rows, instants = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.int64)
-        merged(np.concatenate(births), starts, ends, firsts, origins, rows, instants)
-        return origins, rows, instants
-
-    def _all_results(self, order: Order) -> Results:
-        """Without a residual condition. As much room as the last step needed, doubled where it does not do."""
-        found = FoundResults(len(self._columns), self._room)
-        position, walk = self._start()
-        count = self._walk(order, position, walk, found.part(0))
-        while position[0] < len(order[0]):
-            found = found.grown()
-            count += self._walk(order, position, walk, found.part(count))
-        self._room = max(RESULTS_MIN, count + count // 4)
-        return found.first(count)
-
-    def _bounded_results(self, order: Order) -> Iterator[Results]:
-        """The same in parts: room doubles where it does not do, as long as it is no more than for one part."""
-        position, walk = self._start()
-        made, more = 0, True
-        while more:
-            found = FoundResults(len(self._columns), min(self._room, RESULTS_IN_PART))
-            count = self._walk(order, position, walk, found.part(0))
-            while position[0] < len(order[0]) and 2 * count <= RESULTS_IN_PART:
-                found = found.grown()
-                count += self._walk(order, position, walk, found.part(count))
-            made, more = made + count, position[0] < len(order[0])
-            yield found.first(count)
-        self._room = max(RESULTS_MIN, made + made // 4)
-
-    def _whole(self, order: Order) -> Results:
-        """All portions together."""
-        kept = [FoundResults(len(self._columns), 0).first(0), *self._portions(order)]
-        all_places, all_births, all_deaths = zip(*kept, strict=True)
-        return np.concatenate(all_places, axis=1), np.concatenate(all_births), np.concatenate(all_deaths)
-
-    def _portions(self, order: Order) -> Iterator[Results]:
-        """Candidates in portions, one at least; of each those for which the residual condition, if any, is true."""
-        room = FoundResults(len(self._columns), CANDIDATES)
-        position, walk = self._start()
-        while True:
-            count = self._walk(order, position, walk, room.part(0))
-            places, births, deaths = room.part(0, count)
-            true = np.arange(count) if self._residual is None else self._true_of(places)
-            portion = places[:, true], births[true], deaths[true]
-            if self._budget is not None:
-                self._budget.take(len(true), self._bytes_of(portion[0]))
-            yield portion
-            if position[0] >= len(order[0]):
-                return
-
-    def _true_of(self, places: Small) -> Ints:
-        """Those of the candidates for which the residual condition is true."""
-        assert self._residual is not None
-        size = sum(self._columns[i].taken_bytes(column, places[i]) for i, column in self._read)
-        true = []
-        step = max(1, places.shape[1] * CANDIDATE_BYTES // max(size, CANDIDATE_BYTES))
-        for start in range(0, max(1, places.shape[1]), step):
-            part = places[:, start : start + step]
-            columns = [self._columns[i].taken(column, part[i]) for i, column in self._read]
-            batch = pa.RecordBatch.from_arrays(columns, schema=self._read_schema)
-            true.append(np.flatnonzero(flags(self._residual(batch))) + start)
-            if self._budget is not None:
-                self._budget.take()
-        return np.concatenate(true)
-
     def _bytes_of(self, places: Small) -> int:
         """What the results of these rows will take."""
         columns = sum(self._columns[i].taken_bytes(position, places[i]) for i, position in self._shown)
         return int(columns + places.nbytes + RESULT_BYTES * places.shape[1])
-
-    def _start(self) -> tuple[Ints, Ints]:
-        looks = np.iinfo(np.int64).max if self._budget is None else LOOKS
-        position = np.array([0, FRESH, FRESH, looks], np.int64)
-        return position, np.zeros((4, len(self._columns)), np.int64)
-
-    def _walk(self, order: Order, position: Ints, walk: Ints, room: Results) -> int:
-        rows, plan = self._rows, self._plan
-        held = rows.base, rows.deaths, rows.key_base, rows.keys, rows.links, rows.head_base, rows.heads
-        arguments: tuple[Any, ...]
-        if len(self._columns) == 2:
-            arguments = *order, position, *held, *room
-            return probe_pair(*arguments)
-        levels = plan.level_inputs, plan.level_slots, plan.level_sources
-        checks = plan.check_starts, plan.check_slots, plan.check_sources
-        arguments = *order, position, walk, *levels, *checks, rows.slot_inputs, rows.linked, *held, *room
-        return probe_many(*arguments)
 
     # ---- forgetting --------------------------------------------------------------------------------------------------
 
@@ -436,7 +346,7 @@ class WindowJoin(DeltaOperator):
         self._until, self._next_sequence = snapshot["until"], snapshot["next_sequence"]
         self._arrange(tuple(map(tuple, snapshot["orders"])))
         self._load_rows(snapshot["rows"])
-        self._columns = [StoredColumns(columns.schema) for columns in self._columns]
+        self._columns[:] = [StoredColumns(columns.schema) for columns in self._columns]
         for columns, batch in zip(self._columns, snapshot["columns"], strict=True):
             columns.append(batch)
         for i, sequences in zip(self._sequences, snapshot["sequences"], strict=True):

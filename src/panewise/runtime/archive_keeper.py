@@ -120,6 +120,10 @@ class Keeper(Reader):
             self.covered_from = max(self.covered_from, cut + 1)
             self._begun_at = cut
 
+    def suspend(self, reason: str) -> None:
+        """It is there, and does nothing."""
+        self.status, self.reason = "SUSPENDED", reason
+
     def fail(self, reason: str) -> None:
         self.status, self.reason = "FAILED", reason
 

@@ -122,7 +122,7 @@ def _define(books: Books, statements: StatementRunner, snapshot: bytes | None, r
     for query in books.hosting.queries.values():
         query.suspend(REASON)
     for keeper in books.archives.keepers.values():
-        keeper.status, keeper.reason = "SUSPENDED", REASON
+        keeper.suspend(REASON)
 
 
 def _define_one(statements: StatementRunner, text: str) -> None:

@@ -64,7 +64,8 @@ class SharedPlan(PortOwner):
         elif self._stepping.watermark != INT64_MIN:
             # It begins where its windows are whole, which is later than the others have come: no report is due yet.
             nothing = None if self.core.folds(name) else self.core.nothing(name)
-            member.step(nothing, self._starts[name], self._stepping.watermark)
+            watermark = self._stepping.watermark
+            member.step(nothing, self._starts[name], watermark, watermark)
 
     def remove(self, member: SharingConsumer) -> None:
         name = member.query.name
@@ -85,12 +86,23 @@ class SharedPlan(PortOwner):
 
     def _step(self, rows: list[Rows], since: int, until: int) -> int:
         self._note_starts(rows)
-        made = self.core.results_made
-        found = self.core.process(rows, since + 1 if since == INT64_MIN else since, until, self._starts)
-        made = self.core.results_made - made
+        before = self.core.results_made
+        arguments = rows, since + 1 if since == INT64_MIN else since, until, self._starts
+        if all(member.takes_parts for member in self.members.values()):
+            parts = self.core.in_parts(*arguments)
+        else:
+            parts = iter((self.core.process(*arguments),))
+        part = next(parts)
+        for following in parts:
+            self._hand_on(part, until, since)
+            part = following
+        self._hand_on(part, until, until)
+        return self.core.results_made - before
+
+    def _hand_on(self, found: dict[str, Delta | pa.Table], until: int, come_to: int) -> None:
+        """Queries get what is new in a step to an instant, of which more follows before they have come to it."""
         for name, member in list(self.members.items()):
-            guarded(member, partial(member.step, found.get(name), self._starts[name], until))
-        return made
+            guarded(member, partial(member.step, found.get(name), self._starts[name], until, come_to))
 
     def fail(self, reason: str) -> None:
         """The core is torn, or the query that it reads has failed."""
@@ -187,14 +199,20 @@ class SharingConsumer(DeltaConsumer):
         """All queries of the core go on together."""
         self.shared.advance()
 
-    def step(self, found: Delta | pa.Table | None, starts_at: int, until: int) -> None:
-        """What changes in the core until an instant, or what comes of it; None: nothing."""
+    @property
+    def takes_parts(self) -> bool:
+        """Whether what is new in a step may come in parts."""
+        return self.folded or self.plan.takes_parts
+
+    def step(self, found: Delta | pa.Table | None, starts_at: int, until: int, come_to: int) -> None:
+        """What changes in the core until an instant, or what comes of it; None: nothing. `come_to`: how far the query
+        has come with it, where more of the step follows."""
         if not self.goes_on:
             return
-        self._come_to = until
+        self._come_to = come_to
         core, name = self.shared.core, self.query.name
         failure = core.failure(name)
-        if self.say(lambda: self._results(found, starts_at, until), until) is None:
+        if self.say(lambda: self._results(found, starts_at, until), come_to) is None:
             return
         self.query.overflowed(core.take_overflows(name))
         if failure is not None:
