@@ -187,19 +187,9 @@ def _right_changes(
 
 
 @compiled_loop
-def _next_event(done: Ints, first: Ints, second: Ints, third: Ints, fourth: Ints) -> tuple[int, int]:
-    """The instant of the next event and which of four lists it is in, of which `done` have been taken; of equal
-    instants the one in the first of the lists. FOREVER and -1 where none is left."""
-    instant, which = FOREVER, -1
-    if done[0] < len(first):
-        instant, which = first[done[0]], 0
-    if done[1] < len(second) and second[done[1]] < instant:
-        instant, which = second[done[1]], 1
-    if done[2] < len(third) and third[done[2]] < instant:
-        instant, which = third[done[2]], 2
-    if done[3] < len(fourth) and fourth[done[3]] < instant:
-        instant, which = fourth[done[3]], 3
-    return instant, which
+def _at(instants: Ints, place: int) -> int:
+    """When the next event of a list happens; FOREVER where all have been taken."""
+    return instants[place] if place < len(instants) else FOREVER
 
 
 @compiled_loop
@@ -225,28 +215,42 @@ def rows_change(
     leaves, all left rows of the key where the right side changes."""
     shows = np.empty((len(births) + 16, 3), np.int64)
     ends = np.empty((len(gone) + len(right_keys) + 16, 2), np.int64)
-    done = np.zeros(4, np.int64)
+    left_gone = right_came = right_left = left_came = 0  # how many events of each list have happened
     while True:
-        instant, event = _next_event(done, gone_at, right_at, right_gone_at, births)
-        if event < 0:
+        leaves, comes = _at(gone_at, left_gone), _at(births, left_came)
+        right_comes, right_leaves = _at(right_at, right_came), _at(right_gone_at, right_left)
+        instant = min(leaves, comes, right_comes, right_leaves)
+        if instant == FOREVER:
             return shows, ends
-        place = done[event]
-        done[event] += 1
-        if event == 0:
-            ends = _roomier(ends, tally[ENDS] + 1)
-            slot = gone[place]
-            _left_leaves(kind, slot, keys[slot], premature[place], instant, first, by_key, links, shows, ends, tally)
-        elif event == 3:
-            shows = _roomier(shows, tally[SHOWS] + 1)
-            slot = slots_from + place
+        if instant == leaves:
+            if tally[ENDS] == ends.shape[0]:
+                ends = _roomier(ends, tally[ENDS] + 1)
+            slot = gone[left_gone]
+            early = premature[left_gone]
+            left_gone += 1
+            _left_leaves(kind, slot, keys[slot], early, instant, first, by_key, links, shows, ends, tally)
+            continue
+        if instant < right_comes and instant < right_leaves:
+            if tally[SHOWS] == shows.shape[0]:
+                shows = _roomier(shows, tally[SHOWS] + 1)
+            slot = slots_from + left_came
+            left_came += 1
             _left_comes(kind, slot, keys[slot], by_ends, instant, first, deaths, by_key, links, shows, tally)
+            continue
+        if instant == right_comes:
+            key, change = right_keys[right_came], 1
+            right_came += 1
         else:
-            key, change = (right_keys[place], 1) if event == 1 else (right_gone[place], -1)
-            by_key[key, RIGHT] += change
-            if _matters(kind, key, change, by_key):
-                left = by_key[key, LEFT]
-                shows, ends = _roomier(shows, tally[SHOWS] + left), _roomier(ends, tally[ENDS] + left)
-                _right_changes(kind, key, change, by_ends, instant, first, deaths, by_key, links, shows, ends, tally)
+            key, change = right_gone[right_left], -1
+            right_left += 1
+        by_key[key, RIGHT] += change
+        if _matters(kind, key, change, by_key):
+            left = by_key[key, LEFT]
+            if tally[SHOWS] + left > shows.shape[0]:
+                shows = _roomier(shows, tally[SHOWS] + left)
+            if tally[ENDS] + left > ends.shape[0]:
+                ends = _roomier(ends, tally[ENDS] + left)
+            _right_changes(kind, key, change, by_ends, instant, first, deaths, by_key, links, shows, ends, tally)
 
 
 @compiled_loop
@@ -257,23 +261,27 @@ def values_change(
     """EXCEPT: a value is shown while it is on the left and not on the right. `came` and `gone` are left values."""
     shows = np.empty((len(births) + len(right_gone) + 1, 3), np.int64)
     ends = np.empty((len(gone) + len(right_keys) + 1, 2), np.int64)
-    done = np.zeros(4, np.int64)
+    right_came = left_came = left_gone = right_left = 0  # how many events of each list have happened
     reason = PREMATURE
     while True:
-        instant, event = _next_event(done, right_at, births, gone_at, right_gone_at)
-        if event < 0:
+        right_comes, comes = _at(right_at, right_came), _at(births, left_came)
+        leaves, right_leaves = _at(gone_at, left_gone), _at(right_gone_at, right_left)
+        instant = min(right_comes, comes, leaves, right_leaves)
+        if instant == FOREVER:
             return shows, ends
-        place = done[event]
-        done[event] += 1
-        if event == 0:
-            key, side, change, reason = right_keys[place], RIGHT, 1, PREMATURE
-        elif event == 1:
-            key, side, change = came[place], LEFT, 1
-        elif event == 2:
-            key, side, change = gone[place], LEFT, -1
-            reason = PREMATURE if premature[place] else NATURAL
+        if instant == right_comes:
+            key, side, change, reason = right_keys[right_came], RIGHT, 1, PREMATURE
+            right_came += 1
+        elif instant == comes:
+            key, side, change = came[left_came], LEFT, 1
+            left_came += 1
+        elif instant == leaves:
+            key, side, change = gone[left_gone], LEFT, -1
+            reason = PREMATURE if premature[left_gone] else NATURAL
+            left_gone += 1
         else:
-            key, side, change = right_gone[place], RIGHT, -1
+            key, side, change = right_gone[right_left], RIGHT, -1
+            right_left += 1
         by_key[key, side] += change
         wanted = by_key[key, LEFT] > 0 and by_key[key, RIGHT] == 0
         if wanted and shown[key] < 0:
