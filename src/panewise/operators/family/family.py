@@ -175,11 +175,6 @@ class Family:
         return self._store.open.edges()
 
     @property
-    def edge_arrays(self) -> list[Ints]:
-        """The same as arrays, which are the same objects as long as edges are the same."""
-        return self._store.open.edge_arrays()
-
-    @property
     def watermark(self) -> int:
         return self._timeline.watermark
 
