@@ -84,7 +84,7 @@ def test_a_ledger_gets_parts_too() -> None:
         engine.advance("t", 3_600 * SECOND)
         engine.flush()
     (consumer,) = engine.hosting.families
-    (ledger,) = consumer._ledgers.values()
+    (ledger,) = consumer._results._ledgers.values()
     assert len(ledger._entries) >= 36
     assert engine.results("q").num_rows == 360_000
 

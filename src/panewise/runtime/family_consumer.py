@@ -1,26 +1,23 @@
 """The consumer of a family of periodic aggregates: it answers many queries out of slices that they share.
 
-Queries that mean the same and come at the same moment are one member. Results go to the ledgers of their shapes, which
-queries read, or to queries that stand apart. The axis of the family is event time, or row numbers for windows of rows.
+Queries that mean the same and come at the same moment are one member (`followers.py`); what members report goes to
+their queries by way of `family_results.py`. The axis is event time, or row numbers for windows of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from panewise.aggregates.columns import integers, wrapped
 from panewise.aggregates.states import UserStateKind
 from panewise.errors import NotHeldError, SnapshotError, raise_interrupt_behind
-from panewise.operators.due_reports import EmptyReports
 from panewise.operators.family.family import Family
 from panewise.operators.family.first_reports import first_whole, reach_of
-from panewise.operators.family.member import Member
-from panewise.operators.reports import Piece, Reports
+from panewise.operators.reports import Reports
 from panewise.operators.rows import Rows
 from panewise.optimize.sharing.family_report import Measured, family_report
 from panewise.optimize.sharing.report import FamilyReport, family_explanation
@@ -31,11 +28,11 @@ from panewise.plan.physical import FamilyShape
 from panewise.runtime.bounded_steps import reports_most
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import guarded
+from panewise.runtime.family_results import FamilyResults
 from panewise.runtime.finish import Finish
 from panewise.runtime.followers import Followers, Meaning
 from panewise.runtime.hosted_query import HostedQuery, shown_name
 from panewise.runtime.leading_families import Leads
-from panewise.runtime.ledger import Entry, Ledger, last_report_of, row_count
 from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.readers import Folding
 from panewise.runtime.row_times import RowTimes
@@ -71,17 +68,18 @@ class FamilyConsumer(QueryConsumer):
         )
         self._leads = Leads(channel, self.family)
         self.counts_rows = shape.counts_rows
-        self.queries: dict[str, HostedQuery] = {}
-        self.finishes: dict[str, Finish] = {}
-        self._followers = Followers()  # which queries get the reports of which member
-        self._ledgers: dict[int, Ledger] = {}  # by shape
-        self._apart: dict[str, HostedQuery] = {}  # queries that get their results as they come
-        self._last_pieces: dict[str, Piece | None] = {}  # of queries apart, and those of a snapshot
+        self._followers = Followers()
         self._row_times = RowTimes()  # for windows of rows
+        self._results = FamilyResults(channel, self.family, self._followers, self._row_times)
         self._first_point: int | None = None
         self._rows = 0
         self.answer_seconds = 0.0  # what it takes to answer what was postponed, as it has been of late
         self.answered_late: tuple[int, int, float] | None = None  # reports after, reports up to, and by the clock when
+
+    @property
+    def queries(self) -> Mapping[str, HostedQuery]:
+        """Those that follow a member."""
+        return self._results.queries
 
     @property
     def folding(self) -> Folding | None:
@@ -123,7 +121,7 @@ class FamilyConsumer(QueryConsumer):
             self._leads.cover(name)
             self._followers.lead(name, meaning)
         self._followers.follow(name, member or name)
-        self._connect(query, aggregation, finish, apart)
+        self._results.connect(query, aggregation, finish, apart)
         if member is None and self.family.watermark != INT64_MIN:
             # That is its last report at most: the timeline lets a member begin no earlier.
             self._hand_on(self.family.due(fresh=name), self.channel.watermark)
@@ -135,23 +133,7 @@ class FamilyConsumer(QueryConsumer):
         if member is None or self.family.watermark == INT64_MIN:
             return member
         # Reports that were due when the member came have gone to those who stand apart, and others may have read them.
-        began, ledger = self._followers.began_at(member), self._ledgers.get(self.family.members[member].shape)
-        reaches = began is not None and ledger is not None and ledger.reaches(began)
-        return None if apart or not reaches else member
-
-    def _connect(self, query: HostedQuery, aggregation: Aggregation, finish: Finish | None, apart: bool) -> None:
-        """A query that follows a member gets its reports, from a ledger or, `apart`, as they come."""
-        name = query.name
-        self.queries[name] = query
-        self._last_pieces[name] = None
-        if finish is not None:
-            self.finishes[name] = finish
-        if not aggregation.keys:
-            query.write_empty_by(lambda ends: self._final(query, self.family.empty_batch(self._member(name), ends)))
-        if apart:
-            self._apart[name] = query
-        else:
-            self._share(query, name)
+        return None if apart or not self._results.reaches_back(member) else member
 
     def goes_on(self, name: str, since: int) -> None:
         """An ungrouped query in mid-stream, which sees rows from `since` on, begins with its first whole window,
@@ -165,21 +147,6 @@ class FamilyConsumer(QueryConsumer):
             self.family.note(first)
             self._leads.note(first)
 
-    def _share(self, query: HostedQuery, name: str) -> None:
-        member = self._member(name)
-        ledger = self._ledgers.get(member.shape)
-        if ledger is None:
-            ledger = self._ledgers[member.shape] = Ledger(query.arrow, query.total)
-
-        def apart() -> None:
-            last = ledger.last(self._member(name).window)
-            if last is not None:  # else it may be known from a snapshot, which is older than the ledger
-                self._last_pieces[name] = last
-            self._apart[name] = query
-
-        begin = self._followers.begin_at(member.name, ledger.place(member.window))
-        query.share(ledger, member.window, begin, self.channel, apart)
-
     @property
     def fed(self) -> list[HostedQuery]:
         return list(self.queries.values())
@@ -187,25 +154,17 @@ class FamilyConsumer(QueryConsumer):
     @property
     def read_queries(self) -> list[HostedQuery]:
         """They stand apart."""
-        return [query for query in self._apart.values() if query.consumers]
-
-    def _member(self, name: str) -> Member:
-        return self.family.members[self._followers.member_of[name]]
+        return [query for query in self._results.apart.values() if query.consumers]
 
     def remove(self, name: str, cut: int | None = None) -> None:
         """A query leaves, also one that has joined only in part."""
-        if name in self.queries:
-            self.queries[name].stand_apart()
-        for kept in (self.queries, self._last_pieces, self._apart, self.finishes):
-            kept.pop(name, None)
+        self._results.disconnect(name)
         member, heir = self._followers.leave(name)
         if heir is not None and heir != member:
             self.family.rename(member, heir)
             self._leads.rename(member, heir)
         elif heir is None and member in self.family.members:
-            gone = self.family.members[member]
-            if gone.shape in self._ledgers:
-                self._ledgers[gone.shape].forget(gone.window)
+            self._results.forget(self.family.members[member])
             self._leads.drop(member)
             self.family.remove(member, cut)
 
@@ -250,7 +209,7 @@ class FamilyConsumer(QueryConsumer):
         unseen = int(np.searchsorted(rows.times, self.channel.begun_at)) if self.channel.begun_at is not None else 0
         if unseen:
             self.family.hold_back(self._row_times.taken + unseen)
-        self._forget_last(len(rows))
+        self._results.expect(len(rows))
         points = self._row_times.take(rows.times)
         self.count(points)
         self.family.take(rows, points)
@@ -405,16 +364,7 @@ class FamilyConsumer(QueryConsumer):
 
     def _hand_on(self, reports: Reports, watermark: int) -> None:
         """What has come due goes to the queries, which have come to an instant with it."""
-        self._write(reports)
-        for name, query in list(self._apart.items()):
-            raw = reports.get(self._followers.member_of[name], [])
-            finals = [final for piece in raw if (final := self._final_piece(query, piece)) is not None]
-            if finals:
-                last = self._last_by_number(name, raw[-1], finals[-1]) if self.counts_rows else finals[-1]
-                self._last_pieces[name] = None if last is None else _kept_of(last)
-            if name in self.finishes:
-                finals = self._finished(query, raw, finals)
-            query.receive(finals, watermark)
+        self._results.hand_on(reports, watermark)
         for member, count in self.family.take_overflows().items():
             for name in self._followers.of(member):
                 self.queries[name].overflowed(count)
@@ -424,23 +374,6 @@ class FamilyConsumer(QueryConsumer):
             if not self.queries and self.channel.cut is None:
                 self.fail(reason)  # nobody is left for whom it would take rows
                 return
-
-    def _forget_last(self, coming: int) -> None:
-        """So many rows come: a report that falls due with them is the last one, also where it has no rows."""
-        before = self._row_times.taken
-        for name in self._apart:
-            slide = self._member(name).cadence.slide
-            if (before + coming) // slide > before // slide:
-                self._last_pieces[name] = None
-
-    def _last_by_number(self, name: str, raw: Piece, final: Piece) -> Piece | None:
-        """The last report of a window of rows, if it has rows: several reports may end at the same instant."""
-        due = self._member(name).cadence.last_report(self._row_times.taken)
-        if isinstance(raw, EmptyReports) or isinstance(final, EmptyReports):
-            assert isinstance(raw, EmptyReports)
-            return final if raw.first + raw.slide * (raw.count - 1) == due else None
-        numbers = integers(raw.column(1))
-        return final.slice(int(np.searchsorted(numbers, due))) if int(numbers[-1]) == due else None
 
     def answered_at(self, report: int) -> float | None:
         if self.answered_late is None:
@@ -456,10 +389,9 @@ class FamilyConsumer(QueryConsumer):
         queries = list(self.queries.values())
         for query in queries:
             query.stand_apart()
-        self.family = self.family.anew()
+        self.family, self._followers = self.family.anew(), Followers()
         self._leads = Leads(self.channel, self.family)
-        self._followers = Followers()
-        self.queries, self.finishes, self._ledgers, self._apart, self._last_pieces = {}, {}, {}, {}, {}
+        self._results = FamilyResults(self.channel, self.family, self._followers, self._row_times)
         for query in queries:
             query.fail(reason)
 
@@ -468,80 +400,24 @@ class FamilyConsumer(QueryConsumer):
         failures = self.family.take_failures()
         return {name: why for member, why in failures.items() for name in self._followers.of(member)}
 
-    def _write(self, reports: Reports) -> None:
-        """What is new, into the ledgers of its shapes."""
-        entries: dict[int, Entry] = {}
-        for shared in reports.together:
-            if shared.shape in self._ledgers:
-                entries.setdefault(shared.shape, Entry()).together.append(shared)
-        for name, pieces in reports.apart.items():
-            member = self.family.members[name]
-            if member.shape in self._ledgers and pieces:
-                entries.setdefault(member.shape, Entry()).apart[member.window] = pieces
-        for shape, entry in entries.items():
-            self._ledgers[shape].write(entry, next(iter(self.queries.values())).unread_max)
-
-    def _final_piece(self, query: HostedQuery, piece: Piece) -> Piece | None:
-        return piece if isinstance(piece, EmptyReports) else self._final(query, piece)
-
-    def _finished(self, query: HostedQuery, raw: list[Piece], finals: list[Piece]) -> list[Piece]:
-        """What changed between the reports; ranges of empty ones are written out for it."""
-        batches = [batch for piece in finals for batch in query.batches(piece)]
-        points = [
-            integers(piece.column(1)) if isinstance(piece, pa.RecordBatch) else _ends_of(query, piece) for piece in raw
-        ]
-        table = self.finishes[query.name].process(
-            pa.Table.from_batches(batches, schema=query.arrow),
-            np.concatenate(points) if points else np.empty(0, np.int64),
-            self.family.watermark,
-            self._row_times.of,
-        )
-        return list(table.to_batches()) if table.num_rows else []
-
-    def _final(self, query: HostedQuery, batch: pa.RecordBatch | None) -> pa.RecordBatch | None:
-        """A batch of the family in the query's own types: row numbers become the instants of their rows."""
-        if batch is None or not self.counts_rows:
-            return batch
-        offset = self._member(query.name).cadence.offset
-        starts = wrapped(self._row_times.of(np.maximum(integers(batch.column(0)), 0)))
-        ends = wrapped(self._row_times.of(integers(batch.column(1)) - offset - 1))
-        columns = [starts.view(TIME), ends.view(TIME), *batch.columns[2:]]
-        return pa.RecordBatch.from_arrays(columns, schema=query.arrow)
-
-    def last_report(self, name: str) -> pa.RecordBatch | None:
-        """The last report, taken from the last results only when somebody asks."""
-        last = self._last_pieces[name]
-        if name not in self._apart:
-            member = self._member(name)
-            found = self._ledgers[member.shape].last(member.window)
-            last = found if found is not None else last
-        if isinstance(last, EmptyReports):
-            builder = self.queries[name].empty_batch
-            last = builder(np.array([last.first + last.slide * (last.count - 1)])) if builder is not None else None
-        elif last is not None:
-            ends = integers(last.column(1))
-            last = last.slice(int(np.searchsorted(ends, ends[-1], side="left")))
-        self._last_pieces[name] = last
-        return last
-
     @property
     def come_to(self) -> int:
         return self.family.watermark if self in self.channel.postponed else self.channel.watermark
 
     def holds_until(self, name: str) -> int | None:
-        watermark, cadence = self.channel.watermark, self._member(name).cadence
+        watermark, cadence = self.channel.watermark, self._results.member(name).cadence
         if self.counts_rows or watermark == INT64_MIN:
             return None
         return cadence.next_report(watermark)
 
     def lookup(self, name: str, at: int | None) -> pa.Table:
         """The last report, or the one that was the last at an instant."""
-        query, member = self.queries[name], self._member(name)
+        query, member = self.queries[name], self._results.member(name)
         cadence = member.cadence
         if self.counts_rows:
             if at is not None:
                 raise NotHeldError(f"'{name}' has a window of rows: only its last report can be looked up")
-            held = self.last_report(name)
+            held = self._results.last_report(name)
             return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
         watermark = self.channel.watermark
         moment = watermark if at is None else at
@@ -554,11 +430,11 @@ class FamilyConsumer(QueryConsumer):
             )
         report = cadence.last_report(moment)
         if report == cadence.last_report(watermark):
-            held = self.last_report(name)
+            held = self._results.last_report(name)
             if held is not None and held.column(1)[0].value != report:
                 held = None
             return pa.Table.from_batches([held] if held is not None else [], schema=query.arrow)
-        batch = self._final(query, self.family.past_report(member, report, name))
+        batch = self._results.final(query, self.family.past_report(member, report, name))
         return pa.Table.from_batches([batch] if batch is not None else [], schema=query.arrow)
 
     @property
@@ -569,8 +445,7 @@ class FamilyConsumer(QueryConsumer):
         return {
             "tree": self.family.snapshot(),
             "leads": self._leads.snapshot(),
-            "finishes": {name: finish.snapshot() for name, finish in self.finishes.items()},
-            "last_reports": {name: self.last_report(name) for name in self.queries},
+            **self._results.snapshot(),
             "member_of": dict(self._followers.member_of),
             **self._row_times.snapshot(),
         }
@@ -585,36 +460,21 @@ class FamilyConsumer(QueryConsumer):
         self._regroup(snapshot["member_of"])
         self.family.restore(snapshot["tree"])
         self._leads.restore(snapshot.get("leads", []))
-        for name, saved in snapshot["finishes"].items():
-            self.finishes[name].restore(saved)
-        self._last_pieces = dict(snapshot["last_reports"])
+        self._results.restore(snapshot)
         self._row_times.restore(snapshot)
 
     def _regroup(self, member_of: dict[str, str]) -> None:
         """Before any row: queries that came together here, and at different moments there, are the members of there."""
         if self._followers.member_of == member_of:
             return
-        meant = {name: (self._member(name).aggregation, self._member(name).cadence) for name in self.queries}
-        sharing = [name for name in self.queries if name not in self._apart]
-        for name in sharing:
-            self.queries[name].stand_apart()
+        members = {name: self._results.member(name) for name in self.queries}
+        meant = {name: (member.aggregation, member.cadence) for name, member in members.items()}
+        sharing = self._results.end_sharing()
         for member in list(self.family.members):
             self.family.remove(member)
-        self._followers, self._ledgers = Followers(), {}
+        self._followers.begin_anew()
         for name, member in member_of.items():
             if member not in self.family.members:
                 self.family.add(member, *meant[member], self.channel.cut)
             self._followers.follow(name, member)
-        for name in sharing:
-            del self._apart[name]
-            self._share(self.queries[name], name)
-
-
-def _kept_of(piece: Piece) -> Piece:
-    """What is kept of the last piece for lookups: all of a small one, of a large one only its last report."""
-    return piece if row_count(piece) <= SMALL_ROWS else last_report_of(piece)
-
-
-def _ends_of(query: HostedQuery, reports: EmptyReports) -> Ints:
-    batches = [integers(batch.column(1)) for batch in query.batches(reports)]
-    return np.concatenate(batches) if batches else np.empty(0, np.int64)
+        self._results.share_again(sharing)

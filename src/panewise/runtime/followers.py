@@ -19,6 +19,10 @@ class Followers:
     """Queries by member, and the member of each query. Every member has a query."""
 
     def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """No query follows anybody."""
         self.member_of: dict[str, str] = {}
         self._queries: dict[str, set[str]] = {}  # by member
         self._moment: object = None
