@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from panewise.optimize.joins.costs import EAGER, Evaluation, JoinCosts
 from panewise.optimize.joins.drift import drift_of
 from panewise.optimize.joins.exact import best_global_order, best_loops, best_order
-from panewise.optimize.joins.hash_sizes import by_scans
+from panewise.optimize.joins.hash_sizes import by_scans, by_share
 from panewise.optimize.joins.heuristic_quality import Kind, Quality, heuristic_quality, random_joins
 from panewise.optimize.joins.heuristics import augmented_order, fast_streams, greedy_order, selectivity_order
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput, common_attribute
@@ -242,6 +242,22 @@ def test_a_change_of_rates_alone_that_favours_no_other_order_is_no_drift() -> No
 
 
 # -- hash tables -------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(INPUTS, min_size=1, max_size=6), st.integers(0, 300), st.integers(1, 10))
+def test_buckets_by_share_use_the_budget_and_go_with_the_rows(inputs: list[JoinInput], budget: int, least: int) -> None:
+    sizes = by_share(inputs, budget, least)
+    assert sum(sizes) == max(budget, least * len(inputs)) and min(sizes) >= least
+    for one, size in zip(inputs, sizes, strict=True):
+        for other, other_size in zip(inputs, sizes, strict=True):
+            assert one.rows_in_window <= other.rows_in_window or size >= other_size - 1
+
+
+def test_the_divisions_of_section_6_5() -> None:
+    inputs = [JoinInput(rate, 100 * rate, 50) for rate in (1, 1, 1, 50)]
+    assert by_share(inputs, 48, least=5) == (5, 5, 5, 33)
+    assert by_share(inputs, 48, least=10) == (10, 10, 10, 18)
+    assert by_share([replace(inputs[0])] * 4, 48) == (12, 12, 12, 12)
 
 
 @given(st.lists(INPUTS, min_size=2, max_size=3), st.integers(1, 14), EVALUATIONS)

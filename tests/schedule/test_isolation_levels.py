@@ -1,4 +1,4 @@
-"""Histories have the levels that Golab 2006 says, and two independent ways to judge a history agree."""
+"""Histories have the levels that Golab 2006 says, and three independent ways to judge a history agree."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from panewise.errors import PanewiseError
 from panewise.schedule.histories import History, Kind, Operation
 from panewise.schedule.isolation import Isolation, Level, has_level, isolation, window_level
-from panewise.schedule.serialization_graph import serialization_graph
+from panewise.schedule.serial_orders import is_window_serializable_by_orders, serial_orders
+from panewise.schedule.serialization_graph import Why, serialization_graph
 from panewise.schedule.views import replay
 from tests.now_or_soak import examples
-from tests.schedule.serial_orders import is_window_serializable_by_orders, serial_orders
 
 # Sections 7.3.1, 7.4.2 and 7.6: what the text says of each, and which commits order it keeps.
 OF_THE_THESIS = {
@@ -44,14 +44,14 @@ def test_a_history_of_the_thesis_has_its_level(name: str) -> None:
     _, level, commit_order = OF_THE_THESIS[name]
     history = of_the_thesis(name)
     assert isolation(history) == Isolation(level, commit_order)
-    assert judged_by_orders(history) == level
+    assert judged_by_graph(history) == judged_by_orders(history) == level
     assert str(history) == OF_THE_THESIS[name][0]
 
 
 def test_the_graphs_of_figure_7_4() -> None:
     def edges(name: str) -> set[tuple[int | str, int | str]]:
         graph = serialization_graph(of_the_thesis(name))
-        return {(edge.before, edge.after) for edge in graph.edges if "Q1" in (edge.before, edge.after)} - {
+        return {(edge.before, edge.after) for edge in graph.conflicts() if "Q1" in (edge.before, edge.after)} - {
             (copy, "Q1") for copy in range(5)
         }
 
@@ -81,7 +81,7 @@ def test_a_short_window_may_be_torn_without_a_conflict() -> None:
     # Copies 3 and 5 are no window of two, yet no sub-window was written after it was read.
     torn = History.parse("rQ[3] w5[0] c5 rQ[0] cQ", sub_windows=5, lengths={"Q": 2})
     assert isolation(torn) == Isolation(Level.SERIALIZABLE, commit_order_preserving=True)
-    assert not [edge for edge in serialization_graph(torn).edges if edge.before == "Q"]
+    assert {edge.why for edge in serialization_graph(torn).edges if edge.before == "Q"} == {Why.EXPIRED}
     # So theorem 7.5 is about whole windows: this one keeps the order of commits and is stale.
     stale = History.parse("rQ[3] w5[0] c5 rQ[4] cQ", sub_windows=5, lengths={"Q": 2})
     assert isolation(stale) == Isolation(Level.WINDOW, commit_order_preserving=True)
@@ -89,6 +89,7 @@ def test_a_short_window_may_be_torn_without_a_conflict() -> None:
 
 def test_a_read_of_too_few_sub_windows_saw_no_window() -> None:
     assert isolation(History.parse("rQ[1] cQ", sub_windows=2)).level is Level.SERIALIZABLE
+    assert judged_by_graph(History.parse("rQ[1] cQ", sub_windows=2)) is Level.SERIALIZABLE
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,14 @@ def test_what_is_no_history_is_refused(text: str, wrong: str) -> None:
         History.parse(text, sub_windows=2)
 
 
-# -- two judges of random histories ----------------------------------------------------------------------------------
+# -- three judges of random histories ----------------------------------------------------------------------------------
+
+
+def judged_by_graph(history: History) -> Level:
+    graph = serialization_graph(history)
+    if graph.is_latest_window_serializable():
+        return Level.LATEST_WINDOW
+    return Level.WINDOW if graph.is_window_serializable() else Level.SERIALIZABLE
 
 
 def judged_by_orders(history: History) -> Level:
@@ -155,7 +163,8 @@ def histories(draw: st.DrawFn, *, weak: bool = False, short: bool = True, at_onc
 
 @examples(150, soak=300)
 @given(histories())
-def test_definitions_and_orders_agree(history: History) -> None:
+def test_definitions_theorems_and_orders_agree(history: History) -> None:
+    assert judged_by_graph(history) == window_level(history)
     assert all(has_level(history, level) == (isolation(history).level >= level) for level in Level)
     assert (isolation(history).level > Level.NONE) == any(True for _ in serial_orders(history))
     # An order of the history's own transactions cannot show a window from before it began.
@@ -166,7 +175,7 @@ def test_definitions_and_orders_agree(history: History) -> None:
 @examples(100, soak=200)
 @given(histories(weak=True, short=False))
 def test_they_agree_where_moves_insert_into_other_sub_windows(history: History) -> None:
-    assert window_level(history) == judged_by_orders(history)
+    assert judged_by_graph(history) == window_level(history) == judged_by_orders(history)
     assert (isolation(history).level > Level.NONE) == any(True for _ in serial_orders(history))
 
 

@@ -11,8 +11,8 @@ order of commits. A window "as of a commit" counts moves that have written, comm
 thesis does; window moves commit at once in any case.
 
 This is the checker that the schedulers are tested with, so it shares nothing with them. It does the history
-(`views.py`) and compares what was seen with what there was. Tests compare it with a judge that tries all orders of the
-transactions. Time: one step per operation, and the conflict graph's.
+(`views.py`) and compares what was seen with what there was. `serialization_graph.py` decides the same by theorems 7.1
+and 7.2, `serial_orders.py` by trying all orders. Time: one step per operation, and the conflict graph's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The serialization graph of a history: Golab 2006, section 7.3.
+"""The serialization graph of a history, and levels by theorems 7.1 and 7.2: Golab 2006, section 7.3.
 
 Nodes are moves and committed reads; an edge leads from the transaction whose conflicting operation came first. Edges
 that follow from others may be left out: a read is tied to the move whose copy it saw and to the one that replaced it.
@@ -6,8 +6,12 @@ that follow from others may be left out: a read is tied to the move whose copy i
     WROTE       move j -> read    the read saw copy j, or rows that j inserted
     REPLACED    read -> move      the move replaced, or inserted into, what the read had seen before
     REWROTE     move -> move      both wrote the same sub-window
+    EXPIRED     read -> move      the move took a copy that the read saw out of the read's own, shorter window
 
-A read of a shorter window need not touch the sub-window that a move replaces, so that a torn window shows no conflict.
+The theorems are stated for reads of the whole window. A shorter read need not touch the sub-window that a move
+replaces, so that a torn window shows no conflict; EXPIRED, which for a whole window is the same as REPLACED, makes both
+theorems hold for every length (as the proof of theorem 7.3 argues). It is no conflict in the classical sense:
+acyclicity and the order of commits are about the other three.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ class Why(Enum):
     WROTE = "wrote"
     REPLACED = "replaced"
     REWROTE = "rewrote"
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,15 @@ class SerializationGraph:
 
     history: History
     edges: frozenset[Edge]
+    whole_reads: frozenset[str]
+    """Committed reads that saw as many sub-windows as their window has."""
+
+    def conflicts(self) -> frozenset[Edge]:
+        return frozenset(edge for edge in self.edges if edge.why is not Why.EXPIRED)
 
     def is_acyclic(self) -> bool:
         sorter: TopologicalSorter[Transaction] = TopologicalSorter()
-        for edge in self.edges:
+        for edge in self.conflicts():
             sorter.add(edge.after, edge.before)
         try:
             sorter.prepare()
@@ -54,11 +64,50 @@ class SerializationGraph:
     def preserves_commit_order(self) -> bool:
         """Commit-order preserving serializability (section 7.6)."""
         commits = {s.transaction: place for place, s in enumerate(self.history.operations) if s.kind is Kind.COMMIT}
-        return all(commits.get(edge.before, -1) < commits.get(edge.after, -1) for edge in self.edges if self._in(edge))
+        return all(
+            commits.get(edge.before, -1) < commits.get(edge.after, -1) for edge in self.conflicts() if self._in(edge)
+        )
+
+    def is_window_serializable(self) -> bool:
+        """Theorem 7.1: moves before a read have smaller numbers than moves after it."""
+        return (
+            all(
+                max(self._moves_before(read), default=-1) < min(self._moves_after(read), default=self._beyond)
+                for read in self.history.committed_reads
+            )
+            and self._all_whole()
+        )
+
+    def is_latest_window_serializable(self) -> bool:
+        """Theorem 7.2: no move that wrote before a read's commit comes after the read."""
+        written = self.history.filled - 1
+        latest: dict[Transaction, int] = {}
+        for step in self.history.operations:
+            if step.kind is Kind.WRITE:
+                written += 1
+            elif step.kind is Kind.COMMIT:
+                latest[step.transaction] = written
+        return self._all_whole() and all(
+            min(self._moves_after(read), default=self._beyond) > latest[read] for read in self.history.committed_reads
+        )
+
+    @property
+    def _beyond(self) -> int:
+        """A number that no move has."""
+        return self.history.filled + len(self.history.operations)
 
     def _in(self, edge: Edge) -> bool:
         """Whether both ends are in the history: what filled the window has committed before all of it."""
         return not any(isinstance(end, int) and end < self.history.filled for end in (edge.before, edge.after))
+
+    def _all_whole(self) -> bool:
+        return self.whole_reads.issuperset(self.history.committed_reads)
+
+    def _moves_before(self, read: str) -> list[int]:
+        return [edge.before for edge in self.edges if edge.after == read and isinstance(edge.before, int)]
+
+    def _moves_after(self, read: str) -> list[int]:
+        return [edge.after for edge in self.edges if edge.before == read and isinstance(edge.after, int)]
 
 
 def serialization_graph(history: History) -> SerializationGraph:
@@ -72,14 +121,21 @@ def serialization_graph(history: History) -> SerializationGraph:
     for place, step in enumerate(history.operations):
         if step.sub_window is not None and (isinstance(step.transaction, int) or step.transaction in committed):
             by_place[step.sub_window].append((place, step))
+    last_move = history.filled - 1 + len(history.moves)
     edges: set[Edge] = set()
+    seen: defaultdict[str, int] = defaultdict(int)
     for sub_window, steps in by_place.items():
         first_copy = _copy_before(history, sub_window)
         by_moves = [(place, step.kind, step.transaction) for place, step in steps if isinstance(step.transaction, int)]
         edges |= _edges_of_moves([move for _, _, move in by_moves], first_copy)
         for read, since, passed in _reads_in_effect(steps):
-            edges |= _edges_of_read(read, since, passed, by_moves, first_copy)
-    return SerializationGraph(history, frozenset(edges))
+            seen[read] += 1
+            copy, own = _edges_of_read(read, since, passed, by_moves, first_copy)
+            edges |= own
+            if copy + history.length(read) <= last_move:
+                edges.add(Edge(read, copy + history.length(read), Why.EXPIRED))
+    whole = frozenset(read for read in committed if seen[read] == history.length(read))
+    return SerializationGraph(history, frozenset(edges), whole)
 
 
 def _copy_before(history: History, sub_window: int) -> int:
@@ -111,9 +167,9 @@ def _reads_in_effect(steps: list[tuple[int, Operation]]) -> list[tuple[str, int,
 
 def _edges_of_read(
     read: str, since: int, passed: frozenset[int], by_moves: list[tuple[int, Kind, int]], first_copy: int
-) -> set[Edge]:
-    """The edges between a read and the moves of one sub-window."""
-    copy, edges, replaced = first_copy, set[Edge](), False
+) -> tuple[int, set[Edge]]:
+    """The copy that was read, and the edges between the read and the moves of one sub-window."""
+    copy, edges, replaced = first_copy, set(), False
     for place, kind, move in by_moves:
         if place < since and kind is Kind.WRITE:
             copy = move
@@ -123,4 +179,4 @@ def _edges_of_read(
             edges.add(Edge(read, move, Why.REPLACED))
             replaced = kind is Kind.WRITE
     edges.add(Edge(copy, read, Why.WROTE))
-    return edges
+    return copy, edges

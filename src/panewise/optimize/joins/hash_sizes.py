@@ -3,12 +3,13 @@
 Golab and Özsu 2003, section 6.5: larger tables for larger windows are faster than equal ones, but not if the small
 windows get none, nor if a table is so large that expiration, which visits every bucket, takes longer than it saves.
 
-With a_j comparisons per unit of time at input j if it had one bucket, and e_j visits of each bucket by expiration, the
-sum of a_j / b_j + e_j * b_j is to be least: b_j is about sqrt(a_j / (e_j + m)) with the m >= 0 that keeps to the
-budget. So a table's share grows with the square root of the work that it divides, and a budget is not used up where
-that would cost more. No input gets more buckets than it has distinct values.
+    by_share    in proportion to the rows in the window, and no fewer than `least` each: needs nothing but sizes
+    by_scans    with a_j comparisons per unit of time at input j if it had one bucket, and e_j visits of each bucket by
+                expiration, least sum of a_j / b_j + e_j * b_j: about sqrt(a_j / (e_j + m)) with the m >= 0 that keeps
+                to the budget. So a table's share grows with the square root of the work that it divides, and a budget
+                is not used up where that would cost more. No more buckets than distinct values.
 
-The numbers are the best of all whole numbers. Cost: O(inputs^2) steps.
+Both give whole numbers; those by scans are the best of all whole numbers. Cost: O(inputs^2) steps.
 """
 
 from __future__ import annotations
@@ -21,6 +22,16 @@ from panewise.optimize.joins.costs import EAGER, Evaluation, JoinCosts, Maintena
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput
 
 HALVINGS = 100
+
+
+def by_share(inputs: Sequence[JoinInput], budget: int, least: int = 1) -> tuple[int, ...]:
+    """Buckets in proportion to rows in the window, `budget` in all, or `least` each where that is more.
+
+    >>> slow, fast = JoinInput(1, 100, 50), JoinInput(50, 5000, 50)
+    >>> by_share([slow, slow, slow, fast], 48, least=5)
+    (5, 5, 5, 33)
+    """
+    return _whole([one.rows_in_window for one in inputs], budget, least)
 
 
 def by_scans(
@@ -81,3 +92,24 @@ def _visits_of_a_bucket(inputs: Sequence[JoinInput], evaluation: Evaluation) -> 
         return [1 / period] * len(inputs)
     rate = sum(one.rate for one in inputs)
     return [rate - one.rate for one in inputs]
+
+
+def _whole(shares: Sequence[float], budget: int, least: int) -> tuple[int, ...]:
+    """Whole numbers in proportion to the shares, none below `least`: the largest remainders are rounded up."""
+    found = [least] * len(shares)
+    free = set(range(len(shares)))
+    while free:
+        rest = budget - sum(least for place in range(len(shares)) if place not in free)
+        total = sum(shares[place] for place in free)
+        # What would get less than the least gets the least, and no longer counts among those that share the rest.
+        small = {place for place in free if total <= 0 or rest * shares[place] / total < least}
+        if not small:
+            exact = {place: rest * shares[place] / total for place in free}
+            for place, size in exact.items():
+                found[place] = int(size)
+            spare = rest - sum(found[place] for place in free)
+            for place in sorted(free, key=lambda place: (found[place] - exact[place], place))[:spare]:
+                found[place] += 1
+            break
+        free -= small
+    return tuple(found)
