@@ -10,7 +10,7 @@ import pytest
 SOURCES = Path(__file__).parents[2] / "src" / "panewise"
 CONTRACTS = {
     *("Channel", "Reader", "Folding", "Together", "Postponed", "Past", "PortOwner", "QueryConsumer", "Finish"),
-    *("RowOperator", "DeltaOperator", "CoreOperator", "SliceStore"),
+    *("RowOperator", "DeltaOperator", "Core", "SliceStore"),
 }
 
 

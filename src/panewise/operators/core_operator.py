@@ -19,7 +19,7 @@ from panewise.plan.nodes import Emit
 from panewise.plan.shared_core import SharedCore
 
 
-class CoreOperator(ABC):
+class Core(ABC):
     """The core, and the queries by name."""
 
     # -- what it is ----------------------------------------------------------------------------------------------

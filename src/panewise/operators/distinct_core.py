@@ -11,7 +11,7 @@ import pyarrow as pa
 from panewise.aggregates.columns import flags, wrapped
 from panewise.language.expressions import Expression
 from panewise.language.statements import SelectItem
-from panewise.operators.core_operator import CoreOperator
+from panewise.operators.core_operator import Core
 from panewise.operators.deltas import Delta, no_delta
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.result_columns import item_schema
@@ -23,7 +23,7 @@ from panewise.plan.shared_core import SharedCore, selected_rows
 from panewise.schema import Schema
 
 
-class DistinctCore(CoreOperator):
+class DistinctCore(Core):
     """A DISTINCT for the windows of many queries."""
 
     def __init__(self, core: SharedCore) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from panewise.errors import QueryFailed
 from panewise.language.expressions import ColumnRef, Expression, rewritten
-from panewise.operators.core_operator import CoreOperator
+from panewise.operators.core_operator import Core
 from panewise.operators.deltas import Delta, no_delta
 from panewise.operators.join_aggregates import JoinAggregates, supports
 from panewise.operators.lifetimes import NEVER
@@ -42,7 +42,7 @@ class JoinMember:
     grouping: Grouping | None  # where its aggregates are folded with those of others
 
 
-class JoinCore(CoreOperator):
+class JoinCore(Core):
     """The join, the aggregates over it by grouping, and the queries by name."""
 
     def __init__(self, core: SharedCore) -> None:

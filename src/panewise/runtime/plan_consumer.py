@@ -42,7 +42,7 @@ class DeltaConsumer(OneQueryConsumer):
 
     def __init__(self, query: HostedQuery, node: DeltaQuery, channels: Sequence[Channel], plan: DeltaPlan) -> None:
         super().__init__(query, channels)
-        self._logical, self._rewrites = node.plan, node.rewrites
+        self.node = node
         self.plan = plan
 
     @property
@@ -57,7 +57,7 @@ class DeltaConsumer(OneQueryConsumer):
 
     def explained_query(self, query: HostedQuery) -> Explanation:
         rates = {port.channel.name: port.rate for port in self.ports if port.rate is not None}
-        return explained(self._logical, self._rewrites, Statistics(rates=rates), self._said, self.folded)
+        return explained(self.node.plan, self.node.rewrites, Statistics(rates=rates), self._said, self.folded)
 
     @property
     def _said(self) -> dict[str, str]:

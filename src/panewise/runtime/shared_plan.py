@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from panewise.operators.core_operator import CoreOperator
+from panewise.operators.core_operator import Core
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import FOREVER, Delta, Described
 from panewise.operators.distinct_core import DistinctCore
@@ -37,7 +37,7 @@ from panewise.runtime.readers import PortOwner
 from panewise.runtime.stepping import Stepping
 
 
-def core_operator(core: SharedCore) -> CoreOperator:
+def core_operator(core: SharedCore) -> Core:
     """The operator of a core."""
     return JoinCore(core) if isinstance(core.node, Join) else DistinctCore(core)
 
