@@ -134,6 +134,15 @@ def format_instant(instant: int) -> str:
     return moment.replace(tzinfo=None).isoformat(sep=" ")
 
 
+def last_report(upto: int, slide: int, align: int) -> int:
+    """The greatest `align + k * slide` up to a point.
+
+    >>> last_report(10, slide=4, align=1), last_report(9, slide=4, align=1)
+    (9, 9)
+    """
+    return upto - (upto - align) % slide
+
+
 @dataclass(frozen=True)
 class TimeWindow:
     """`[RANGE r SLIDE s OFFSET o ALIGN 'i' INTERNAL]`; `range_us` None is UNBOUNDED, `slide_us` None is continuous."""
@@ -147,6 +156,11 @@ class TimeWindow:
     @property
     def periodic(self) -> bool:
         return self.slide_us is not None
+
+    def last_report(self, upto: int) -> int:
+        """The last instant up to this one at which a periodic window reports."""
+        assert self.slide_us is not None
+        return last_report(upto, self.slide_us, self.align_us)
 
     def __str__(self) -> str:
         if self.range_us is None:

@@ -222,7 +222,7 @@ def test_without_a_lock_files_of_a_writer_at_work_stay() -> None:
 
     def left() -> list[str]:
         found = memory.get_file_info(pafs.FileSelector("bucket/a/data"))
-        return sorted(info.base_name for info in found if "abc" in info.base_name)
+        return sorted(info.base_name for info in found if "-abc01234." in info.base_name)
 
     assert Archive.open(**where, grace_s=0).update(11, number=1).repeated
     assert left() == ["00000003-I00-abc01234.parquet"]

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 import panewise as pw
 from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
-from panewise.operators import selection_classes, shared_fold
+from panewise.operators import fold_prices, selection_classes, shared_fold
 from panewise.operators.family.family import Family
+from panewise.operators.family.timeline import common_edges
 from panewise.operators.rows import Rows
 from panewise.operators.selection_classes import ChosenRows, SelectionClasses
-from panewise.operators.shared_fold import Host, SharedFold, common_edges
+from panewise.operators.shared_fold import Host, SharedFold
 from panewise.plan.evaluate import evaluate
-from panewise.runtime.family_consumer import FamiliesTogether
+from panewise.runtime.families_together import FamiliesTogether
 
 SECOND = 1_000_000
 CLAUSES = [
@@ -142,7 +143,7 @@ def results(engine: pw.Engine) -> list[list[str]]:
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it costs."""
     monkeypatch.setattr(shared_fold, "ROWS_LEAST", 1)
-    monkeypatch.setattr(shared_fold, "MERGE_NS", -1e9)
+    monkeypatch.setattr(fold_prices, "MERGE_NS", -1e9)
 
 
 @pytest.mark.usefixtures("always")

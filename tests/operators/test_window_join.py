@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
-from panewise.operators import join_keys, window_join
+from panewise.operators import join_keys, probing
 from panewise.operators.deltas import FOREVER, Delta
 from panewise.operators.window_join import WindowJoin
 from panewise.plan.nodes import Pattern
@@ -39,8 +39,8 @@ TYPES = {"k": BIGINT, "x": DOUBLE, "s": STRING, "f": BOOLEAN}
 @pytest.fixture(autouse=True)
 def small_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little room, so that walks stop and go on, and keys are forgotten early."""
-    monkeypatch.setattr(window_join, "CANDIDATES", 5)
-    monkeypatch.setattr(window_join, "RESULTS_MIN", 3)
+    monkeypatch.setattr(probing, "CANDIDATES", 5)
+    monkeypatch.setattr(probing, "RESULTS_MIN", 3)
     monkeypatch.setattr(join_keys, "KEYS_MIN", 2)
 
 

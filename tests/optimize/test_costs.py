@@ -268,7 +268,6 @@ def test_rows_and_intake() -> None:
     assert model.fold(10) == pytest.approx(10 * (1 + 2 + 4))
     assert model.intake(10) == pytest.approx(10 * (1 + 5 + 7))
     assert model.with_load(groups=4).intake(10) == pytest.approx(4 * 10 * (1 + 5 + 7))
-    assert model.of_kinds([SUM_INTEGER]).fold(10) == pytest.approx(10 * (1 + 2 + 3))
 
 
 def test_what_was_not_measured_is_refused() -> None:

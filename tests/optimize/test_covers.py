@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.aggregates.algebra import Algebra, Kind
-from panewise.aggregates.states import COUNT, MAXIMUM, MOMENTS, SUM_INTEGER, Feed
+from panewise.aggregates.states import MAXIMUM, MOMENTS, SUM_INTEGER, Feed
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
-from panewise.optimize.sharing.covers import Cover, Derived, Kept, common_algebra, find_cover, plan_selections
+from panewise.optimize.sharing.covers import Cover, Derived, Kept, find_cover, plan_selections
 from panewise.optimize.sharing.selections import NO_ROW, Selection, analysed
 from panewise.schema import INT, STRING
 from tests.now_or_soak import examples
@@ -184,10 +184,3 @@ def test_hundreds_of_selections() -> None:
     unions = [is_one_of(PORT, n, (n * 7 + 1) % 400, (n * 13 + 5) % 400) for n in range(200)]
     plan = plan_selections([*unions, *constants], SUM)
     assert [step.position for step in plan if isinstance(step, Kept)] == list(range(200, 600))
-
-
-def test_what_several_states_allow() -> None:
-    assert common_algebra([COUNT.algebra, SUM]).invertible
-    assert not common_algebra([COUNT.algebra, MAX]).invertible
-    assert not common_algebra([COUNT.algebra, MAX]).selective
-    assert common_algebra([SUM, SPREAD]).kind is Kind.ALGEBRAIC

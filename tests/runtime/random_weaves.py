@@ -365,7 +365,7 @@ def woven_at_random(
         """Guests fold for themselves, or have the host fold for them, as chance will have it."""
         found.folds_for_several += len([guest for guest in guests if guest.partials]) > 1
         for guest in guests:
-            guest.resting = host._batch + chance.choice((0, 0, 0, 2))
+            guest.rest.until = host._batch + chance.choice((0, 0, 0, 2))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_fold, "ROWS_LEAST", chance.choice((1, 1, 4)))

@@ -141,7 +141,7 @@ def test_who_only_reads_is_no_writer_so_that_others_wait_for_the_rows_it_process
     assert held.inside.wait(PATIENCE_S)
     found: list[pa.Table] = []
     waiting = started(lambda: found.append(engine.lookup("q")))
-    until(lambda: engine._lock.waited_for)
+    until(lambda: engine._lock._line)
     held.let_go(fetching, waiting)
     assert tuples(found[0]) == [(4.0, "a", 2)]
 
@@ -156,7 +156,7 @@ def test_an_answer_that_is_too_old_is_waited_for(monkeypatch: pytest.MonkeyPatch
     time.sleep(2 * published.STALE_S)
     found: list[pa.Table] = []
     reader = started(lambda: found.append(engine.lookup("q")))
-    until(lambda: engine._lock.waited_for)
+    until(lambda: engine._lock._line)
     held.let_go(writer, reader)
     assert tuples(found[0]) == [(3.0, "a", 2)]
 
@@ -171,7 +171,7 @@ def test_what_a_thread_has_pushed_itself_it_sees_although_another_writes(monkeyp
     assert held.inside.wait(PATIENCE_S)
 
     def let_go_who_is_waited_for() -> None:
-        until(lambda: engine._lock.waited_for)
+        until(lambda: engine._lock._line)
         held.let_go(writer)
 
     assert elsewhere(lambda: engine.lookup("q")).num_rows == 0, "as committed"

@@ -5,8 +5,26 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 SOURCES = Path(__file__).parents[2] / "src" / "panewise"
-CONTRACTS = {"Channel", "Consumer", "QueryConsumer", "DeltaOperator", "RowOperator", "SliceStore", "Past", "Postponed"}
+CONTRACTS = {
+    *("Channel", "Reader", "Folding", "Together", "Postponed", "Past", "PortOwner", "QueryConsumer", "Finish"),
+    *("RowOperator", "DeltaOperator", "Core", "SliceStore"),
+}
+
+
+# What is assigned by methods of its own class alone, in the folder where somebody might.
+OWN_FIELDS = {
+    "operators/family": {
+        *("held_from", "reported", "first_report", "begun", "endless", "window", "shape", "row"),
+        *("passing", "touched"),
+    },
+    "runtime": {
+        *("status", "reason", "whole_from", "counts_all", "begins_by_count", "overflows", "unread_max", "empty_batch"),
+        "entering",
+    },
+}
 
 
 def name_of(node: ast.expr) -> str:
@@ -51,5 +69,32 @@ def test_no_host_asks_which_class_somebody_is_of_who_keeps_a_contract() -> None:
         for path in sorted((SOURCES / "runtime").rglob("*.py"))
         for line, name in asked_classes(path)
         if name in contracts
+    ]
+    assert not found
+
+
+def assigned_from_outside(path: Path, fields: set[str]) -> list[int]:
+    """The lines where such a field of somebody else is assigned, or a part of it."""
+    lines = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if not isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            continue
+        parts = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        parts = [part.value if isinstance(part, ast.Subscript) else part for part in parts]
+        lines += [
+            node.lineno
+            for part in parts
+            if isinstance(part, ast.Attribute) and part.attr in fields and name_of(part.value) != "self"
+        ]
+    return lines
+
+
+@pytest.mark.parametrize("folder", OWN_FIELDS)
+def test_members_and_queries_are_told_what_happens_and_assigned_by_themselves(folder: str) -> None:
+    found = [
+        f"{path.relative_to(SOURCES)}:{line}"
+        for path in sorted((SOURCES / folder).rglob("*.py"))
+        for line in assigned_from_outside(path, OWN_FIELDS[folder])
     ]
     assert not found

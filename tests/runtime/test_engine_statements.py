@@ -13,7 +13,7 @@ import panewise as pw
 from panewise.aggregates.functions import AggregateFunction
 from panewise.aggregates.user import user_aggregate
 from panewise.errors import BindError, CatalogError, NotHeldError, PanewiseError, ParseError, PlanError, SnapshotError
-from panewise.optimize.sharing import weaver
+from panewise.optimize.sharing import family_report, weaver
 from panewise.optimize.sharing.calibration import shipped
 from tests.runtime.small_engine import COUNTS, STREAM, SUMS, engine_of, row, rows, statuses, tuples
 
@@ -93,7 +93,8 @@ CREATE QUERY inside AS SELECT SUM(WSTREAM(SUM(size))[ROWS 10]) AS s FROM trades 
 
 @pytest.mark.parametrize("query", [None, "momentum", "volume", "last_ten", "big", "live", "calm", "inside"])
 def test_explanations_are_stable(query: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weaver, "machine", shipped)  # costs as they are where nobody has calibrated
+    for asked in (weaver, family_report):  # costs as they are where nobody has calibrated
+        monkeypatch.setattr(asked, "machine", shipped)
     engine = engine_of(MANY)
     path = GOLDEN / f"explain_{query or 'everything'}.txt"
     text = str(engine.explain(query))

@@ -17,7 +17,7 @@ from panewise.operators.due_reports import EmptyReports
 from panewise.operators.reports import Piece, Together
 from panewise.runtime import hosted_query
 from panewise.runtime.family_consumer import FamilyConsumer
-from panewise.runtime.ledger import LOOKED_OVER, Entry, Ledger, Reader
+from panewise.runtime.ledger import LOOKED_OVER, Entry, Ledger, Reading
 from tests.runtime.small_engine import STREAM, row, rows, tuples
 
 SCHEMA = pa.schema([("window_start", pa.int64()), ("window_end", pa.int64())])
@@ -43,7 +43,7 @@ class Model:
     def __init__(self) -> None:
         self.ledger = Ledger(SCHEMA)
         self.said: dict[int, list[int]] = defaultdict(list)
-        self.readers: list[tuple[Reader, int]] = []  # with the place up to which it has read
+        self.readers: list[tuple[Reading, int]] = []  # with the place up to which it has read
         self.now = 0
 
     def write(self, together: dict[int, int], apart: dict[int, int], most: int | None) -> None:

@@ -27,14 +27,14 @@ def same_key(count: int) -> pa.Table:
 @pytest.mark.parametrize("slide", ["", " SLIDE 1 HOUR"])
 def test_a_step_makes_about_so_many_results(slide: str, soak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    process = WindowJoin.process
+    results = WindowJoin._results
 
     def counting(self: WindowJoin, *arguments: object) -> object:
-        result = process(self, *arguments)  # type: ignore[arg-type]
+        result = results(self, *arguments)  # type: ignore[arg-type]
         made.append(len(result))
         return result
 
-    monkeypatch.setattr(WindowJoin, "process", counting)
+    monkeypatch.setattr(WindowJoin, "_results", counting)
     engine, count = Engine(), 3000 if soak else 2000
     engine.execute(STREAM)
     joined = f"FROM s [RANGE 1 HOUR{slide}] AS a JOIN s [RANGE 1 HOUR{slide}] AS b ON a.k = b.k"

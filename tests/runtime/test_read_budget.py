@@ -14,7 +14,7 @@ import pytest
 
 import panewise as pw
 from panewise.errors import PlanError, ReadLimitError
-from panewise.operators import read_budget, window_join
+from panewise.operators import probing, read_budget
 from panewise.operators.read_budget import ReadBudget
 from panewise.runtime import engine as engine_module
 from panewise.runtime.answers import watermark_us
@@ -50,8 +50,8 @@ def push(engine: pw.Engine, first: int, count: int, key: str = "one") -> None:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The budget is asked after every few rows."""
-    monkeypatch.setattr(window_join, "CANDIDATES", 256)
-    monkeypatch.setattr(window_join, "LOOKS", 256)
+    monkeypatch.setattr(probing, "CANDIDATES", 256)
+    monkeypatch.setattr(probing, "LOOKS", 256)
     for name in ("PART_ROWS_MAX", "PART_ROWS_MIN"):
         monkeypatch.setattr(read_budget, name, 64)
 

@@ -207,7 +207,7 @@ def test_a_snapshot_with_what_an_earlier_version_left_is_restored() -> None:
 def test_the_answer_of_a_failed_query_is_refused_in_words() -> None:
     engine = pw.Engine()
     engine.execute(BASE)
-    engine.hosting.queries["sums"].status = "FAILED"
+    engine.hosting.queries["sums"].fail_alone("")
     engine.hosting.queries["sums"].reason = "it met its end"
     for text in ("SELECT * FROM sums", "SELECT DISTINCT k FROM sums"):
         with pytest.raises(pw.NotHeldError, match="it met its end"):

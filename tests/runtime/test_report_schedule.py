@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.runtime.answers import watermark_us
-from panewise.runtime.report_schedule import AT_ONCE, DEFAULT, REPORTS_MOST, SCHEDULES
+from panewise.runtime.family_consumer import REPORTS_MOST
+from panewise.runtime.report_schedule import AT_ONCE, DEFAULT, SCHEDULES
 from panewise.runtime.stream import Stream
 from tests.runtime.small_engine import SECOND
 from tests.runtime.test_turns import joined, started

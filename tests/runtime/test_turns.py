@@ -70,7 +70,7 @@ def test_who_comes_first_gets_in_first() -> None:
             order.append(-1)
     joined(*threads)
     assert order == [-1, 0, 1, 2, 3, 4, 5]
-    assert not turns.waited_for
+    assert not turns._line
 
 
 def test_who_comes_back_at_once_comes_after_those_who_wait() -> None:
@@ -149,7 +149,7 @@ def test_who_is_interrupted_leaves_the_line(behind: int) -> None:
     joined(holder, *threads)
     assert order == [*range(behind), 7]
     with turns:
-        assert not turns.waited_for
+        assert not turns._line
 
 
 def test_what_is_outstanding_is_done_after_the_turn() -> None:

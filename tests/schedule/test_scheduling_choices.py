@@ -132,7 +132,7 @@ def play(
     return answers
 
 
-@given(queries, pauses, st.sampled_from([name for name, own in TECHNIQUES.items() if own.keeps_periods]))
+@given(queries, pauses, st.sampled_from([name for name, own in TECHNIQUES.items() if own.tasks_of is sub_groups]))
 def test_every_report_is_made_once_and_in_order(own: list[PeriodicQuery], executions: list[int], name: str) -> None:
     _every_report(own, executions, TECHNIQUES[name].choose)
 

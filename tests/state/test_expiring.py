@@ -17,10 +17,7 @@ from tests.state.expiring_runs import STEPS, Steps, expires_what_a_list_does, me
 MAKERS: dict[str, Callable[[], Expiring]] = {
     "fifo": FifoQueue,
     "calendar": CalendarQueue,
-    "calendar of short years": lambda: CalendarQueue(partitions=3, day=4),
     "calendar of few days": lambda: CalendarQueue(partitions=2),
-    "lazy calendar": lambda: CalendarQueue(partitions=5, eager=False),
-    "lazy calendar of short years": lambda: CalendarQueue(partitions=3, day=7, eager=False),
 }
 
 

@@ -81,6 +81,7 @@ class Selecting(DeltaOperator):
     """WHERE: rows for which the predicate is true. Rows that did not pass do not end here either."""
 
     name = "Selecting"
+    takes_parts = True
 
     def __init__(self, predicate: Expression, strict: bool) -> None:
         self._predicate = compiled(predicate)

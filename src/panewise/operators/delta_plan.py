@@ -107,6 +107,13 @@ class DeltaPlan:
         return self._results.most_in_report
 
     @property
+    def takes_parts(self) -> bool:
+        """Whether what is new in a core at one instant may come in several steps to its end (`run_core`): nothing is
+        kept of it."""
+        keeps_nothing = self._restore is None and self._results.takes_parts
+        return keeps_nothing and all(operator.takes_parts for operator in self._operators)
+
+    @property
     def relation(self) -> RelationRows:
         """The answer; of a periodic plan by the numbers of reports."""
         return self._results.relation

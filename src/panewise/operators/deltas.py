@@ -101,6 +101,7 @@ class DeltaOperator(ABC):
     """A node of a running plan."""
 
     name: ClassVar[str]  # in EXPLAIN
+    takes_parts: ClassVar[bool] = False  # whether new rows of one instant may come in several steps to its end
 
     @abstractmethod
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:

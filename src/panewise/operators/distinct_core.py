@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.aggregates.columns import flags, wrapped
-from panewise.errors import QueryFailed
 from panewise.language.expressions import Expression
 from panewise.language.statements import SelectItem
+from panewise.operators.core_operator import Core
 from panewise.operators.deltas import Delta, no_delta
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.result_columns import item_schema
@@ -23,7 +23,7 @@ from panewise.plan.shared_core import SharedCore, selected_rows
 from panewise.schema import Schema
 
 
-class DistinctCore:
+class DistinctCore(Core):
     """A DISTINCT for the windows of many queries."""
 
     def __init__(self, core: SharedCore) -> None:
@@ -69,26 +69,6 @@ class DistinctCore:
     def described(self) -> str:
         windows = "1 window" if len(self._members) == 1 else f"{len(self._members)} windows"
         return f"DISTINCT {', '.join(self._schema.names)} FOR {windows.upper()}"
-
-    def folds(self, name: str) -> bool:
-        return False
-
-    def most_in_report(self, name: str) -> int:
-        return 0
-
-    def lookup(self, name: str, at: int) -> pa.Table:
-        raise AssertionError("it tells changes only")
-
-    @property
-    def results_made(self) -> int:
-        """None that a join makes."""
-        return 0
-
-    def failure(self, name: str) -> QueryFailed | None:
-        return None
-
-    def take_overflows(self, name: str) -> int:
-        return 0
 
     @property
     def bytes_held(self) -> int:

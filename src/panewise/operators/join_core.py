@@ -7,7 +7,7 @@ columns that it reads. Columns are called by the numbers of the inputs here, so 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from panewise.errors import QueryFailed
 from panewise.language.expressions import ColumnRef, Expression, rewritten
+from panewise.operators.core_operator import Core
 from panewise.operators.deltas import Delta, no_delta
 from panewise.operators.join_aggregates import JoinAggregates, supports
 from panewise.operators.lifetimes import NEVER
@@ -41,7 +42,7 @@ class JoinMember:
     grouping: Grouping | None  # where its aggregates are folded with those of others
 
 
-class JoinCore:
+class JoinCore(Core):
     """The join, the aggregates over it by grouping, and the queries by name."""
 
     def __init__(self, core: SharedCore) -> None:
@@ -99,7 +100,23 @@ class JoinCore:
     def process(
         self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
     ) -> dict[str, Delta | pa.Table]:
-        step = self.shared.process(rows, since, until)
+        return self._told(self.shared.process(rows, since, until), until, starts)
+
+    def in_parts(
+        self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
+    ) -> Iterator[dict[str, Delta | pa.Table]]:
+        """No more pairs are there than two parts have, also of rows that are all of one instant."""
+        part: JoinStep | None = None
+        for following in self.shared.in_parts(rows, since, until):
+            if part is not None and len(part.results):
+                # No pair that is born before this one follows: the reports up to its birth are complete.
+                yield self._told(part, int(part.results.births[-1]), starts)
+            part = following
+        assert part is not None
+        yield self._told(part, until, starts)
+
+    def _told(self, step: JoinStep, until: int, starts: dict[str, int]) -> dict[str, Delta | pa.Table]:
+        """What comes of pairs, up to an instant."""
         self._until = until
         found: dict[str, Delta | pa.Table] = dict(self._changes(step))
         for folded in self._aggregates.values():

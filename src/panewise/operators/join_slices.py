@@ -226,14 +226,8 @@ class JoinSlices:
 
     def _become_sparse(self) -> None:
         """The same slices, an entry for each group that one touches."""
-        dense, sparse = self._open, OpenSlices(None)
-        assert dense.width is not None
-        sparse.set_edges(dense.edges())
-        sparse.open_spans(dense.starts, dense.ends)
-        counts = self.matrices[ROW_COUNT].ints[0].reshape(-1, dense.width)[dense.rooms]
-        places, groups = np.nonzero(counts)
-        slots = sparse.assign(dense.starts[places], groups)
-        sources = dense.rooms[places] * dense.width + groups
+        sparse = OpenSlices(None)
+        slots, sources = self._open.hand_over(sparse, self.matrices[ROW_COUNT].ints[0])
         matrices = {}
         for key, held in self.matrices.items():
             matrix = matrices[key] = StateMatrix(key.kind, sparse.slots)

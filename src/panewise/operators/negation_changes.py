@@ -187,52 +187,65 @@ def _right_changes(
 
 
 @compiled_loop
+def _at(instants: Ints, place: int) -> int:
+    """When the next event of a list happens; FOREVER where all have been taken."""
+    return instants[place] if place < len(instants) else FOREVER
+
+
+@compiled_loop
+def _matters(kind: int, key: int, change: int, by_key: Matrix) -> bool:
+    """Whether a row that has come or left on the right, as its count says already, changes what is shown of its key.
+    Of EXISTS and NOT EXISTS only the first partner that comes and the last one that leaves do."""
+    if by_key[key, LEFT] == 0:
+        return False
+    partners = by_key[key, RIGHT]
+    return kind == EXCEPT_ALL or partners == (1 if change > 0 else 0)
+
+
+@compiled_loop
 def rows_change(
     kind: int, by_ends: bool, gone: Ints, gone_at: Ints, premature: Ints, right_keys: Ints, right_at: Ints,
     right_gone: Ints, right_gone_at: Ints, slots_from: int, births: Ints, first: int, keys: Ints, deaths: Ints,
     by_key: Matrix, links: Matrix, tally: Ints,
 ) -> tuple[Matrix, Matrix]:  # fmt: skip
     """The new results and the ends. Slots `gone` leave on the left, keys come and go on the right, the left slots from
-    `slots_from` on come. `by_ends`: of the results that are shown now no death is told, every one will end."""
+    `slots_from` on come. `by_ends`: of the results that are shown now no death is told, every one will end.
+
+    There is room for what an event shows and ends before it happens: one result at most where a left row comes or
+    leaves, all left rows of the key where the right side changes."""
     shows = np.empty((len(births) + 16, 3), np.int64)
     ends = np.empty((len(gone) + len(right_keys) + 16, 2), np.int64)
-    a = b = c = d = 0
+    left_gone = right_came = right_left = left_came = 0  # how many events of each list have happened
     while True:
-        instant, event = FOREVER, -1
-        if a < len(gone):
-            instant, event = gone_at[a], 0
-        if b < len(right_keys) and right_at[b] < instant:
-            instant, event = right_at[b], 1
-        if c < len(right_gone) and right_gone_at[c] < instant:
-            instant, event = right_gone_at[c], 2
-        if d < len(births) and births[d] < instant:
-            instant, event = births[d], 3
-        if event < 0:
+        leaves, comes = _at(gone_at, left_gone), _at(births, left_came)
+        right_comes, right_leaves = _at(right_at, right_came), _at(right_gone_at, right_left)
+        instant = min(leaves, comes, right_comes, right_leaves)
+        if instant == FOREVER:
             return shows, ends
-        if event == 0:
+        if instant == leaves:
             if tally[ENDS] == ends.shape[0]:
                 ends = _roomier(ends, tally[ENDS] + 1)
-            slot = gone[a]
-            _left_leaves(kind, slot, keys[slot], premature[a], instant, first, by_key, links, shows, ends, tally)
-            a += 1
-        elif event == 3:
+            slot = gone[left_gone]
+            early = premature[left_gone]
+            left_gone += 1
+            _left_leaves(kind, slot, keys[slot], early, instant, first, by_key, links, shows, ends, tally)
+            continue
+        if instant < right_comes and instant < right_leaves:
             if tally[SHOWS] == shows.shape[0]:
                 shows = _roomier(shows, tally[SHOWS] + 1)
-            slot = slots_from + d
+            slot = slots_from + left_came
+            left_came += 1
             _left_comes(kind, slot, keys[slot], by_ends, instant, first, deaths, by_key, links, shows, tally)
-            d += 1
+            continue
+        if instant == right_comes:
+            key, change = right_keys[right_came], 1
+            right_came += 1
         else:
-            if event == 1:
-                key, change = right_keys[b], 1
-                b += 1
-            else:
-                key, change = right_gone[c], -1
-                c += 1
-            by_key[key, RIGHT] += change
+            key, change = right_gone[right_left], -1
+            right_left += 1
+        by_key[key, RIGHT] += change
+        if _matters(kind, key, change, by_key):
             left = by_key[key, LEFT]
-            # EXISTS and NOT EXISTS: only the first partner that comes and the last one that leaves matter.
-            if left == 0 or (kind != EXCEPT_ALL and by_key[key, RIGHT] != (change + 1) // 2):
-                continue
             if tally[SHOWS] + left > shows.shape[0]:
                 shows = _roomier(shows, tally[SHOWS] + left)
             if tally[ENDS] + left > ends.shape[0]:
@@ -248,33 +261,27 @@ def values_change(
     """EXCEPT: a value is shown while it is on the left and not on the right. `came` and `gone` are left values."""
     shows = np.empty((len(births) + len(right_gone) + 1, 3), np.int64)
     ends = np.empty((len(gone) + len(right_keys) + 1, 2), np.int64)
-    a = b = c = d = 0
+    right_came = left_came = left_gone = right_left = 0  # how many events of each list have happened
     reason = PREMATURE
     while True:
-        instant, event = FOREVER, -1
-        if a < len(right_keys):
-            instant, event = right_at[a], 0
-        if b < len(came) and births[b] < instant:
-            instant, event = births[b], 1
-        if c < len(gone) and gone_at[c] < instant:
-            instant, event = gone_at[c], 2
-        if d < len(right_gone) and right_gone_at[d] < instant:
-            instant, event = right_gone_at[d], 3
-        if event < 0:
+        right_comes, comes = _at(right_at, right_came), _at(births, left_came)
+        leaves, right_leaves = _at(gone_at, left_gone), _at(right_gone_at, right_left)
+        instant = min(right_comes, comes, leaves, right_leaves)
+        if instant == FOREVER:
             return shows, ends
-        if event == 0:
-            key, side, change, reason = right_keys[a], RIGHT, 1, PREMATURE
-            a += 1
-        elif event == 1:
-            key, side, change = came[b], LEFT, 1
-            b += 1
-        elif event == 2:
-            key, side, change = gone[c], LEFT, -1
-            reason = PREMATURE if premature[c] else NATURAL
-            c += 1
+        if instant == right_comes:
+            key, side, change, reason = right_keys[right_came], RIGHT, 1, PREMATURE
+            right_came += 1
+        elif instant == comes:
+            key, side, change = came[left_came], LEFT, 1
+            left_came += 1
+        elif instant == leaves:
+            key, side, change = gone[left_gone], LEFT, -1
+            reason = PREMATURE if premature[left_gone] else NATURAL
+            left_gone += 1
         else:
-            key, side, change = right_gone[d], RIGHT, -1
-            d += 1
+            key, side, change = right_gone[right_left], RIGHT, -1
+            right_left += 1
         by_key[key, side] += change
         wanted = by_key[key, LEFT] > 0 and by_key[key, RIGHT] == 0
         if wanted and shown[key] < 0:

@@ -7,7 +7,7 @@ stay as they are, only their chains are made anew. Golab and Özsu 2003, section
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from panewise.operators.deltas import Delta
@@ -42,6 +42,11 @@ class OrderedJoin(WindowJoin):
         if len(inputs) > 2:
             self._note([len(delta) for delta in inputs], since, until)
         return result
+
+    def in_parts(self, inputs: list[Delta], since: int, until: int) -> Iterator[Delta]:
+        yield from super().in_parts(inputs, since, until)
+        if len(inputs) > 2:
+            self._note([len(delta) for delta in inputs], since, until)
 
     def _note(self, come: list[int], since: int, until: int) -> None:
         if self._come is None or self._since is None:

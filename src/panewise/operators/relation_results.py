@@ -24,7 +24,7 @@ from panewise.language.statements import Emit, SelectItem
 from panewise.operators.deltas import FOREVER, Delta
 from panewise.operators.lifetimes import NEVER, Assigned
 from panewise.operators.relation_rows import RelationRows
-from panewise.operators.relation_to_stream import last_report, report_number, window_columns
+from panewise.operators.relation_to_stream import last_report_number, report_number, window_columns
 from panewise.operators.result_columns import change_log, continuous_schema, periodic_schema, table_of
 from panewise.operators.row_window import spread
 from panewise.operators.rows import Rows
@@ -64,6 +64,11 @@ class RelationResults:
         """See `DeltaPlan`."""
         return len(self._relation.alive) if self._window is not None and self._emit is Emit.RSTREAM else 0
 
+    @property
+    def takes_parts(self) -> bool:
+        """Whether new rows of one instant may come in several steps to its end: they are shown, and not kept."""
+        return self._append_only and self._window is None
+
     def _points(self, instants: Ints) -> Ints:
         """The first point at which what happens at an instant shows."""
         if self._window is None:
@@ -72,7 +77,7 @@ class RelationResults:
 
     def process(self, delta: Delta, until: int) -> pa.Table:
         """What comes out of the step that ends at `until`."""
-        if self._append_only and self._window is None:
+        if self.takes_parts:
             self._next = max(self._next, until)
             delta = self._shown(delta, until)
             ones = np.ones(len(delta), np.int64)
@@ -88,7 +93,7 @@ class RelationResults:
             points, signs, values = self._relation.changes(since, upto, self._emit)
             table = change_log(points, signs, values.columns, self._emit, self._schema)
         else:
-            upto = max(since, last_report(self._window, until) + 1)
+            upto = max(since, last_report_number(self._window, until) + 1)
             if self._emit is Emit.RSTREAM:
                 points, values = self._reports(since, upto)
             else:
@@ -121,7 +126,7 @@ class RelationResults:
 
     def lookup(self, at: int) -> pa.Table:
         """The relation at an instant, or the last report at or before it; NotHeldError where it is not held."""
-        point = at if self._window is None else last_report(self._window, at)
+        point = at if self._window is None else last_report_number(self._window, at)
         first = self._relation.alive.held_since
         if self._append_only:
             raise NotHeldError("results that are only added to are not kept", hint="leave out INTERNAL or UNBOUNDED")

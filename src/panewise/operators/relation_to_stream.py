@@ -57,7 +57,7 @@ def report_number(window: TimeWindow, instants: Ints) -> Ints:
     return result
 
 
-def last_report(window: TimeWindow, watermark: int) -> int:
+def last_report_number(window: TimeWindow, watermark: int) -> int:
     """The number of the last report at or before the watermark, which may be any integer."""
     assert window.slide_us is not None
     return (watermark - window.align_us) // window.slide_us
@@ -90,7 +90,8 @@ class RelationToStream:
     def process(self, reports: pa.Table, window: TimeWindow, watermark: int) -> pa.Table:
         """Reports of a periodic time window, all that were due up to the watermark, in order of `window_end`."""
         numbers = report_number(window, microseconds(reports.column(WINDOW_END)))
-        found, values = self._differences(numbers, reports.select(self._items.names), last_report(window, watermark))
+        last = last_report_number(window, watermark)
+        found, values = self._differences(numbers, reports.select(self._items.names), last)
         return table_of([*window_columns(window, found), *values.columns], self._schema)
 
     def process_counted(self, reports: CountedReports) -> pa.Table:
@@ -150,7 +151,7 @@ class Restore:
         self._emit = emit
         self._window = window
         # Reports up to this number are not said.
-        self._unsaid = NEVER if begins == NEVER else last_report(window, begins) + 1
+        self._unsaid = NEVER if begins == NEVER else last_report_number(window, begins) + 1
         self._schema = periodic_schema(items)
         self._pending = items.empty_table()  # came after the last report
         self._pending_numbers: Ints = np.empty(0, np.int64)
@@ -187,7 +188,7 @@ class Restore:
         names = self._pending.schema.names
         values = pa.concat_tables([self._pending, insertions.select(names).cast(self._pending.schema)])
         numbers = np.concatenate([self._pending_numbers, report_number(self._window, instants) + 1])
-        due = int(np.count_nonzero(numbers <= last_report(self._window, watermark)))
+        due = int(np.count_nonzero(numbers <= last_report_number(self._window, watermark)))
         self._pending = values.slice(due).combine_chunks()
         self._pending_numbers = numbers[due:].copy()
         columns = [*window_columns(self._window, numbers[:due]), *values.slice(0, due).combine_chunks().columns]

@@ -24,7 +24,7 @@ from panewise.language.expressions import Expression
 from panewise.language.statements import Emit, SelectItem
 from panewise.operators.lifetimes import FOREVER, NEVER, Assigned
 from panewise.operators.relation_rows import RelationRows
-from panewise.operators.relation_to_stream import last_report, report_number, window_columns
+from panewise.operators.relation_to_stream import last_report_number, report_number, window_columns
 from panewise.operators.result_columns import periodic_schema, table_of
 from panewise.operators.row_operator import RowOperator
 from panewise.operators.rows import Rows
@@ -68,7 +68,7 @@ class RowWindow(RowOperator):
         self._sequence = 0
         self._whole_from = NEVER
         if held_from is not None and window.range_us is not None:
-            self._whole_from = last_report(window, held_from + window.range_us + window.offset_us - 1) + 1
+            self._whole_from = last_report_number(window, held_from + window.range_us + window.offset_us - 1) + 1
         # Rows that went by stay in a window without an end, and nobody knows them.
         self._misses_some = held_from is not None and window.range_us is None
         self._next = NEVER  # reports below this number are out
@@ -83,12 +83,12 @@ class RowWindow(RowOperator):
 
     def begin_at(self, instant: int) -> None:
         """The first report is the one after this instant; rows of before are in it."""
-        self._whole_from = last_report(self._window, instant) + 1
+        self._whole_from = last_report_number(self._window, instant) + 1
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
         """The reports up to the watermark; the rows are all those below it that have not come yet."""
         self._relation.take(rows, self._assigned(rows), self._selection.passing(rows))
-        since, until = self._next, max(self._next, last_report(self._window, watermark) + 1)
+        since, until = self._next, max(self._next, last_report_number(self._window, watermark) + 1)
         if self._emit is Emit.RSTREAM:
             numbers, values = self._reports(since, until)
         else:
@@ -122,7 +122,7 @@ class RowWindow(RowOperator):
 
     def lookup(self, at: int) -> pa.Table:
         """The last report at or before an instant; NotHeldError where it is not held any more or not due yet."""
-        number = last_report(self._window, at)
+        number = last_report_number(self._window, at)
         first = FOREVER if self._misses_some else max(self._whole_from, self._relation.alive.held_since)
         if not first <= number < self._next:
             held = "no report is held yet"

@@ -22,7 +22,7 @@ of groupings is the rule that it leaves to others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -37,26 +37,19 @@ from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.sql_text import to_sql
 from panewise.operators.family.family import Family
 from panewise.operators.family.partials import END, START
+from panewise.operators.fold_prices import TAKE_NS, Rest, alone_ns, class_ns, fold_ns, merge_ns
 from panewise.operators.rows import Rows
 from panewise.operators.selection_classes import ChosenRows, Mask, SelectionClasses
 from panewise.optimize.sharing.family_report import FoldedWith
 from panewise.optimize.sharing.report_texts import counted
 from panewise.optimize.sharing.roll_up import combines, key_name
 from panewise.plan.aggregation import ROW_COUNT, StateKey
-from panewise.schema import BIGINT, STRING
-from panewise.slicing.pairs import without_covered
+from panewise.schema import BIGINT
 
 Ints = NDArray[np.int64]
 ROWS_LEAST = 4096  # of a batch; fewer are not worth a second table of groups
 MARGIN = 1.25  # by which a host must be cheaper than it seems
 TRIAL_ROWS = 8192  # with which a host is tried before it gets all
-REST_FIRST, REST_MAX = 16, 4096  # batches until a host that did not pay is tried again
-# Nanoseconds, as measured; they decide who folds, not what comes out.
-WHERE_NS, STRING_NS = 2.0, 8.0  # a clause, a row, by each column that it reads
-TAKE_NS = 8.0  # a row that a clause has kept
-SLOT_NS = (6.0, 8.0, 20.0)  # a row's slot, by no key, one or several
-STATE_NS = 3.0  # a row, a state
-MERGE_NS, MERGE_STATE_NS = 60.0, 20.0  # a partial, and each of its states
 BATCH_NS, GUEST_NS = 120_000.0, 200_000.0  # a batch that a family folds for itself; a guest, each time
 _CLASS = "\0class_{}"  # a column that no statement can name
 
@@ -205,14 +198,13 @@ def clusters(families: Sequence[Family]) -> list[list[Family]]:
 
 @dataclass
 class Guest:
-    """A family, what it takes of the host's partials, and until which batch it folds for itself."""
+    """A family, what it takes of the host's partials, and when it rests from that: then it folds for itself."""
 
     family: Family
     places: list[int]  # of its keys among the host's
     classes: int | None  # the number of the classes that know its WHERE
     columns: list[str]  # of partials: those of its states
-    resting: int = 0
-    rest: int = REST_FIRST
+    rest: Rest = field(default_factory=Rest)
     partials: int = 0  # at the last settling
     rows: int = 0
 
@@ -235,10 +227,9 @@ class Host:
         self._batch = 0
         self._served: list[Guest] = []  # the guests of what it holds
         self._batches = self._rows = self._folded = 0  # since they got something last
-        self._resting, self._rest = 0, REST_FIRST
+        self._rest = Rest()
         self._paid = False  # when it was settled last
         self._came = 1  # rows that were settled last
-        self._edges: list[NDArray[np.int64]] = []  # of the guests, as the host's own were made of
 
     @property
     def guests(self) -> list[Family]:
@@ -281,12 +272,13 @@ class Host:
         """Folds for those guests for which it pays; says which."""
         if not self._rows:
             self._batch += 1
-            self._served = [guest for guest in self._guests if guest.resting <= self._batch]
-            if self._resting > self._batch or len(self._served) < 2:
+            self._served = [guest for guest in self._guests if guest.rest.is_over(self._batch)]
+            if not self._rest.is_over(self._batch) or len(self._served) < 2:
                 self._served = []
             for guest in self._guests:
                 guest.partials = 0
-            self._follow_edges(self._served)
+            if self._served:
+                self._family.follow_edges([guest.family for guest in self._served])
         if not self._served:
             return set()
         chosen = self._chosen(rows, [by_clause.classes(classes) for classes in self.classes])
@@ -350,28 +342,28 @@ class Host:
         guest.family.merge(part, finer=True)
 
     def _judge(self, rows: int, folded: int, guests: list[Guest]) -> None:
-        """Whom it has paid for, by what there was to fold and to merge."""
-        # What is common to both ways is left out; a trial, with few rows, is not judged by what calls cost.
-        calls = 0.0 if rows <= TRIAL_ROWS else GUEST_NS - self._batches * BATCH_NS
-        saved = -folded * MARGIN * (_fold_ns(self._family) + TAKE_NS)
-        saved -= rows * sum(_by_bits_ns(classes) for classes in self.classes if not classes.by_value)
+        """Whom it has paid for: guests that lost rest, and all do where those that gained have not paid the host."""
+        saved = -MARGIN * folded * (fold_ns(self._family) + TAKE_NS) - rows * sum(map(class_ns, self.classes))
         for guest in guests:
-            direct = guest.rows * _fold_ns(guest.family)
-            if guest.family.where is not None:
-                judged = self.classes[guest.classes or 0].by_value
-                direct += guest.rows * TAKE_NS + (0.0 if judged else rows * _where_ns(guest.family.where))
-            states = len(guest.family.states)
-            gain = direct - calls - guest.partials * (MERGE_NS + MERGE_STATE_NS * states)
+            gain = self._gain_of(guest, rows)
             if gain < 0:
-                guest.resting, guest.rest = self._batch + guest.rest, min(4 * guest.rest, REST_MAX)
+                guest.rest.begin(self._batch)
             else:
-                guest.rest = REST_FIRST
+                guest.rest.gained()
                 saved += gain
         self._paid = saved >= 0
-        if not self._paid:
-            self._resting, self._rest = self._batch + self._rest, min(4 * self._rest, REST_MAX)
+        if self._paid:
+            self._rest.gained()
         else:
-            self._rest = REST_FIRST
+            self._rest.begin(self._batch)
+
+    def _gain_of(self, guest: Guest, rows: int) -> float:
+        """What a guest would have paid to fold for itself, less what it has paid to merge."""
+        classes = None if guest.classes is None else self.classes[guest.classes]
+        alone = alone_ns(guest.family, rows, guest.rows, classes)
+        # A trial, with few rows, is not judged by what calls cost.
+        calls = 0.0 if rows <= TRIAL_ROWS else GUEST_NS - self._batches * BATCH_NS
+        return alone - calls - guest.partials * merge_ns(guest.family)
 
     @property
     def holds_rows(self) -> bool:
@@ -381,32 +373,7 @@ class Host:
     @property
     def untried(self) -> bool:
         """Whether it folds again, and it is not known yet whether that pays."""
-        return not self._rows and self._resting <= self._batch + 1 and not self._paid
-
-    def _follow_edges(self, guests: list[Guest]) -> None:
-        """The host is cut wherever a guest is, now and in every epoch that rows may still fall into."""
-        if not guests:
-            return
-        parts = [part for guest in guests for part in guest.family.edge_arrays]
-        if len(parts) == len(self._edges) and all(a is b for a, b in zip(parts, self._edges, strict=True)):
-            return
-        self._edges = parts
-        self._family.follow_edges(common_edges([guest.family.edges for guest in guests]))
-
-
-def _fold_ns(family: Family) -> float:
-    """What a row costs that a family folds."""
-    return SLOT_NS[min(len(family.keys), 2)] + STATE_NS * len(family.states)
-
-
-def _where_ns(where: Expression) -> float:
-    """What it costs to judge a row."""
-    return sum(STRING_NS if column.type == STRING else WHERE_NS for column in where.columns())
-
-
-def _by_bits_ns(classes: SelectionClasses) -> float:
-    """What it costs to find a row's class where all clauses judge it."""
-    return TAKE_NS + sum(WHERE_NS + _where_ns(clause) for clause in classes.clauses)
+        return not self._rows and self._rest.is_over(self._batch + 1) and not self._paid
 
 
 def _folding_family(keys: tuple[Expression, ...], states: list[StateKey]) -> Family:
@@ -414,26 +381,3 @@ def _folding_family(keys: tuple[Expression, ...], states: list[StateKey]) -> Fam
     family = Family(keys, None, folds_only=True)
     family.keep_states(dict.fromkeys([ROW_COUNT, *states]))
     return family
-
-
-def common_edges(edges: Sequence[Mapping[str, list[int]]]) -> dict[str, list[int]]:
-    """Edges that are cut wherever one of several is, epoch by epoch.
-
-    >>> old = {"epochs": [-9], "firsts": [0, 1], "slides": [4], "phases": [0]}
-    >>> new = {"epochs": [-9, 5], "firsts": [0, 1, 2], "slides": [6, 2], "phases": [0, 0]}
-    >>> common_edges([old, new])
-    {'epochs': [-9, 5], 'firsts': [0, 2, 3], 'slides': [4, 6, 2], 'phases': [0, 0, 0]}
-    """
-    epochs = sorted({epoch for one in edges for epoch in one["epochs"]})
-    firsts, slides, phases = [0], [], []
-    for epoch in epochs:
-        classes: set[tuple[int, int]] = set()
-        for one in edges:
-            place = int(np.searchsorted(one["epochs"], epoch, side="right")) - 1
-            held = slice(one["firsts"][place], one["firsts"][place + 1])
-            classes.update(zip(one["slides"][held], one["phases"][held], strict=True))
-        own_slides, own_phases = without_covered(classes)
-        slides += own_slides.tolist()
-        phases += own_phases.tolist()
-        firsts.append(len(slides))
-    return {"epochs": epochs, "firsts": firsts, "slides": slides, "phases": phases}

@@ -17,7 +17,7 @@ Patroumpas and Sellis 2011, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,14 @@ class SharedJoin:
 
     def process(self, rows: Sequence[Rows], since: int, until: int) -> JoinStep:
         """The results of the widest windows."""
-        delta = self._join.process([self._born(i, part) for i, part in enumerate(rows)], since, until)
+        return self._step(self._join.process([self._born(i, part) for i, part in enumerate(rows)], since, until))
+
+    def in_parts(self, rows: Sequence[Rows], since: int, until: int) -> Iterator[JoinStep]:
+        """The same in parts of bounded size (`WindowJoin.in_parts`)."""
+        born = [self._born(i, part) for i, part in enumerate(rows)]
+        return map(self._step, self._join.in_parts(born, since, until))
+
+    def _step(self, delta: Delta) -> JoinStep:
         times = [integers(delta.batch.column(name)) for name in self._timestamps] if self._timed else []
         return JoinStep(delta, times, tuple(self.ranges) if self._same else None)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from panewise.aggregates.columns import wrapped
 from panewise.operators.deltas import NONE, Delta, DeltaOperator, Ints
-from panewise.operators.keyed_rows import Arrived, KeyedRows, MakeQueue, arrived
+from panewise.operators.keyed_rows import Arrived, KeyedRows, arrived
 from panewise.schema import Schema
 from panewise.state.calendar_queue import CalendarQueue
 
@@ -32,10 +32,10 @@ class UnionAll(DeltaOperator):
 
     name = "UnionAll"
 
-    def __init__(self, schema: Schema, strict: tuple[bool, bool], queue: MakeQueue = CalendarQueue) -> None:
+    def __init__(self, schema: Schema, strict: tuple[bool, bool]) -> None:
         self._schema = schema.to_arrow()
         # The key of a row is its new number.
-        self._rows = [KeyedRows(queue) if is_strict else None for is_strict in strict]
+        self._rows = [KeyedRows(CalendarQueue) if is_strict else None for is_strict in strict]
         self._next = 0
 
     @property

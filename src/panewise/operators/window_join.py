@@ -7,6 +7,9 @@ own input. Nothing between input and result is kept (Golab and Özsu 2003, secti
 
     step:  filter, number keys, append  ->  apply ends  ->  probe (compiled)  ->  residual  ->  columns of the results
 
+For who keeps none of the results they come in parts (`in_parts`), so that no more are held than a part has, also of
+rows that are all of one instant.
+
 The pattern of the output is WEAK, or STRICT where an input is. Ends of rows of STRICT inputs are applied before the
 step's new rows probe: their deaths are then known, so that only results of earlier steps end.
 
@@ -16,7 +19,7 @@ ones. For STRICT inputs also the results that are alive (`join_results`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,25 +29,22 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
 from panewise.operators.deltas import FOREVER, NONE, Delta, DeltaOperator, Ints
-from panewise.operators.found_results import FoundResults
+from panewise.operators.found_results import Results
 from panewise.operators.join_condition import resolved, taken_apart
 from panewise.operators.join_keys import JoinKeys
-from panewise.operators.join_loops import FRESH, count_up, merged, probe_many, probe_pair
+from panewise.operators.join_loops import count_up
 from panewise.operators.join_results import JoinResults
 from panewise.operators.join_rows import JoinRows
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.probe_plan import Orders, default_orders, needs_scan, probe_plan
+from panewise.operators.probing import Order, Probing, Residual, order_of
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.stored_columns import StoredColumns, appended, pooled, trimmed
 from panewise.plan.evaluate import compiled
 from panewise.schema import Schema
 
 Small = NDArray[np.int32]
-CANDIDATES = 1 << 18  # what the residual condition sees at a time, and what is found between two looks at a budget
-CANDIDATE_BYTES = 16 << 20  # of the columns that the residual condition reads at a time
-LOOKS = 1 << 24  # rows that are looked at between two looks at a budget
 RESULT_BYTES = 24  # birth, death and number of a result
-RESULTS_MIN = 4096
 STEP_COST = 64  # what a step may cost by itself, in rows looked at for dead ones
 
 
@@ -89,31 +89,31 @@ class WindowJoin(DeltaOperator):
         strict_inputs = [i for i in range(len(schemas)) if strict is not None and strict[i]]
         self._sequences: dict[int, Ints] = {i: np.empty(0, np.int64) for i in strict_inputs}
         self._log = JoinResults(strict_inputs) if strict_inputs else None
-        self._residual = None if parts.residual is None else compiled(parts.residual)
         self._choose_columns(schemas, parts.residual, columns)
         internal = [False] * len(schemas) if internal is None else list(internal)
         self._external = None if not any(internal) else [i for i, inside in enumerate(internal) if not inside]
         assert not any(internal[i] for i in strict_inputs), "who ends early takes results along"
-        self._budget: ReadBudget | None = None
         self._next_sequence = 0
         self._until = NEVER
-        self._room = RESULTS_MIN
         self._unchecked = 0  # rows since dead ones were last counted: that costs O(rows held)
         self._arrange(default_orders(len(schemas), self._members) if orders is None else tuple(map(tuple, orders)))
 
     def _choose_columns(
         self, schemas: Sequence[pa.Schema], residual: Expression | None, columns: Sequence[str] | None
     ) -> None:
-        """What is held of each input, and where the columns of results and of candidates come from."""
+        """What is held of each input, where the columns of results come from, and who finds these."""
         names = [name for schema in schemas for name in schema.names]
         shown = set(names if columns is None else columns)
         read = set() if residual is None else {resolved(column, names) for column in residual.columns()}
         held = [pa.schema([field for field in schema if field.name in shown | read]) for schema in schemas]
         self._columns = [StoredColumns(schema) for schema in held]
         sources = [(i, position, field) for i, schema in enumerate(held) for position, field in enumerate(schema)]
-        self._read = [(i, position) for i, position, field in sources if field.name in read]
         self.show(shown)
-        self._read_schema = pa.schema([field for _, _, field in sources if field.name in read])
+        judge = None
+        if residual is not None:
+            places = [(i, position) for i, position, field in sources if field.name in read]
+            judge = Residual(residual, pa.schema([field for _, _, field in sources if field.name in read]), places)
+        self._probing = Probing(self._columns, judge, self._bytes_of)
 
     def show(self, names: Collection[str]) -> None:
         """The columns of results from now on, of those that are held."""
@@ -135,7 +135,7 @@ class WindowJoin(DeltaOperator):
 
     def spend(self, budget: ReadBudget | None) -> None:
         """Results are found in portions from now on, each of which is taken out of the budget."""
-        self._budget = budget
+        self._probing.spend(budget)
 
     @property
     def orders(self) -> Orders:
@@ -184,8 +184,29 @@ class WindowJoin(DeltaOperator):
         firsts = np.array(self._rows.counts, np.int64)
         births = [self._take(i, delta) for i, delta in enumerate(inputs)]
         ended, ended_at = self._end(inputs)
+        order = self._order(firsts, births)
+        result = self._results(self._probing.whole(order, self._rows, self._plan), ended, ended_at)
+        self._leave(until, len(order[0]))
+        return result
+
+    def in_parts(self, inputs: list[Delta], since: int, until: int) -> Iterator[Delta]:
+        """The same in parts of at most about `RESULTS_IN_PART` results, births ascending over all of them: one part at
+        least, and all of them are to be taken. No input is STRICT."""
+        assert self._log is None
+        firsts = np.array(self._rows.counts, np.int64)
+        order = self._order(firsts, [self._take(i, delta) for i, delta in enumerate(inputs)])
+        for found in self._probing.parts(order, self._rows, self._plan):
+            yield self._results(found, NONE, NONE)
+        self._leave(until, len(order[0]))
+
+    def _order(self, firsts: Ints, births: list[Ints]) -> Order:
+        """The step's new rows in the order in which they probe; there are heads for all their keys."""
         self._rows.reserve_heads([1 if c == len(self._members) else self._keys.count(c) for c, _ in self._slots])
-        places, result_births, result_deaths = self._probe(firsts, births)
+        return order_of(firsts, births)
+
+    def _results(self, found: Results, ended: Ints, ended_at: Ints) -> Delta:
+        """What was found, numbered and with its columns."""
+        places, result_births, result_deaths = found
         if self._external is not None:
             result_deaths = np.full(len(result_births), FOREVER, np.int64)
             for i in self._external:
@@ -197,14 +218,17 @@ class WindowJoin(DeltaOperator):
             self._log.add(sequences, result_deaths, places)
         columns = [self._columns[i].taken(position, places[i]) for i, position in self._shown]
         batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return Delta(batch, sequences, result_births, result_deaths, ended, ended_at)
+
+    def _leave(self, until: int, rows: int) -> None:
+        """The step ends, which so many rows came in."""
         self._until = until
-        self._unchecked += sum(map(len, births)) + STEP_COST
+        self._unchecked += rows + STEP_COST
         if self._unchecked >= sum(self._rows.counts) // 8:
             self._unchecked = 0
             self._forget()
         if self._log is not None:
             self._log.forget(until)
-        return Delta(batch, sequences, result_births, result_deaths, ended, ended_at)
 
     def _take(self, i: int, delta: Delta) -> Ints:
         """Appends the new rows of an input that can join at all; returns their births."""
@@ -240,80 +264,10 @@ class WindowJoin(DeltaOperator):
             ends[i] = places.astype(np.int32), instants
         return (NONE, NONE) if self._log is None or not ends else self._log.end(ends)
 
-    def _probe(self, firsts: Ints, births: list[Ints]) -> tuple[Small, Ints, Ints]:
-        """The results of the step's new rows: the row of each input, births, deaths."""
-        ends = np.cumsum([len(own) for own in births])
-        starts = ends - [len(own) for own in births]
-        total = int(ends[-1])
-        origins, rows, instants = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.int64)
-        merged(np.concatenate(births), starts, ends, firsts, origins, rows, instants)
-        order = origins, rows, instants
-        return self._all_results(order) if self._residual is None and self._budget is None else self._in_portions(order)
-
-    def _all_results(self, order: tuple[Small, Small, Ints]) -> tuple[Small, Ints, Ints]:
-        """Without a residual condition. As much room as the last step needed, doubled where it does not do."""
-        found = FoundResults(len(self._columns), self._room)
-        position, walk = self._start()
-        count = self._walk(order, position, walk, found.part(0))
-        while position[0] < len(order[0]):
-            found = found.grown()
-            count += self._walk(order, position, walk, found.part(count))
-        self._room = max(RESULTS_MIN, count + count // 4)
-        return found.first(count)
-
-    def _in_portions(self, order: tuple[Small, Small, Ints]) -> tuple[Small, Ints, Ints]:
-        """Candidates in portions; of each those for which the residual condition, if there is one, is true."""
-        room = FoundResults(len(self._columns), CANDIDATES)
-        kept = [FoundResults(len(self._columns), 0).first(0)]
-        position, walk = self._start()
-        while position[0] < len(order[0]):
-            count = self._walk(order, position, walk, room.part(0))
-            places, births, deaths = room.part(0, count)
-            true = np.arange(count) if self._residual is None else self._true_of(places)
-            kept.append((places[:, true], births[true], deaths[true]))
-            if self._budget is not None:
-                self._budget.take(len(true), self._bytes_of(kept[-1][0]))
-        all_places, all_births, all_deaths = zip(*kept, strict=True)
-        return np.concatenate(all_places, axis=1), np.concatenate(all_births), np.concatenate(all_deaths)
-
-    def _true_of(self, places: Small) -> Ints:
-        """Those of the candidates for which the residual condition is true."""
-        assert self._residual is not None
-        size = sum(self._columns[i].taken_bytes(column, places[i]) for i, column in self._read)
-        true = []
-        step = max(1, places.shape[1] * CANDIDATE_BYTES // max(size, CANDIDATE_BYTES))
-        for start in range(0, max(1, places.shape[1]), step):
-            part = places[:, start : start + step]
-            columns = [self._columns[i].taken(column, part[i]) for i, column in self._read]
-            batch = pa.RecordBatch.from_arrays(columns, schema=self._read_schema)
-            true.append(np.flatnonzero(flags(self._residual(batch))) + start)
-            if self._budget is not None:
-                self._budget.take()
-        return np.concatenate(true)
-
     def _bytes_of(self, places: Small) -> int:
         """What the results of these rows will take."""
         columns = sum(self._columns[i].taken_bytes(position, places[i]) for i, position in self._shown)
         return int(columns + places.nbytes + RESULT_BYTES * places.shape[1])
-
-    def _start(self) -> tuple[Ints, Ints]:
-        looks = np.iinfo(np.int64).max if self._budget is None else LOOKS
-        position = np.array([0, FRESH, FRESH, looks], np.int64)
-        return position, np.zeros((4, len(self._columns)), np.int64)
-
-    def _walk(
-        self, order: tuple[Small, Small, Ints], position: Ints, walk: Ints, room: tuple[Small, Ints, Ints]
-    ) -> int:
-        rows, plan = self._rows, self._plan
-        held = rows.base, rows.deaths, rows.key_base, rows.keys, rows.links, rows.head_base, rows.heads
-        arguments: tuple[Any, ...]
-        if len(self._columns) == 2:
-            arguments = *order, position, *held, *room
-            return probe_pair(*arguments)
-        levels = plan.level_inputs, plan.level_slots, plan.level_sources
-        checks = plan.check_starts, plan.check_slots, plan.check_sources
-        arguments = *order, position, walk, *levels, *checks, rows.slot_inputs, rows.linked, *held, *room
-        return probe_many(*arguments)
 
     # ---- forgetting --------------------------------------------------------------------------------------------------
 
@@ -392,7 +346,7 @@ class WindowJoin(DeltaOperator):
         self._until, self._next_sequence = snapshot["until"], snapshot["next_sequence"]
         self._arrange(tuple(map(tuple, snapshot["orders"])))
         self._load_rows(snapshot["rows"])
-        self._columns = [StoredColumns(columns.schema) for columns in self._columns]
+        self._columns[:] = [StoredColumns(columns.schema) for columns in self._columns]
         for columns, batch in zip(self._columns, snapshot["columns"], strict=True):
             columns.append(batch)
         for i, sequences in zip(self._sequences, snapshot["sequences"], strict=True):

@@ -103,12 +103,7 @@ def _retains_partitions(window: Window, channel: Channel) -> bool:
 
 
 def _due(window: TimeWindow, watermark: int) -> int:
-    return watermark if window.slide_us is None else last_report(window, watermark)
-
-
-def last_report(window: TimeWindow, instant: int) -> int:
-    assert window.slide_us is not None
-    return instant - (instant - window.align_us) % window.slide_us
+    return watermark if window.slide_us is None else window.last_report(watermark)
 
 
 def _of_everything(block: Block, window: TimeWindow, channel: Channel) -> History | None:
@@ -192,7 +187,7 @@ def plan_history(plan: Emit, channels: Sequence[Channel]) -> PlanHistory | None:
     if reached == INT64_MIN or not any(channel.past for channel in channels) or not is_recomputable(plan):
         return None
     report = report_window(plan)
-    due = reached if report is None else last_report(report, reached)
+    due = reached if report is None else report.last_report(reached)
     if plan.restore:
         assert report is not None and report.slide_us is not None
         due -= report.slide_us

@@ -32,7 +32,8 @@ from panewise.errors import ArchiveError, DurabilityWarning
 from panewise.operators.rows import Rows, concatenated
 from panewise.plan.explain import Explanation
 from panewise.runtime.archived_past import ArchivedPast
-from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel, Consumer
+from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
+from panewise.runtime.readers import Reader
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, INSTANT_NEVER, format_instant
 
 if TYPE_CHECKING:
@@ -46,14 +47,13 @@ LOST_FROM = 4 * HELD_MAX
 TIME = pa.timestamp("us", tz="UTC")
 
 
-class Keeper(Consumer):
-    """A consumer of the archived channel. Without an archive only the books are kept, and no row.
+class Keeper(Reader):
+    """A reader of the archived channel. Without an archive only the books are kept, and no row.
 
     `covered_from`: all rows from this instant on have been taken; INT64_MIN: all there ever were.
     `longest_us`: how long a row lives at most, where rows have lifetimes of their own.
     """
 
-    ordered = True
     longest_us: int | None = None
 
     def __init__(self, definition: ArchiveDefinition, channel: Channel, layout: Layout) -> None:
@@ -119,6 +119,10 @@ class Keeper(Consumer):
         if cut is not None:
             self.covered_from = max(self.covered_from, cut + 1)
             self._begun_at = cut
+
+    def suspend(self, reason: str) -> None:
+        """It is there, and does nothing."""
+        self.status, self.reason = "SUSPENDED", reason
 
     def fail(self, reason: str) -> None:
         self.status, self.reason = "FAILED", reason

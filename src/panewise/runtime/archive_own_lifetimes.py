@@ -83,13 +83,13 @@ class AnswerKeeper(OwnLifetimesKeeper):
 
     def attach(self) -> None:
         """It takes the answer as it is now, and the rows that enter it from now on."""
-        self._query.entering = self.channel
+        self._query.show_entering(self.channel)
         self.channel.attach(self, self.channel.present())
 
     def detach(self) -> None:
         super().detach()
         if not self.channel.consumers:
-            self._query.entering = None
+            self._query.show_entering(None)
 
     def adopt(self, archive: Archive) -> None:
         """Where rows were lost, or files, the answer is still known."""

@@ -57,7 +57,7 @@ def last_report(window: Window, watermark: int) -> int:
     """The instant at which a window shows what was there before it, of those that the watermark has reached."""
     if isinstance(window, RowsWindow) or window.slide_us is None or watermark == INT64_MIN:
         return watermark
-    return watermark - (watermark - window.align_us) % window.slide_us
+    return window.last_report(watermark)
 
 
 def rows_of_answer(table: pa.Table) -> Rows:

@@ -104,7 +104,7 @@ def until_of(plan: Emit, channels: list[Channel]) -> int:
     reached = min((channel.watermark for channel in channels), default=INT64_MIN)
     window = report_window(plan)
     if window is not None and window.slide_us is not None and reached != INT64_MIN:
-        reached -= (reached - window.align_us) % window.slide_us
+        reached = window.last_report(reached)
     return max(reached, INSTANT_MIN + 1)
 
 

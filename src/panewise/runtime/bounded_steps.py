@@ -7,6 +7,10 @@ many rows, or closes many windows, is done in several steps, and the results of 
               instant are never divided. 30,000 rows of one key, joined with themselves: steps of 1,024 rows first, of
               about 20 in the end.
     reports   A step has so many that they could not hold too many rows, and one report at least.
+
+What rows of one instant make in a join is found in parts where nobody keeps it, also within a step: pairs that are
+folded, and results that are only added to (`Core.in_parts`). Everything else that a join makes is in a window,
+and held, until it leaves: at one instant no more is made than is held then.
 """
 
 from __future__ import annotations

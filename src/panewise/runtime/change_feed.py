@@ -32,7 +32,7 @@ from panewise.operators.rows import Rows
 from panewise.plan.explain import Explanation
 from panewise.plan.supported import KEYS_MAX
 from panewise.runtime.changed_table import ChangedTable
-from panewise.runtime.channel import INT64_MAX, INT64_MIN, Consumer
+from panewise.runtime.channel import INT64_MAX, INT64_MIN
 from panewise.runtime.intake import shown_row
 from panewise.runtime.latest_rows import (
     MISSING,
@@ -45,14 +45,13 @@ from panewise.runtime.latest_rows import (
     UPDATE,
     UPSERT,
 )
+from panewise.runtime.readers import Reader
 from panewise.runtime.stream import Stream
 from panewise.schema import STRING
 
 
-class ChangeFeed(Consumer):
+class ChangeFeed(Reader):
     """Reads the change stream of a table. It comes before the queries that read the table, as they need the table."""
-
-    ordered = True
 
     def __init__(self, table: ChangedTable, stream: Stream) -> None:
         self.table = table

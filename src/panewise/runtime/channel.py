@@ -1,8 +1,8 @@
 """Channels: what queries read. A stream is one, and so is every query that another one reads.
 
-A channel hands batches of rows and its watermark to its consumers. Consumers that fold rows in any order get them as
-they come; those that need event-time order share one reorder buffer, from which rows leave when the watermark has
-passed them.
+A channel hands batches of rows and its watermark to its readers (`readers.py`). Those that fold rows in any order get
+them as they come; those that need event-time order share one reorder buffer, from which rows leave when the watermark
+has passed them.
 """
 
 from __future__ import annotations
@@ -11,85 +11,21 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from panewise.aggregates.columns import empty_batch
-from panewise.operators.partition_tail import RowCounts
 from panewise.operators.reorder import ReorderBuffer
 from panewise.operators.rows import Rows, concatenated
-from panewise.optimize.sharing.family_report import FoldedWith
-from panewise.plan.explain import Explanation
 from panewise.runtime.failures import guarded
+from panewise.runtime.readers import Folding, Past, Postponed, Reader, Together
 from panewise.schema import Schema
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 SMALL_ROWS = 1024  # retained pieces of fewer rows are put together
 SMALL_PIECES = 64  # so many at a time, or a few more
-
-
-class Consumer(Protocol):
-    """Somebody who reads a channel."""
-
-    ordered: bool
-
-    def next_due(self) -> int:
-        """The watermark at which it has something to say again; the least of all where every row may matter."""
-
-    def take(self, rows: Rows, watermark: int) -> None:
-        """Rows, in event-time order where `ordered`, and how far the channel has come. Called once per flush."""
-
-    def fail(self, reason: str) -> None:
-        """Its state is torn, or the query that it reads has failed: all its queries are FAILED."""
-
-    def explained(self) -> Explanation:
-        """Its line in EXPLAIN PLAN, with those below it."""
-
-    @property
-    def running(self) -> list[str]:
-        """The names of its queries that have not failed."""
-
-    def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
-        """How many rows of each partition it has counted; None where it does not count by these columns."""
-        return None
-
-
-class Together(Protocol):
-    """Hands the same rows to several consumers that take them in any order, with what they have in common done once."""
-
-    def take(self, consumers: list[Any], rows: Rows, watermark: int, more: bool) -> None:
-        """`more`: other rows follow before the watermark moves."""
-
-    def leave(self, consumer: Any) -> None:
-        """A consumer takes no rows any more: nothing of it is held."""
-
-    def folded_with(self, family: Any) -> FoldedWith | None:
-        """Whose rows are folded in the same pass as this family's."""
-
-
-class Postponed(Protocol):
-    """A consumer that has taken rows and has yet to say what they complete (`report_schedule`)."""
-
-    @property
-    def postponed_reports(self) -> int:
-        """How many reports those are."""
-
-    def catch_up(self) -> None:
-        """It says all that has come due."""
-
-
-class Past(Protocol):
-    """Somebody who keeps rows of a channel after the watermark has passed them (`archive_history`)."""
-
-    @property
-    def held_from(self) -> int:
-        """Rows from this instant on are all kept; INT64_MIN: all there ever were."""
-
-    def rows_between(self, start: int, end: int) -> Rows | None:
-        """All rows from `start` (INT64_MIN: all there ever were) to before `end`, in order of time; None where some may
-        be missing."""
 
 
 class Channel:
@@ -107,7 +43,7 @@ class Channel:
         self.name = name
         self.schema = schema
         self.timestamp = timestamp
-        self.consumers: list[Consumer] = []
+        self.consumers: list[Reader] = []
         self.watermark = INT64_MIN
         self.rows_seen = 0
         self.released = 0  # rows that have left the reorder buffer, and those before there was one
@@ -121,8 +57,8 @@ class Channel:
         self.begun_at: int | None = None  # rows before it, if any, went by before the channel was there
         self.folds_only = False  # its trees' partials are taken out, and nothing is answered here
         self.together: Together | None = None
-        self.may_wait: Callable[[Any], bool] | None = None  # whose reports may be postponed; None: nobody's
-        self.postponed: dict[Any, None] = {}  # the consumers that have postponed theirs, in order
+        self.may_postpone = False  # whether reports of readers that can wait are postponed
+        self.postponed: dict[Postponed, None] = {}  # the readers that have postponed theirs, in order
         self.past: list[Past] = []
         self._reorder: ReorderBuffer | None = None
         self._recent: deque[tuple[int, Rows]] = deque()  # (greatest time, rows): what the watermark has not passed
@@ -137,7 +73,7 @@ class Channel:
         return f"'{self.name}'"
 
     @property
-    def readers(self) -> list[Consumer]:
+    def readers(self) -> list[Reader]:
         """Who takes its rows; of a query also those who take the rows that its answer consists of."""
         return list(self.consumers)
 
@@ -177,32 +113,36 @@ class Channel:
         moved = watermark > self.watermark
         if not len(rows) and not moved:
             if self.together is not None:
-                self.together.take([], rows, watermark, more)
+                self.together.take([], rows, more)
             return
         self.watermark = max(self.watermark, watermark)
         self.rows_seen += len(rows)
         self._remember(rows)
         if self._reorder is not None:
             self._reorder.insert(rows)
-        ordered = [consumer for consumer in self.consumers if consumer.ordered]
-        others = [consumer for consumer in self.consumers if not consumer.ordered]
+        ordered: list[Reader] = []
+        folding: list[Folding] = []
+        for reader in self.consumers:
+            if (folds := reader.folding) is None:
+                ordered.append(reader)
+            else:
+                folding.append(folds)
         if self.together is not None:
-            self.together.take(others, rows, self.watermark, more)
+            self.together.take(folding, rows, more)
         else:
-            for consumer in others:
-                guarded(consumer, partial(consumer.take, rows, self.watermark))
+            for reader in folding:
+                guarded(reader, partial(reader.take, rows, self.watermark))
         if ordered:
             assert self._reorder is not None
             in_order = self._reorder.release(self.watermark)
             self.released += len(in_order)
-            for consumer in ordered:
-                guarded(consumer, partial(consumer.take, in_order, self.watermark))
+            for reader in ordered:
+                guarded(reader, partial(reader.take, in_order, self.watermark))
 
     def catch_up(self) -> None:
         """What was postponed is answered now."""
         while self.postponed:
-            consumer: Postponed = next(iter(self.postponed))
-            consumer.catch_up()
+            next(iter(self.postponed)).catch_up()
 
     def clock(self) -> float:
         return time.monotonic()
@@ -327,24 +267,25 @@ class Channel:
         them; None where nobody does."""
         return next((rows for past in self.past if (rows := past.rows_between(start, end)) is not None), None)
 
-    def attach(self, consumer: Consumer, history: Rows | None = None) -> None:
-        """A new consumer; it is shown the rows that the watermark has not passed, after those of its history."""
-        if consumer.ordered and self._reorder is None:
+    def attach(self, reader: Reader, history: Rows | None = None) -> None:
+        """A new reader; it is shown the rows that the watermark has not passed, after those of its history."""
+        ordered = reader.folding is None
+        if ordered and self._reorder is None:
             self._reorder = ReorderBuffer(self.schema)
             recent = self.recent()
             self.released = self.rows_seen - len(recent)
             self._reorder.insert(recent)
-        self.consumers.append(consumer)
+        self.consumers.append(reader)
         if (self.rows_seen or self.watermark != INT64_MIN) and not self.folds_only:
-            rows = self.empty_rows() if consumer.ordered else self.recent()
-            consumer.take(rows if history is None else concatenated([history, rows]), self.watermark)
+            rows = self.empty_rows() if ordered else self.recent()
+            reader.take(rows if history is None else concatenated([history, rows]), self.watermark)
 
-    def detach(self, consumer: Consumer) -> None:
-        """The consumer reads no more. Nothing happens where it does not read this channel."""
-        self.consumers = [other for other in self.consumers if other is not consumer]
-        if self.together is not None and not consumer.ordered:
-            self.together.leave(consumer)
-        if not any(other.ordered for other in self.consumers):
+    def detach(self, reader: Reader) -> None:
+        """The reader reads no more. Nothing happens where it does not read this channel."""
+        self.consumers = [other for other in self.consumers if other is not reader]
+        if self.together is not None and (folding := reader.folding) is not None:
+            self.together.leave(folding)
+        if all(other.folding is not None for other in self.consumers):
             self._reorder = None
 
     @property

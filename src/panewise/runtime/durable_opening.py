@@ -120,9 +120,9 @@ def _define(books: Books, statements: StatementRunner, snapshot: bytes | None, r
             problem = refused
     books.hosting.taken_before = False
     for query in books.hosting.queries.values():
-        query.status, query.reason = "SUSPENDED", REASON
+        query.suspend(REASON)
     for keeper in books.archives.keepers.values():
-        keeper.status, keeper.reason = "SUSPENDED", REASON
+        keeper.suspend(REASON)
 
 
 def _define_one(statements: StatementRunner, text: str) -> None:

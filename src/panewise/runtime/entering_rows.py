@@ -17,7 +17,8 @@ from panewise.operators.relation_rows import Entered, RelationRows
 from panewise.operators.result_columns import INSTANT, timestamps
 from panewise.operators.rows import Rows
 from panewise.plan.nodes import Emit
-from panewise.runtime.channel import Channel, Consumer
+from panewise.runtime.channel import Channel
+from panewise.runtime.readers import Reader
 from panewise.schema import TIMESTAMP, Column, Schema
 
 EXPIRES = "_expires"
@@ -36,12 +37,12 @@ class EnteringRows(Channel):
         self.watermark = come_to
         self._relation = relation
 
-    def attach(self, consumer: Consumer, history: Rows | None = None) -> None:
+    def attach(self, reader: Reader, history: Rows | None = None) -> None:
         self._relation.followed = True
-        super().attach(consumer, history)
+        super().attach(reader, history)
 
-    def detach(self, consumer: Consumer) -> None:
-        super().detach(consumer)
+    def detach(self, reader: Reader) -> None:
+        super().detach(reader)
         if not self.consumers:
             self._relation.followed, self._relation.entered = False, None
 

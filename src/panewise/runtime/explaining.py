@@ -13,9 +13,10 @@ from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.nodes import Emit
 from panewise.plan.physical import DeltaQuery, RowQuery
-from panewise.runtime.channel import Channel, Consumer
+from panewise.runtime.channel import Channel
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
+from panewise.runtime.readers import Reader
 from panewise.runtime.stream import Stream
 
 
@@ -57,10 +58,10 @@ def sharing_report(hosting: Hosting) -> SharingReport:
 
 def _channel(name: str, kind: str, channel: Channel, hosting: Hosting) -> Explanation:
     ages = {name: age for age, name in enumerate(hosting.queries)}
-    consumers = sorted(channel.readers, key=partial(_age, ages))
-    return Explanation(f"{kind} {name}", {}, tuple(consumer.explained() for consumer in consumers))
+    readers = sorted(channel.readers, key=partial(_age, ages))
+    return Explanation(f"{kind} {name}", {}, tuple(reader.explained() for reader in readers))
 
 
-def _age(ages: dict[str, int], consumer: Consumer) -> int:
+def _age(ages: dict[str, int], reader: Reader) -> int:
     """Of its oldest running query: a family may have been begun anew since that one was created."""
-    return min((ages[name] for name in consumer.running), default=len(ages))
+    return min((ages[name] for name in reader.running), default=len(ages))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +20,29 @@ from panewise.temporal import TimeWindow
 Ints = NDArray[np.int64]
 
 
-class TimedFinish:
+class Finish(ABC):
+    """The last step of a query: what it says of its reports."""
+
+    @abstractmethod
+    def process(self, reports: pa.Table, points: Ints, upto: int, times: Callable[[Ints], Ints]) -> pa.Table:
+        """What is said of some reports, all that are due up to a point. `points`: the report of each row, on the axis
+        of the family; `times`: the event times of row numbers."""
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def restore(self, snapshot: dict[str, Any]) -> None: ...
+
+
+class TimedFinish(Finish):
     """Reports of a time window, compared one with the next."""
 
     def __init__(self, relation: RelationToStream, window: TimeWindow) -> None:
         self._relation = relation
         self._window = window
 
-    def process(self, reports: pa.Table, points: Ints, upto: int, times: Any) -> pa.Table:
+    def process(self, reports: pa.Table, points: Ints, upto: int, times: Callable[[Ints], Ints]) -> pa.Table:
         return self._relation.process(reports, self._window, upto)
 
     def snapshot(self) -> dict[str, Any]:
@@ -35,7 +52,7 @@ class TimedFinish:
         self._relation.restore(snapshot)
 
 
-class CountedFinish:
+class CountedFinish(Finish):
     """Reports of a row window: `points` are their row numbers, `times` maps row numbers to event times."""
 
     def __init__(self, relation: RelationToStream, rows: int, slide: int, offset: int, last: int) -> None:
@@ -43,7 +60,7 @@ class CountedFinish:
         self._rows, self._slide, self._offset = rows, slide, offset
         self._last = last // slide  # the number of the last report seen
 
-    def process(self, reports: pa.Table, points: Ints, upto: int, times: Any) -> pa.Table:
+    def process(self, reports: pa.Table, points: Ints, upto: int, times: Callable[[Ints], Ints]) -> pa.Table:
         first, after = self._last + 1, upto // self._slide + 1
         ends = np.arange(first, after, dtype=np.int64) * self._slide - self._offset
         self._last = max(self._last, after - 1)
@@ -62,28 +79,12 @@ class CountedFinish:
         self._last = snapshot["last"]
 
 
-class Reporting(Protocol):
-    """The periodic query beside which RESTORE runs a continuous one."""
-
-    @property
-    def bytes_held(self) -> int: ...
-
-    @property
-    def most_in_report(self) -> int: ...
-
-    def process(self, rows: Rows, watermark: int) -> pa.Table: ...
-
-    def snapshot(self) -> dict[str, Any]: ...
-
-    def restore(self, snapshot: dict[str, Any]) -> None: ...
-
-
 class RestoredOperator(RowOperator):
     """RESTORE: a continuous query beside the periodic one, and what both together report."""
 
     answers_past = False
 
-    def __init__(self, continuous: RowOperator, periodic: Reporting, restore: Restore, schema: pa.Schema) -> None:
+    def __init__(self, continuous: RowOperator, periodic: RowOperator, restore: Restore, schema: pa.Schema) -> None:
         self._continuous = continuous
         self._periodic = periodic
         self._restore = restore
@@ -125,8 +126,8 @@ class RestoredOperator(RowOperator):
         self._restore.restore(snapshot["restore"])
 
 
-class SoleFamily:
-    """A family of one query as an operator of its own, for RESTORE."""
+class SoleFamily(RowOperator):
+    """A family of one query as an operator of its own, beside which RESTORE runs a continuous one."""
 
     def __init__(self, family: Family, name: str, schema: pa.Schema) -> None:
         self._family = family
@@ -153,6 +154,9 @@ class SoleFamily:
             stamps = [piece.column(i).view(pa.timestamp("us", tz="UTC")) for i in range(2)]
             batches.append(pa.RecordBatch.from_arrays([*stamps, *piece.columns[2:]], schema=self._schema))
         return pa.Table.from_batches(batches, schema=self._schema)
+
+    def lookup(self, at: int) -> pa.Table:
+        raise AssertionError("RESTORE keeps the last report of both together")
 
     def snapshot(self) -> dict[str, Any]:
         return self._family.snapshot()

@@ -18,9 +18,10 @@ from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit
-from panewise.runtime.channel import Channel, Consumer
+from panewise.runtime.channel import Channel
 from panewise.runtime.entering_rows import EnteringRows
-from panewise.runtime.ledger import Ledger, Place, Reader, piece_bytes, row_count
+from panewise.runtime.ledger import Ledger, Place, Reading, piece_bytes, row_count
+from panewise.runtime.readers import Reader
 from panewise.runtime.unread_total import UnreadTotal
 from panewise.runtime.withheld_changes import WithheldChanges
 from panewise.temporal import RowsWindow
@@ -41,11 +42,10 @@ class HostedQuery(Channel):
     """The results of one query. As a channel it is what queries over this query read.
 
     As long as nobody wants each result as it comes, it reads a ledger that it shares with others; then it stands apart,
-    and results are handed to it.
+    and results are handed to it. What becomes of it is assigned here alone: others tell it what has happened.
     """
 
     of_query = True
-    begins_by_count = False  # it came in mid-stream and begins when enough rows have come: nobody knows when that is
 
     def __init__(self, name: str, plan: Emit, block: Block, total: UnreadTotal | None = None) -> None:
         """`total`: the limit of all that hold results until they are read."""
@@ -58,6 +58,7 @@ class HostedQuery(Channel):
         self.arrow = plan.schema.to_arrow()
         self._status = "RUNNING"
         self.reason = ""
+        self.begins_by_count = False
         self.overflows = 0  # answers of SUM that were outside their type, and are NULL
         self.remarks: deque[Warning] = deque(maxlen=1)  # for whoever hosts it to hand on
         self.subscribers: list[Subscriber] = []
@@ -72,7 +73,7 @@ class HostedQuery(Channel):
         self._unread_rows = 0
         self.undelivered: deque[pa.RecordBatch] = deque()  # results for subscribers
         self.offered = 0  # how many of them there have been
-        self._ledger: tuple[Ledger, Reader] | None = None
+        self._ledger: tuple[Ledger, Reading] | None = None
         self._source: Channel | None = None  # how far it has come, while it reads a ledger
         self._apart: Callable[[], None] | None = None
 
@@ -102,7 +103,7 @@ class HostedQuery(Channel):
         return "the subquery" if self.is_hidden else super().called
 
     @property
-    def readers(self) -> list[Consumer]:
+    def readers(self) -> list[Reader]:
         return [*self.consumers, *([] if self.entering is None else self.entering.consumers)]
 
     # -- the ledger ----------------------------------------------------------------------------------------------
@@ -128,18 +129,76 @@ class HostedQuery(Channel):
         self._ledger = None
         self._apart()
 
+    # -- how it begins -------------------------------------------------------------------------------------------
+
+    def remark_to(self, remarks: deque[Warning]) -> None:
+        """What is to be said of it goes there."""
+        self.remarks = remarks
+
+    def begin_at(self, watermark: int) -> None:
+        """It has come as far as what it reads."""
+        self.watermark = watermark
+
+    def begin_whole_from(self, instant: int | None, by_count: bool = False) -> None:
+        """It came in mid-stream: results before an instant are missing, or are there only because others held rows.
+        `by_count`: it begins when enough rows have come, and nobody knows when that is. None: none are missing."""
+        self.whole_from, self.begins_by_count = instant, by_count
+
+    def count_not_all(self) -> None:
+        """Its results are not counted from the first one on."""
+        self.counts_all = False
+
+    def write_empty_by(self, empty_batch: Callable[[Ints], pa.RecordBatch | None]) -> None:
+        """Who says what its reports over empty windows are."""
+        self.empty_batch = empty_batch
+
+    def show_entering(self, entering: EnteringRows | None) -> None:
+        """Somebody wants to know what its answer consists of; None: nobody does any more."""
+        self.entering = entering
+
+    def keep_all_unread(self) -> None:
+        """Results wait until they are read, however many there are."""
+        self.unread_max = None
+
+    def go_on_at(self, watermark: int) -> None:
+        """Its results up to here have been handed on before."""
+        self.watermark = max(self.watermark, watermark)
+
+    # -- what becomes of it --------------------------------------------------------------------------------------
+
     @property
     def status(self) -> str:
         return self._status
 
-    @status.setter
-    def status(self, status: str) -> None:
-        if status != "RUNNING":
-            self.stand_apart()
-        before, self._status = self._status, status
-        if (before, status) == ("SUSPENDED", "RUNNING") and self._withheld is not None:
+    def suspend(self, reason: str = "") -> None:
+        """It shows nothing until it is resumed."""
+        self._become("SUSPENDED")
+        self.reason = reason or self.reason
+
+    def resume(self) -> None:
+        """It shows its results again; a change log begins with what it has not shown."""
+        suspended = self._status == "SUSPENDED"
+        self._become("RUNNING")
+        if suspended and self._withheld is not None:
             # Like every change by a statement this one happens at the watermark.
             self.receive(list(self._withheld.shown_at(self.watermark)), self.watermark)
+
+    def fail(self, reason: str) -> None:
+        """It has no results any more, and whoever reads it has none either."""
+        if self._status != "FAILED":
+            self.fail_alone(reason)
+            for consumer in list(self.consumers):
+                consumer.fail(self._reason_for_readers)
+
+    def fail_alone(self, reason: str) -> None:
+        """It has no results any more; whoever reads it is told elsewhere."""
+        self._become("FAILED")
+        self.reason = reason
+
+    def _become(self, status: str) -> None:
+        if status != "RUNNING":
+            self.stand_apart()
+        self._status = status
 
     @property
     def withholds(self) -> bool:
@@ -152,12 +211,9 @@ class HostedQuery(Channel):
             self.remarks.append(overflow_warning(self.shown))
         self.overflows += count
 
-    def fail(self, reason: str) -> None:
-        """It has no results any more, and whoever reads it has none either."""
-        if self._status != "FAILED":
-            self.status, self.reason = "FAILED", reason
-            for consumer in list(self.consumers):
-                consumer.fail(self._reason_for_readers)
+    def forget_overflows(self) -> None:
+        """They have been told."""
+        self.overflows = 0
 
     @property
     def failure(self) -> str | None:
@@ -175,9 +231,9 @@ class HostedQuery(Channel):
     def rows_dropped(self) -> int:
         return self._rows_dropped + (0 if self._ledger is None else self._ledger[0].lost(self._ledger[1]))
 
-    def attach(self, consumer: Consumer, history: Rows | None = None) -> None:
+    def attach(self, reader: Reader, history: Rows | None = None) -> None:
         self.stand_apart()
-        super().attach(consumer, history)
+        super().attach(reader, history)
 
     def retain(self, duration: int) -> None:
         self.stand_apart()
@@ -332,7 +388,8 @@ class HostedQuery(Channel):
     def restore(self, snapshot: dict[str, Any]) -> None:
         """A fresh query becomes the one of the snapshot, also where it has just begun to read a ledger."""
         # First: one that is suspended stands apart, at a watermark to which its source has not been restored yet.
-        self.status, self.reason = snapshot["status"], snapshot["reason"]
+        self._become(snapshot["status"])
+        self.reason = snapshot["reason"]
         self.overflows = snapshot.get("overflows", 0)
         super().restore(snapshot["channel"])
         self._rows_out, self._rows_dropped = snapshot["rows_out"], snapshot["rows_dropped"]

@@ -37,7 +37,8 @@ from panewise.plan.physical import (
 from panewise.runtime.archive_history import History, PlanHistory, history_of, plan_history
 from panewise.runtime.block_operators import items_of, operator_of
 from panewise.runtime.channel import INT64_MIN, Channel
-from panewise.runtime.family_consumer import FamiliesTogether, FamilyConsumer
+from panewise.runtime.families_together import FamiliesTogether
+from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.runtime.finish import CountedFinish, TimedFinish
 from panewise.runtime.hosted_query import HIDDEN, HostedQuery, overflow_remark, shown_name
 from panewise.runtime.late_queries import (
@@ -52,7 +53,7 @@ from panewise.runtime.late_queries import (
     whole_from,
 )
 from panewise.runtime.operator_consumer import OperatorConsumer
-from panewise.runtime.plan_consumer import PlanConsumer
+from panewise.runtime.plan_consumer import DeltaConsumer, PlanConsumer
 from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.row_counts import rows_gone
 from panewise.runtime.shared_plan import SharedPlan, SharingConsumer
@@ -165,11 +166,12 @@ class Hosting:
         """Starts an aggregate over a window that slides: in the family of its shape, or in one of its own."""
         query, channel, history = self._over_one_input(name, node, silent=False)
         block = node.block
-        query.counts_all, query.whole_from = channel.held_from is None, whole_from(block, channel.held_from)
+        held_from = channel.held_from
+        if held_from is not None:
+            query.count_not_all()
         self.consumers[name] = self._join_family(query, node, channel, history)
-        query.begins_by_count = channel.held_from is not None and node.shape.counts_rows
-        if name in self.with_history:
-            query.whole_from, query.begins_by_count = None, False
+        if name not in self.with_history:
+            query.begin_whole_from(whole_from(block, held_from), held_from is not None and node.shape.counts_rows)
         self.queries[name] = query
         return self._begun(query, [channel])
 
@@ -177,14 +179,14 @@ class Hosting:
         """Starts a query whose rows come in order, in an operator of its own."""
         query, channel, history = self._over_one_input(name, node, node.silent)
         block = node.block
-        query.counts_all = channel.missed_before is None or (
-            block.hands_rows_on and not query.is_hidden and channel.counts_all
-        )
+        hands_all_on = block.hands_rows_on and not query.is_hidden and channel.counts_all
+        if channel.missed_before is not None and not hands_all_on:
+            query.count_not_all()
         history = history or self._read_history(block, channel)
         held_from = channel.missed_before if history is None else history.held_from
         if history is None and channel.missed_before is not None:
-            query.whole_from = whole_from(block, channel.missed_before)
-            query.begins_by_count = isinstance(block.window, RowsWindow) or channel.is_to_begin
+            by_count = isinstance(block.window, RowsWindow) or channel.is_to_begin
+            query.begin_whole_from(whole_from(block, channel.missed_before), by_count)
         consumer = OperatorConsumer(channel, query, node, partial(operator_of, query, node, held_from), history)
         if history is not None and history.begins is not None:
             consumer.operator.begin_at(history.begins - 1)
@@ -193,7 +195,7 @@ class Hosting:
             if gone is not None:
                 consumer.operator.begin_after(gone)
         self.consumers[name] = consumer
-        channel.attach(consumer, None if history is None else history.rows)
+        consumer.attach()
         self.queries[name] = query
         return self._begun(query, [channel])
 
@@ -213,8 +215,8 @@ class Hosting:
                 check_window(block.window, channel, alone)
                 check_counts(block, channel)
         query = HostedQuery(name, node.plan, block, self._unread)
-        query.remarks = self.remarks
-        query.watermark = channel.watermark
+        query.remark_to(self.remarks)
+        query.begin_at(channel.watermark)
         return query, channel, history
 
     def _begun(self, query: HostedQuery, channels: list[Channel]) -> HostedQuery:
@@ -264,18 +266,20 @@ class Hosting:
                 table.check_known()
                 check_versions(table, [window.window for window in windows])
         query = HostedQuery(name, plan, block, self._unread)
-        query.remarks = self.remarks
-        query.counts_all = all(channel.missed_before is None for channel in channels)
+        query.remark_to(self.remarks)
+        if any(channel.missed_before is not None for channel in channels):
+            query.count_not_all()
         self.took_history = self.took_history or history is not None
         if history is None:  # else it goes on where the slowest input is
             # Where no row has gone by it begins with all of them, however far the fastest input has come.
-            query.watermark = max([query.watermark, *(c.watermark for c in channels if c.missed_before is not None)])
+            query.begin_at(max([query.watermark, *(c.watermark for c in channels if c.missed_before is not None)]))
+        consumer: DeltaConsumer
         if node.core is None:
             consumer = PlanConsumer(query, node, channels, tables, history)
         else:
             consumer = self._sharing(query, node, channels, history)
         if not query.counts_all and history is None:
-            query.whole_from = consumer.plan.begins + block.periodic  # a report shows the instant before it
+            query.begin_whole_from(consumer.plan.begins + block.periodic)  # a report shows the instant before it
         self.queries[name], self.consumers[name] = query, consumer
         consumer.attach()
         return self._begun(query, channels)
@@ -300,7 +304,7 @@ class Hosting:
         # A query that has failed still has its place in its family, which is not begun anew while it is there.
         feeding = {id(consumer) for consumer in self.consumers.values()}
         for family in [f for f in self._families.values() if not f.queries and id(f) not in feeding]:
-            family.channel.detach(family)
+            family.detach()
             self._families = {key: other for key, other in self._families.items() if other is not family}
         self._cores = {key: shared for key, shared in self._cores.items() if shared.members}
 
@@ -367,9 +371,9 @@ class Hosting:
         if fresh and history is not None and history.begins is not None:
             assert isinstance(block.window, TimeWindow)
             consumer.begin_with(history.rows, history.begins - block.window.offset_us)
-            channel.attach(consumer)
+            consumer.attach()
         elif fresh:
-            channel.attach(consumer, None if history is None else history.rows)
+            consumer.attach(None if history is None else history.rows)
         if since is not None and history is None and not aggregation.keys and _has_shown_a_row(block.window, channel):
             consumer.goes_on(query.name, since)
         return consumer

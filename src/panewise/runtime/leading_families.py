@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from panewise.operators.family.family import Family
+from panewise.operators.family.first_reports import first_whole
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
 from panewise.runtime.channel import INT64_MIN, Channel
@@ -91,8 +92,7 @@ class Leads:
             return  # rows are not kept, or every row that the family has folded is behind the watermark
         if cadence.range is None or since is None or shared.watermark == INT64_MIN:
             return
-        first = cadence.next_report(since + cadence.range + cadence.offset - 1)
-        if first > member.reported:
+        if first_whole(cadence, since) > member.reported:
             return
         lead = self._leads[-1] if self._leads else None
         if lead is None or lead.begun or lead.moment != channel.moment:

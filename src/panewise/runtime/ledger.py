@@ -36,7 +36,7 @@ LOOKED_OVER_ROWS = 1 << 14  # or so many rows of them, more than last reports ha
 
 
 @dataclass(eq=False)
-class Reader:
+class Reading:
     """`taken`: how many rows of its member, counted from the ledger's beginning, have been read or were before it."""
 
     number: int
@@ -194,29 +194,29 @@ class Ledger:
         """Whether everything since then is still there."""
         return place[0] >= self._base
 
-    def join(self, number: int, place: Place | None = None) -> Reader:
+    def join(self, number: int, place: Place | None = None) -> Reading:
         """A reader of what comes of a member from a place on, or from now on."""
         position, taken = self.place(number) if place is None else place
         self._readers[position] = self._readers.get(position, 0) + 1
-        return Reader(number, position, taken)
+        return Reading(number, position, taken)
 
-    def leave(self, reader: Reader) -> None:
+    def leave(self, reader: Reading) -> None:
         self._move(reader.position, None)
 
-    def rows_of(self, reader: Reader) -> int:
+    def rows_of(self, reader: Reading) -> int:
         """The rows of its member so far, read and unread."""
         return int(self._rows[reader.number])
 
-    def unread(self, reader: Reader) -> list[Piece]:
+    def unread(self, reader: Reading) -> list[Piece]:
         """What it has not read, still unread afterwards."""
         begin = max(reader.position, self._base) - self._base
         return [piece for entry in self._entries[begin:] for piece in entry.of(reader.number)]
 
-    def lost(self, reader: Reader) -> int:
+    def lost(self, reader: Reading) -> int:
         """The rows that went before it read them."""
         return max(0, int(self._dropped[reader.number]) - reader.taken) if reader.position < self._base else 0
 
-    def read(self, reader: Reader, batches: Callable[[Piece], list[pa.RecordBatch]]) -> pa.Table:
+    def read(self, reader: Reading, batches: Callable[[Piece], list[pa.RecordBatch]]) -> pa.Table:
         """What is new since the last call; `batches` writes out a range of empty reports."""
         begin, end = max(reader.position, self._base), self._end
         if begin == end:

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from panewise.aggregates.overflows import Overflows
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.operators.partition_tail import RowCounts
 from panewise.operators.relation_rows import RelationRows
-from panewise.operators.reports import Piece
 from panewise.operators.row_operator import RowOperator
 from panewise.operators.rows import Rows
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.physical import RowQuery
 from panewise.runtime.archive_history import History
-from panewise.runtime.bounded_steps import BoundedSteps
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.query_consumer import QueryConsumer
-from panewise.runtime.window_ends import last_window, reports_by_time
+from panewise.runtime.one_query import OneQueryConsumer
+from panewise.runtime.ports import Port, attach_ports
+from panewise.runtime.stepping import Stepping
+from panewise.runtime.window_ends import last_window
 from panewise.temporal import RowsWindow, format_instant
 
-Ints = NDArray[np.int64]
 
-
-class OperatorConsumer(QueryConsumer):
+class OperatorConsumer(OneQueryConsumer):
     """An operator of one query, fed in event-time order."""
-
-    ordered = True
 
     def __init__(
         self,
@@ -43,87 +36,72 @@ class OperatorConsumer(QueryConsumer):
         history: History | None = None,
     ) -> None:
         """`make`: a fresh operator of the node. `history`: what it is attached with."""
-        self.channel = channel
+        super().__init__(query, [channel])
+        self.ports = (Port(self, channel),)
+        self._stepping = Stepping(self.ports, self._step)
         self._history = history
-        self.query = query
-        self.node = node
         self._make = make
+        self._silent = node.silent
+        self._name = node.operator.value
         self.operator = make()
-        self._watermark = INT64_MIN
-        self._steps = BoundedSteps()
-        self._cadence = reports_by_time(node.plan, node.block)
 
-    @property
-    def fed(self) -> list[HostedQuery]:
-        return [self.query]
+    def attach(self) -> None:
+        history, self._history = self._history, None
+        if history is None:
+            attach_ports(self.ports, None)
+            return
+        unsaid, rows = history.unsaid, history.rows
+        if unsaid:
+            try:
+                self.operator.take_in(rows.slice(0, unsaid))
+            except QueryFailed as problem:
+                self.fail(problem.message)
+                return
+        attach_ports(self.ports, [rows.slice(unsaid, len(rows))])
 
-    def leave(self, name: str) -> None:
-        self.channel.detach(self)
-
-    def let_go(self, name: str) -> None:
-        """It takes nothing in any more for a query that has failed."""
+    def detach(self) -> None:
+        for port in self.ports:
+            port.channel.detach(port)
 
     def ends(self, channel: Channel, newest: int) -> list[int]:
         return [last_window(self.query.block.window, newest)]
 
-    def next_due(self) -> int:
-        return INT64_MIN
+    # -- steps ---------------------------------------------------------------------------------------------------
 
-    def take(self, rows: Rows, watermark: int) -> None:
-        if self.query.status == "FAILED":
-            return
-        history, self._history = self._history, None
-        try:
-            if history is not None and history.unsaid:
-                self.operator.take_in(rows.slice(0, history.unsaid))
-                rows = rows.slice(history.unsaid, len(rows))
-            for part, until in self._parts(rows, watermark):
-                with Overflows() as found:
-                    table = self.operator.process(part, until)
-                self.query.overflowed(found.count)
-                self._tell(table, until)
-                self._steps.made(len(part), table.num_rows)
-        except QueryFailed as problem:
-            if isinstance(problem.results, pa.Table):
-                self._tell(problem.results, watermark)
-            self.fail(problem.message)
+    def advance(self) -> None:
+        stepping = self._stepping
+        if not self.goes_on:
+            stepping.forget()
+        elif not self._silent:
+            stepping.go_to(stepping.reached, lambda: self.goes_on, self.in_report)
+        elif stepping.reached > stepping.watermark:
+            stepping.leap(stepping.reached)  # there is nothing to bound
 
-    def _parts(self, rows: Rows, watermark: int) -> Iterator[tuple[Rows, int]]:
-        """The steps to a watermark, with the rows that each takes."""
-        waiting = WaitingRows(rows)
-        while True:
-            until = watermark
-            if not self.node.silent:  # else there is nothing to bound
-                reports = [] if self._cadence is None else [(self._cadence, self.operator.most_in_report)]
-                until = self._steps.next([waiting], self._watermark, watermark, reports)
-            self._watermark = until
-            yield waiting.released(until if until < watermark else None), until
-            if until >= watermark:
-                return
+    def _step(self, rows: list[Rows], since: int, until: int) -> int:
+        return self.say(lambda: self.operator.process(rows[0], until), until) or 0
 
-    def _tell(self, table: pa.Table, until: int) -> None:
-        pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
-        self.query.receive(pieces, until)
+    @property
+    def _most_in_report(self) -> int:
+        return self.operator.most_in_report
+
+    def _begin_anew(self) -> None:
+        self._stepping.forget()
+        self.operator = self._make()
+
+    # -- what it answers -----------------------------------------------------------------------------------------
 
     def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
         return self.operator.counted_rows(partition_by)
 
     def explained(self) -> Explanation:
-        block = self.query.block
-        return Explanation(f"QUERY {self.query.shown}", {**self._said, "window": str(block.window)})
+        return Explanation(f"QUERY {self.query.shown}", {**self._said, "window": str(self.query.block.window)})
 
     def explained_query(self, query: HostedQuery) -> Explanation:
         return explain(query.plan).saying(self._said)
 
     @property
     def _said(self) -> dict[str, str]:
-        return {"operator": self.node.operator.value, **self.operator.described}
-
-    def fail(self, reason: str) -> None:
-        self.torn = True
-        self.channel.detach(self)
-        self.operator = self._make()
-        self.query.fail(reason)
+        return {"operator": self._name, **self.operator.described}
 
     @property
     def relation(self) -> RelationRows:
@@ -133,47 +111,31 @@ class OperatorConsumer(QueryConsumer):
     def come_to(self) -> int:
         return self.channel.watermark
 
-    def lookup(self, name: str, at: int | None) -> pa.Table:
-        watermark = self.channel.watermark
-        if at is not None and not self.operator.answers_past:
+    def _check_held(self, name: str, at: int) -> None:
+        if not self.operator.answers_past:
             raise NotHeldError(f"only the last report of '{name}' is held")
-        periodic = self.query.block.periodic
-        if watermark == INT64_MIN:
-            names = self.query.arrow.names if periodic else [item.name for item in self.query.block.items]
-            return self.query.arrow.empty_table().select(names)
-        if at is not None and at >= watermark and isinstance(self.query.block.window, RowsWindow):
+        watermark = self.come_to
+        if watermark != INT64_MIN and at >= watermark and isinstance(self.query.block.window, RowsWindow):
             reached = format_instant(watermark)
             raise NotHeldError(f"'{name}' has not come so far yet", hint=f"'{self.channel.name}' has come to {reached}")
-        if at is None:
-            at = watermark if periodic else watermark - 1
+
+    def _answer(self, at: int) -> pa.Table:
         return self.operator.lookup(at)
+
+    # -- state ---------------------------------------------------------------------------------------------------
 
     @property
     def bytes_held(self) -> int:
-        return self.operator.bytes_held
+        return self.operator.bytes_held + self._stepping.bytes_held
 
     def snapshot(self) -> dict[str, Any]:
-        return {"operator": self.operator.snapshot(), "watermark": self._watermark}
+        return {"operator": self.operator.snapshot(), "watermark": self._stepping.watermark}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         operator = snapshot["operator"]
         if snapshot.get("last_report") is not None:  # where an earlier panewise kept that of RESTORE
             operator = {**operator, "last": snapshot["last_report"]}
         self.operator.restore(operator)
-        self._watermark = snapshot.get("watermark", INT64_MIN)
-
-
-class WaitingRows:
-    """Rows of one call, in order of time, on their way to steps."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-
-    def first_times(self, count: int) -> Ints:
-        return self._rows.times[:count]
-
-    def released(self, until: int | None) -> Rows:
-        """The rows below an instant; None: all that are left."""
-        count = len(self._rows) if until is None else int(np.searchsorted(self._rows.times, until))
-        part, self._rows = self._rows.slice(0, count), self._rows.slice(count, len(self._rows))
-        return part
+        watermark = snapshot.get("watermark", INT64_MIN)
+        self._stepping.go_on_from(watermark)
+        self.ports[0].come_to(watermark)

@@ -17,7 +17,7 @@ from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.inputs import has_several_inputs, of_block, report_window, windowed_inputs
 from panewise.plan.nodes import Aggregate, Scan
-from panewise.runtime.archive_history import is_exact, is_recomputable, last_report
+from panewise.runtime.archive_history import is_exact, is_recomputable
 from panewise.runtime.ask_inputs import answer_from
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
@@ -48,7 +48,7 @@ def _reported(query: HostedQuery, window: TimeWindow | None, at: int) -> pa.Tabl
     """From an archive of the query's own results: of a report without rows it cannot be told whether there was one."""
     if query.plan.emission is not Emission.RSTREAM or query.plan.restore or window is None or window.slide_us is None:
         return None
-    report = last_report(window, at)
+    report = window.last_report(at)
     rows = query.history(report, report + 1)
     return pa.Table.from_batches([rows.batch]).cast(query.arrow) if rows is not None and len(rows) else None
 
@@ -88,7 +88,7 @@ def _until(window: Window, at: int) -> int | None:
     """The instant just before which the answer is asked for; None where only rows that are counted say it."""
     if isinstance(window, RowsWindow):
         return None if window.periodic else at + 1
-    return at + 1 if window.slide_us is None else last_report(window, at)
+    return at + 1 if window.slide_us is None else window.last_report(at)
 
 
 def _rows_in(window: Window, channel: Channel, until: int) -> Known | None:

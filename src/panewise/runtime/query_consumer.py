@@ -1,8 +1,15 @@
-"""What a host asks of whoever answers queries: the contract of consumers.
+"""What a host runs: the contract of consumers, which take rows from channels and answer queries.
+
+    attach          it reads its channels from now on, through ports or as their reader (`readers.py`)
+    take            a port, or the consumer itself, gets rows and how far the channel has come
+    advance         it goes as far as its inputs have come, and hands results on in bounded parts (`bounded_steps.py`)
+    lookup          what a query answers, now or at an instant
+    snapshot        its state, from which `restore` makes a fresh consumer go on
+    explained       what it is, and `fed`, `inputs`, `waits_for`, `tables` what it feeds and reads
 
 A family of periodic aggregates answers many queries (`family_consumer.py`); an operator (`operator_consumer.py`) and a
-plan over several inputs (`plan_consumer.py`) answer one. Who has a consumer does not ask which it is. What is said here
-of the rest holds for an operator that reads one channel.
+plan over several inputs (`plan_consumer.py`), alone or over a core that others have too (`shared_plan.py`), answer one.
+Who has a consumer does not ask which it is. What is said here of the rest holds for one that reads one channel.
 """
 
 from __future__ import annotations
@@ -54,6 +61,19 @@ class QueryConsumer(ABC):
     @property
     def tables(self) -> Sequence[TableSource]:
         return ()
+
+    @abstractmethod
+    def attach(self) -> None:
+        """It reads its channels from now on, and goes as far as they have come."""
+
+    @abstractmethod
+    def detach(self) -> None:
+        """It reads no more."""
+
+    @abstractmethod
+    def advance(self) -> None:
+        """As far as all inputs have come. No part of its results that leaves at once has more rows than about a bound,
+        or those of one report or of one instant."""
 
     def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
         """How many rows of each partition it has counted; None where it does not count by these columns."""

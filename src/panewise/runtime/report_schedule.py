@@ -24,8 +24,9 @@ one stream are a *group*: they share the pass over its rows. What runs together 
 Invariants:
 
 - What is postponed is answered, at the latest: with the turn that leaves no rows waiting; before somebody reads it,
-  runs a statement or takes a snapshot; when its family trails the stream by `REPORTS_MOST` of its shortest slides or
-  holds `SLICES_MOST` open slices. So memory is bounded, and no family starves.
+  runs a statement or takes a snapshot; when its family trails the stream by so many of its shortest slides, or
+  holds so many open slices, that it cannot wait (`FamilyConsumer.can_wait`). So memory is bounded, and no family
+  starves.
 - Families that others read row by row, and those that code of users folds, never wait.
 
 Cost: O(families) a turn and O(families squared) where each is chosen by itself; nothing while the stream keeps up.
@@ -37,10 +38,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from panewise.aggregates.states import UserStateKind
 from panewise.errors import PlanError
-from panewise.runtime.channel import INT64_MIN
-from panewise.runtime.family_consumer import FamilyConsumer
+from panewise.runtime.readers import Postponed
 from panewise.runtime.stream import Stream
 from panewise.schedule.conservative import same_deadline
 from panewise.schedule.earliest_deadline import earliest_deadline
@@ -61,8 +60,6 @@ CHANGE_SLIDES = ("aggressive", "hybrid")
 BEHIND = 0.5  # the share of its queue from which on a stream is behind; load shedding begins there too
 SHARE = 0.5  # of the time that the rows of a turn took, for reports
 LEAST_S = 0.002  # but not less than this
-REPORTS_MOST = 128  # of the shortest slide of a family
-SLICES_MOST = 1024
 
 
 class ReportSchedule:
@@ -89,9 +86,9 @@ class ReportSchedule:
         self.stays_behind: Callable[[Stream], bool] = has_backlog
         self.budget: Callable[[float], float] = share_of
 
-    def may_wait(self, stream: Stream) -> Callable[[FamilyConsumer], bool] | None:
-        """Whose reports may wait in the turn that begins; None where nobody's may."""
-        return may_wait if self.choose is not None and self.begins_behind(stream) else None
+    def postpones(self, stream: Stream) -> bool:
+        """Whether reports that can wait are postponed in the turn that begins."""
+        return self.choose is not None and self.begins_behind(stream)
 
     def answer(self, stream: Stream, since: float) -> None:
         """Rows have been folded since then: answers families in order until the time is used up."""
@@ -128,18 +125,7 @@ def share_of(seconds: float) -> float:
     return max(LEAST_S, SHARE * seconds)
 
 
-def may_wait(consumer: FamilyConsumer) -> bool:
-    """Whether the reports of a family that have come due may be answered later, and are the same then."""
-    family, watermark = consumer.family, consumer.channel.watermark
-    if consumer.counts_rows or family.watermark == INT64_MIN or family.shortest_slide is None or consumer.read_queries:
-        return False
-    if watermark - family.watermark > REPORTS_MOST * family.shortest_slide or family.open_slice_count > SLICES_MOST:
-        return False
-    # What a function of a user raises ends its query at once, with all reports before it out.
-    return not any(isinstance(key.kind, UserStateKind) for key in family.states)
-
-
-def waiting_families(stream: Stream) -> tuple[dict[Task, FamilyConsumer], dict[Task, int]]:
+def waiting_families(stream: Stream) -> tuple[dict[Task, Postponed], dict[Task, int]]:
     """The families with reports that have come due and are not answered, as tasks by deadline.
 
     And how many updates are left until each deadline: less than 0 where it has passed, 0 where it will have with the
@@ -147,15 +133,16 @@ def waiting_families(stream: Stream) -> tuple[dict[Task, FamilyConsumer], dict[T
     """
     due = []
     for family in stream.postponed:
-        report, slide = family.family.next_due(), family.family.shortest_slide
-        if slide is not None and report <= stream.watermark:
+        first = family.first_postponed
+        if first is not None:
+            report, slide = first
             due.append((report + slide, slide, family))
     due.sort(key=lambda found: found[:2])
     unit = min((slide for _, slide, _ in due), default=1)
     families, until = {}, {}
     for deadline, slide, family in due:
         period = -(-slide // unit)
-        query = PeriodicQuery(min(family.queries, default=""), stream.name, period, scan=family.answer_seconds)
+        query = PeriodicQuery(family.first_name, stream.name, period, scan=family.answer_seconds)
         task = Task(stream.name, period, (query,))
         families[task] = family
         until[task] = (deadline - stream.watermark - 1) // unit

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
-from panewise.aggregates.overflows import Overflows
-from panewise.errors import QueryFailed
+from panewise.operators.core_operator import Core
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import FOREVER, Delta, Described
 from panewise.operators.distinct_core import DistinctCore
@@ -24,64 +23,18 @@ from panewise.operators.rows import Rows
 from panewise.operators.series_start import first_of_inputs, surely_shown
 from panewise.plan.explain import Explanation, shared_with
 from panewise.plan.inputs import report_window
-from panewise.plan.nodes import Emit, Join
+from panewise.plan.nodes import Join
 from panewise.plan.physical import DeltaQuery
 from panewise.plan.shared_core import SharedCore
 from panewise.runtime.archive_history import PlanHistory
-from panewise.runtime.bounded_steps import BoundedSteps, InReport
+from panewise.runtime.bounded_steps import InReport
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import guarded
 from panewise.runtime.hosted_query import HostedQuery
-from panewise.runtime.plan_consumer import PlanConsumer, Port, attach_ports, missed_before
-from panewise.runtime.window_ends import reports_by_time
-
-
-class Core(Protocol):
-    """What runs once for many windows."""
-
-    @property
-    def described(self) -> str: ...
-
-    @property
-    def results_made(self) -> int:
-        """How many results its join has made."""
-
-    def operators_of(self, name: str) -> Sequence[Described]:
-        """Those of a query."""
-
-    def add(self, name: str, plan: Emit, core: SharedCore, begins: int, held_from: Sequence[int | None]) -> None:
-        """A query that accounts for the instants from `begins` on; rows before `held_from` were not all seen."""
-
-    def remove(self, name: str) -> None: ...
-
-    def process(
-        self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
-    ) -> dict[str, Delta | pa.Table]:
-        """The changes that each query sees, or, if there are any, its results; `starts`: when its series begins."""
-
-    def folds(self, name: str) -> bool:
-        """Whether a query is given results, which `lookup` finds then."""
-
-    def most_in_report(self, name: str) -> int:
-        """How many rows a report of such a query has at most, besides those to come."""
-
-    def lookup(self, name: str, at: int) -> pa.Table: ...
-
-    def failure(self, name: str) -> QueryFailed | None:
-        """Why a query cannot be answered any more."""
-
-    def take_overflows(self, name: str) -> int:
-        """How many answers of a query, since this was last asked, are outside their type."""
-
-    def nothing(self, name: str) -> Delta:
-        """No changes for a query."""
-
-    @property
-    def bytes_held(self) -> int: ...
-
-    def snapshot(self) -> dict[str, Any]: ...
-
-    def restore(self, snapshot: dict[str, Any]) -> None: ...
+from panewise.runtime.plan_consumer import DeltaConsumer, missed_before
+from panewise.runtime.ports import Port, attach_ports
+from panewise.runtime.readers import PortOwner
+from panewise.runtime.stepping import Stepping
 
 
 def core_operator(core: SharedCore) -> Core:
@@ -89,7 +42,7 @@ def core_operator(core: SharedCore) -> Core:
     return JoinCore(core) if isinstance(core.node, Join) else DistinctCore(core)
 
 
-class SharedPlan:
+class SharedPlan(PortOwner):
     """The ports and the core of queries that have it in common."""
 
     def __init__(self, core: SharedCore, channels: list[Channel]) -> None:
@@ -97,9 +50,8 @@ class SharedPlan:
         self.core = core_operator(core)
         self.ports = [Port(self, channel) for channel in channels]
         self.members: dict[str, SharingConsumer] = {}
-        self._watermark = INT64_MIN
+        self._stepping = Stepping(self.ports, self._step)
         self._starts: dict[str, int] = {}  # by query, when the series of an ungrouped answer begins
-        self._steps = BoundedSteps()
         self.torn = False  # whether all have failed, and it holds nothing
 
     def add(self, member: SharingConsumer, history: PlanHistory | None) -> None:
@@ -108,10 +60,12 @@ class SharedPlan:
         self.core.add(name, member.query.plan, member.core, member.plan.begins, member.held_from)
         self.members[name], self._starts[name] = member, NEVER if member.begun else FOREVER
         if len(self.members) == 1:
-            attach_ports(self.ports, history)
-        elif self._watermark != INT64_MIN:
+            attach_ports(self.ports, None if history is None else history.rows)
+        elif self._stepping.watermark != INT64_MIN:
+            # It begins where its windows are whole, which is later than the others have come: no report is due yet.
             nothing = None if self.core.folds(name) else self.core.nothing(name)
-            member.step(nothing, self._starts[name], self._watermark)
+            watermark = self._stepping.watermark
+            member.step(nothing, self._starts[name], watermark, watermark)
 
     def remove(self, member: SharingConsumer) -> None:
         name = member.query.name
@@ -123,22 +77,32 @@ class SharedPlan:
             for port in self.ports:
                 port.channel.detach(port)
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """As far as all inputs have come."""
-        until = min(port.watermark for port in self.ports)
-        while until > self._watermark and not self.torn:
-            reports = [report for member in self.members.values() for report in member.in_report]
-            self._step(self._steps.next(self.ports, self._watermark, until, reports))
+        self._stepping.go_to(self._stepping.reached, lambda: not self.torn, self._in_report)
 
-    def _step(self, until: int) -> None:
-        since, self._watermark = self._watermark, until
-        rows = [port.released(until) for port in self.ports]
+    def _in_report(self) -> list[InReport]:
+        return [report for member in self.members.values() for report in member.in_report()]
+
+    def _step(self, rows: list[Rows], since: int, until: int) -> int:
         self._note_starts(rows)
-        made = self.core.results_made
-        found = self.core.process(rows, since + 1 if since == INT64_MIN else since, until, self._starts)
-        self._steps.made(sum(map(len, rows)), self.core.results_made - made)
+        before = self.core.results_made
+        arguments = rows, since + 1 if since == INT64_MIN else since, until, self._starts
+        if all(member.takes_parts for member in self.members.values()):
+            parts = self.core.in_parts(*arguments)
+        else:
+            parts = iter((self.core.process(*arguments),))
+        part = next(parts)
+        for following in parts:
+            self._hand_on(part, until, since)
+            part = following
+        self._hand_on(part, until, until)
+        return self.core.results_made - before
+
+    def _hand_on(self, found: dict[str, Delta | pa.Table], until: int, come_to: int) -> None:
+        """Queries get what is new in a step to an instant, of which more follows before they have come to it."""
         for name, member in list(self.members.items()):
-            guarded(member, partial(member.step, found.get(name), self._starts[name], until))
+            guarded(member, partial(member.step, found.get(name), self._starts[name], until, come_to))
 
     def fail(self, reason: str) -> None:
         """The core is torn, or the query that it reads has failed."""
@@ -146,7 +110,7 @@ class SharedPlan:
         members, self.members, self._starts = list(self.members.values()), {}, {}
         for port in self.ports:
             port.channel.detach(port)
-            port.forget()
+        self._stepping.forget()
         self.core = core_operator(self._core)
         for member in members:
             member.fail(reason)
@@ -177,13 +141,13 @@ class SharedPlan:
 
     @property
     def bytes_held(self) -> int:
-        return self.core.bytes_held + sum(port.bytes_held for port in self.ports)
+        return self.core.bytes_held + self._stepping.bytes_held
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "core": self.core.snapshot(),
             "ports": [port.snapshot() for port in self.ports],
-            "watermark": self._watermark,
+            "watermark": self._stepping.watermark,
             "starts": self._starts,
         }
 
@@ -191,13 +155,13 @@ class SharedPlan:
         self.core.restore(snapshot["core"])
         for port, saved in zip(self.ports, snapshot["ports"], strict=True):
             port.restore(saved)
-        self._watermark = snapshot["watermark"]
+        self._stepping.go_on_from(snapshot["watermark"])
         # An earlier panewise had one beginning for all.
         starts = snapshot["starts"] if "starts" in snapshot else dict.fromkeys(self._starts, snapshot["starts_at"])
         self._starts.update((name, start) for name, start in starts.items() if name in self._starts)
 
 
-class SharingConsumer(PlanConsumer):
+class SharingConsumer(DeltaConsumer):
     """A query whose core others have too."""
 
     def __init__(
@@ -209,24 +173,19 @@ class SharingConsumer(PlanConsumer):
         history: PlanHistory | None = None,
     ) -> None:
         assert node.core is not None
-        self.query = query
-        self.node = node
         self.core = core = node.core
         self.held_from = missed_before(channels, history)
         self._make = partial(DeltaPlan, query.plan, self.held_from, core.node)
-        self.plan = self._make()
+        super().__init__(query, node, channels, self._make())
         self.report = None if query.plan.restore else report_window(query.plan)
         self.shared = shared
         self.ports = self.shared.ports
-        self.channel = channels[0]
         # Whether a row that a report has shown came before it did.
         self.begun = any(
             instant is not None and surely_shown(range_, self.report)
             for instant, range_ in zip(self.held_from, core.ranges, strict=True)
         )
-        self._tables = ()
-        self._watermark = INT64_MIN
-        self._cadence = reports_by_time(query.plan, query.block)
+        self._come_to = INT64_MIN
         self._history = history
 
     def attach(self) -> None:
@@ -236,28 +195,35 @@ class SharingConsumer(PlanConsumer):
     def detach(self) -> None:
         self.shared.remove(self)
 
-    def step(self, found: Delta | pa.Table | None, starts_at: int, until: int) -> None:
-        """What changes in the core until an instant, or what comes of it; None: nothing."""
-        if self.query.status == "FAILED":
+    def advance(self) -> None:
+        """All queries of the core go on together."""
+        self.shared.advance()
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether what is new in a step may come in parts."""
+        return self.folded or self.plan.takes_parts
+
+    def step(self, found: Delta | pa.Table | None, starts_at: int, until: int, come_to: int) -> None:
+        """What changes in the core until an instant, or what comes of it; None: nothing. `come_to`: how far the query
+        has come with it, where more of the step follows."""
+        if not self.goes_on:
             return
-        self._watermark = until
-        failure = self.shared.core.failure(self.query.name)
-        try:
-            with Overflows() as own:
-                table = self._results(found, starts_at, until)
-            self.query.overflowed(own.count + self.shared.core.take_overflows(self.query.name))
-        except QueryFailed as problem:
-            failure = problem
-        else:
-            self._tell(table, until)
+        self._come_to = come_to
+        core, name = self.shared.core, self.query.name
+        failure = core.failure(name)
+        if self.say(lambda: self._results(found, starts_at, until), come_to) is None:
+            return
+        self.query.overflowed(core.take_overflows(name))
         if failure is not None:
             self.fail(failure.message)
 
-    def fail(self, reason: str) -> None:
-        self.torn = True
-        self.shared.remove(self)
+    def _begin_anew(self) -> None:
         self.plan = self._make()
-        self.query.fail(reason)
+
+    @property
+    def come_to(self) -> int:
+        return self._come_to
 
     def _results(self, found: Delta | pa.Table | None, starts_at: int, until: int) -> pa.Table:
         if isinstance(found, Delta):
@@ -269,10 +235,8 @@ class SharingConsumer(PlanConsumer):
         return core.lookup(self.query.name, at) if self.folded else self.plan.lookup(at)
 
     @property
-    def in_report(self) -> list[InReport]:
-        if self._cadence is None or not self.folded:
-            return super().in_report
-        return [(self._cadence, self.shared.core.most_in_report(self.query.name))]
+    def _most_in_report(self) -> int:
+        return self.shared.core.most_in_report(self.query.name) if self.folded else super()._most_in_report
 
     @property
     def folded(self) -> bool:
@@ -304,14 +268,14 @@ class SharingConsumer(PlanConsumer):
         return {
             "plan": self.plan.snapshot(),
             "begins": self.plan.begins,
-            "watermark": self._watermark,
+            "watermark": self._come_to,
             "shared": self.shared.snapshot() if self._first else None,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.plan.restore(snapshot["plan"])
         self.plan.begins = snapshot["begins"]
-        self._watermark = snapshot["watermark"]
+        self._come_to = snapshot["watermark"]
         if snapshot["shared"] is not None:
             self.shared.restore(snapshot["shared"])
         if snapshot.get("begun"):  # as an earlier panewise wrote it

@@ -253,7 +253,10 @@ class StatementRunner(Definer):
         if hosted.status == "FAILED" and self._books.replaying:
             return  # it had not when the statement was logged
         self._check_runs(query)
-        hosted.status = "SUSPENDED" if suspended else "RUNNING"
+        if suspended:
+            hosted.suspend()
+        else:
+            hosted.resume()
 
     def altered(self, definition: Definition, options: Options) -> Migration | None:
         if isinstance(definition, ArchiveDefinition):

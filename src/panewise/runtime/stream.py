@@ -40,8 +40,8 @@ SET_ASIDE_MAX = 100_000  # late or bad rows kept for the caller to fetch; the ol
 class Schedule(Protocol):
     """Says which reports wait while a stream is behind (`report_schedule`)."""
 
-    def may_wait(self, stream: Stream) -> Callable[[Any], bool] | None:
-        """Which consumers may postpone their reports in the turn that begins; None: none may."""
+    def postpones(self, stream: Stream) -> bool:
+        """Whether reports that can wait are postponed in the turn that begins."""
 
     def answer(self, stream: Stream, since: float) -> None:
         """Rows have been folded since then: makes postponed reports, or leaves them for later turns."""
@@ -265,7 +265,7 @@ class Stream(Channel):
 
     def _flush(self, most: int | None, schedule: Schedule | None) -> int:
         since = self.monitor.clock()
-        self.may_wait = None if schedule is None else schedule.may_wait(self)
+        self.may_postpone = schedule is not None and schedule.postpones(self)
         if self.queue is not None:
             for judged in self.queue.taken_out(most):
                 self.admit(judged)
@@ -284,7 +284,7 @@ class Stream(Channel):
             assert self.newest is not None
             self.progress.greatest = self.newest
             self.flow(self.empty_rows(), self.progress.value)
-        self.may_wait = None
+        self.may_postpone = False
         if schedule is None:
             self.catch_up()
         else:

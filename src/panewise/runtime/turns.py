@@ -157,11 +157,6 @@ class Turns:
         )
 
     @property
-    def waited_for(self) -> bool:
-        """Whether others stand in line."""
-        return bool(self._line)
-
-    @property
     def free(self) -> bool:
         """Whether whoever came now would get in at once."""
         return self.owner == 0 and not self._line

@@ -20,8 +20,7 @@ def cadence_of(window: Window) -> Cadence:
 
 def end_of(cadence: Cadence, newest: int) -> int:
     """The last report that holds a row of this time; of a window without a beginning, the first."""
-    end = newest + cadence.offset + (cadence.range or cadence.slide)
-    end -= (end - cadence.align) % cadence.slide
+    end = cadence.last_report(newest + cadence.offset + (cadence.range or cadence.slide))
     return end if end > newest + cadence.offset else end + cadence.slide
 
 
@@ -43,4 +42,4 @@ def reports_by_time(plan: Emit, block: Block) -> Cadence | None:
 def due_report(plan: Emit, block: Block, come_to: int) -> int | None:
     """The last instant up to `come_to` at which a query reports; None where its windows have no SLIDE in time."""
     cadence = reports_by_time(plan, block)
-    return None if cadence is None else come_to - (come_to - cadence.align) % cadence.slide
+    return None if cadence is None else cadence.last_report(come_to)

@@ -28,10 +28,6 @@ class SharingTechnique:
     tasks_of: Callable[[Iterable[PeriodicQuery]], list[Task]]
     choose: Choice
 
-    @property
-    def keeps_periods(self) -> bool:
-        return self.tasks_of is sub_groups
-
 
 TECHNIQUES: dict[str, SharingTechnique] = {
     "No-S": SharingTechnique("no sharing", sub_groups, earliest_deadline),

@@ -122,6 +122,17 @@ class OpenSlices:
         """The same as arrays, which are never changed in place: they are the same objects as long as edges are."""
         return [getattr(self, f"_{name}") for name in EDGES]
 
+    def hand_over(self, sparse: OpenSlices, counts: Ints) -> tuple[Ints, Ints]:
+        """Fresh sparse slices become the same as these dense ones, with an entry for each group that a slice counts.
+        `counts`: by slot here. The slots of the entries there, and of the same groups here."""
+        assert self.width is not None
+        sparse.set_edges(self.edges())
+        if not self.count:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        sparse.open_spans(self.starts, self.ends)
+        places, groups = np.nonzero(counts.reshape(-1, self.width)[self.rooms])
+        return sparse.assign(self.starts[places], groups), self.rooms[places] * self.width + groups
+
     def set_edges(self, edges: dict[str, list[int]]) -> None:
         """What `edges` gave, in place of its own."""
         for name in EDGES:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.temporal import last_report
+
 Ints = NDArray[np.int64]
 
 
@@ -35,13 +37,22 @@ class Cadence:
         """The first point that the report at `end` covers."""
         return None if self.range is None else end - self.range - self.offset
 
+    def last_report(self, upto: int) -> int:
+        """The greatest report up to a point."""
+        return last_report(upto, self.slide, self.align)
+
     def next_report(self, after: int) -> int:
         """The least report strictly after a point.
 
         >>> Cadence(10, 4, align=1).next_report(5)
         9
         """
-        return after - (after - self.align) % self.slide + self.slide
+        return last_report(after, self.slide, self.align) + self.slide
+
+    def next_reports(self, after: Ints) -> Ints:
+        """The least report strictly after each point."""
+        result: Ints = after - (after - self.align) % self.slide + self.slide
+        return result
 
 
 def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:

@@ -8,14 +8,13 @@ whatever order rows come in. Time takes the days one after the other:
                  today       61 69 64    75          82 81
                  sorted      in order of insertion
 
-Where rows expire eagerly, today's rows are sorted once, when the day begins, and leave as a prefix; a row that comes
-for today is merged in. Where they expire lazily (`eager=False`), every list stays as inserted and today's is scanned
-each time. Rows beyond the year wait in the list of their day and are passed over once a round; rows that never expire
-have a list of their own.
+Today's rows are sorted once, when the day begins, and leave as a prefix; a row that comes for today is merged in. Rows
+beyond the year wait in the list of their day and are passed over once a round; rows that never expire have a list of
+their own.
 
 Inserting costs O(1) a row, expiring O(log partition) a row, and O(1) a call for each day that passed, at most once
-round. Removing before time scans all partitions: it should be rare. Without a given day, days are so long that the
-held rows fit into one round, and grow with them. Golab 2006, section 3.5.2.
+round. Removing before time scans all partitions: it should be rare. Days are so long that the held rows fit into one
+round, and grow with them. Golab 2006, section 3.5.2.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _FREE, _HELD = 0, 1  # places in `marks`: the first free node, and how many node
 
 @compiled_loop
 def _link(
-    new_ids: Ints, new_expires: Ints, day: int, today: int, aside_too: bool, heads: Ints, tails: Ints, ids: Ints,
-    expires: Ints, following: Ints, marks: Ints,
+    new_ids: Ints, new_expires: Ints, day: int, today: int, heads: Ints, tails: Ints, ids: Ints, expires: Ints,
+    following: Ints, marks: Ints,
 ) -> int:  # fmt: skip
-    """Appends rows to the lists of their days. Rows for today or before go to today's list or, with `aside_too`, to the
-    front of the given arrays; how many these are."""
+    """Appends rows to the lists of their days. Rows for today or before go to the front of the given arrays; how many
+    these are."""
     count = len(heads) - 1
     aside = 0
     for i in range(len(new_ids)):
@@ -45,12 +44,12 @@ def _link(
         number = instant // day
         if instant == FOREVER:
             place = count
-        elif aside_too and number <= today:
+        elif number <= today:
             new_ids[aside], new_expires[aside] = row, instant
             aside += 1
             continue
         else:
-            place = max(number, today) % count
+            place = number % count
         node = marks[_FREE]
         marks[_FREE] = following[node]
         ids[node], expires[node], following[node] = row, instant, -1
@@ -126,21 +125,21 @@ def _list(place: int, heads: Ints, ids: Ints, following: Ints, out_ids: Ints) ->
 
 
 class CalendarQueue:
-    """Rows by the day on which they expire; the length of a day may be given.
+    """Rows by the day on which they expire.
 
-    >>> queue = CalendarQueue(partitions=4, day=10)
+    >>> queue = CalendarQueue(partitions=4)
     >>> queue.insert(np.array([1, 2, 3]), np.array([69, 52, 61]))
     >>> [column.tolist() for column in queue.expire(62)]
     [[2, 3], [52, 61]]
     """
 
-    def __init__(self, partitions: int = PARTITIONS, day: int | None = None, eager: bool = True) -> None:
-        assert partitions > 0 and (day is None or day > 0)
-        self._partitions, self._given_day, self._eager = partitions, day, eager
+    def __init__(self, partitions: int = PARTITIONS) -> None:
+        assert partitions > 0
+        self._partitions = partitions
         self._clear()
 
     def _clear(self) -> None:
-        self._day = self._given_day or 1
+        self._day = 1
         self._today = 0  # the number of the day up to which rows have been taken out of the lists
         self._heads: Ints = np.full(self._partitions + 1, -1, np.int64)
         self._tails: Ints = np.full(self._partitions + 1, -1, np.int64)
@@ -163,12 +162,11 @@ class CalendarQueue:
             earliest = int(finite.min())
             if not self._finite_held():
                 self._today = earliest // self._day
-            if self._given_day is None:
-                self._lengthen_days(min(earliest, self._today * self._day), finite)
+            self._lengthen_days(min(earliest, self._today * self._day), finite)
         self._make_room(len(ids))
         ids, expires = np.array(ids, np.int64), np.array(expires, np.int64)  # the loop writes into them
         lists = self._heads, self._tails, self._ids, self._expires, self._following, self._marks
-        aside = _link(ids, expires, self._day, self._today, self._eager, *lists)
+        aside = _link(ids, expires, self._day, self._today, *lists)
         if aside:
             self._merge_into_today(ids[:aside], expires[:aside])
 
@@ -211,16 +209,14 @@ class CalendarQueue:
     def expire(self, until: int) -> tuple[Ints, Ints]:
         last = (until - 1) // self._day
         ids, expires = self._today_ids, self._today_expires
-        if last > self._today or not self._eager:
+        if last > self._today:
             # A day that begins is taken whole and sorted; what of it is not due yet is today's from now on.
-            limit = min((last + 1) * self._day, FOREVER) if self._eager else until
-            first = self._today + 1 if self._eager else self._today
-            # Without order in a day, rows may have come that are older than today: then every day is looked through.
-            days = max(0, min(last - first + 1, self._partitions)) if self._eager else self._partitions
+            limit = min((last + 1) * self._day, FOREVER)
+            first, days = self._today + 1, min(last - self._today, self._partitions)
             taken, instants = self._collected(first % self._partitions, days, limit)
             order = np.argsort(instants, kind="stable")
             ids, expires = np.concatenate([ids, taken[order]]), np.concatenate([expires, instants[order]])
-            self._today = max(self._today, last)
+            self._today = last
         due = int(np.searchsorted(expires, until))
         self._today_ids, self._today_expires = ids[due:], expires[due:]
         self._give_back()

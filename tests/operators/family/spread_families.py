@@ -165,11 +165,6 @@ class Spread:
             for tree in self.trees:
                 tree.remove(name, cut)
 
-    def suspend(self, choice: int) -> None:
-        name = list(self.texts)[choice % len(self.texts)]
-        for tree in self.trees:
-            tree.members[name].suspended = not tree.members[name].suspended
-
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def step(self, rows: list[dict[str, Any]], shares: list[int], watermark: int) -> None:

@@ -23,7 +23,7 @@ from tests.runtime.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EPOCH
 
 USER = ("NEWEST(x)", "NEWEST(v)", "PARITY(v)", "PARITY(i)", "LARGEST_PRODUCT(v, x)")
 AHEAD = (-1, -1, 0, 0, 1, 7, 30)
-CHANGES = "add add add remove remove suspend rebuild rebuild shadow fewer_pages new_tasks".split()
+CHANGES = "add add add remove remove rebuild rebuild shadow fewer_pages new_tasks".split()
 seeds = st.integers(0, 2**32 - 1)
 # Each takes half a second: a quarter of them, but in long runs.
 EXAMPLES = settings.default.max_examples

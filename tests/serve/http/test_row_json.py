@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import gc
 import json
 import math
 import struct
@@ -14,7 +13,7 @@ import hypothesis.strategies as st
 import pyarrow as pa
 from hypothesis import given
 
-from panewise.serve.http.row_json import JsonCache, json_columns, json_rows
+from panewise.serve.http.row_json import json_columns, json_rows
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))
 MICROSECONDS = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
@@ -93,15 +92,3 @@ def test_texts_to_the_letter() -> None:
     ]  # fmt: skip
     assert json_rows(table.slice(0, 0)) == b"[]"
     assert json_rows(pa.table({"nothing": pa.nulls(2)})) == b"[[null],[null]]"
-
-
-def test_a_table_that_is_asked_for_again_is_not_written_again() -> None:
-    cache = JsonCache(most=2)
-    tables = [pa.table({"n": [number]}) for number in range(3)]
-    texts = [cache.rows(table) for table in tables]
-    assert texts == [b"[[0]]", b"[[1]]", b"[[2]]"]
-    assert cache.rows(tables[2]) is texts[2] and cache.rows(tables[1]) is texts[1]
-    assert cache.rows(tables[0]) is not texts[0]  # the oldest had to go
-    del tables
-    gc.collect()
-    assert not cache._texts

@@ -14,6 +14,7 @@ from panewise.aggregates.overflows import Overflows
 from panewise.errors import QueryFailed
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.family.answers import Answers, Slices, Sought
+from panewise.operators.family.first_reports import is_whole
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.member import Member
 from panewise.operators.family.members import Members
@@ -101,7 +102,7 @@ class DenseReporting(Reporting):
                 due, gaps = self._with_gaps(member, due)
                 if gaps:
                     reports.apart[member.name] = list(gaps)
-            if len(due) and not member.suspended:
+            if len(due):
                 requests.append((member, due))
         self._write_in_parts(requests, reports)
         members.schedule.come_to(watermark)
@@ -157,19 +158,10 @@ class DenseReporting(Reporting):
 
     def _with_gaps(self, member: Member, due: Ints) -> tuple[Ints, list[EmptyReports]]:
         """The reports of an ungrouped query: those of empty windows between and after, long runs as ranges."""
-        cadence, slide, watermark = member.cadence, member.cadence.slide, self.timeline.watermark
-        if not member.begun:
-            # One that joins may find rows in slices held, before any row has come since.
-            noted = [] if member.first_report is None else [member.first_report]
-            begins = min([*due[:1].tolist(), *noted], default=None)
-            if begins is None or begins > watermark:
-                return due, []
-            member.begun = True
-            first = max(begins, cadence.next_report(member.reported))
-        else:
-            first = cadence.next_report(member.reported)
-        last = watermark - (watermark - cadence.align) % slide
-        if last < first:
+        slide, watermark = member.cadence.slide, self.timeline.watermark
+        first = member.first_due(int(due[0]) if len(due) else None, watermark)
+        last = member.cadence.last_report(watermark)
+        if first is None or last < first:
             return due, []
         known = np.concatenate([[first - slide], due, [last + slide]])
         missing = (np.diff(known) // slide) - 1
@@ -180,7 +172,7 @@ class DenseReporting(Reporting):
                 filled.append(begin + slide * np.arange(count, dtype=np.int64))
             else:
                 gaps.append(EmptyReports(begin, count, slide))
-        return np.sort(np.concatenate(filled)), [] if member.suspended else gaps
+        return np.sort(np.concatenate(filled)), gaps
 
     def _soon_due(self, member: Member) -> Ints:
         """The same as `due_of`, quickly, where few reports are due; windows without rows may be among them."""
@@ -191,8 +183,7 @@ class DenseReporting(Reporting):
         if first > watermark:
             return _NONE
         count = (watermark - first) // cadence.slide + 1
-        whole = member.held_from is None or first - cadence.range - cadence.offset >= member.held_from
-        if count > FEW or not whole:
+        if count > FEW or not is_whole(cadence, first, member.held_from):
             return self.due_of(member, self._store)
         return first + cadence.slide * np.arange(count, dtype=np.int64)
 

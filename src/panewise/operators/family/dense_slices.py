@@ -56,7 +56,7 @@ def synopsis_of(key: StateKey, width: int, technique: Technique) -> Synopsis:
 class DenseSlices(SliceStore):
     """`width` groups in every slice, open or closed. One that does not answer has no synopses."""
 
-    name = "dense"
+    is_sparse = False
     answers_past = True
 
     def __init__(self, width: int, pools: Pools, answers: bool = True, technique: Technique = None) -> None:
@@ -236,8 +236,8 @@ class DenseSlices(SliceStore):
             self.widen(min(dense_most, -(-roomy // 16) * 16))
         return self
 
-    def as_written(self, name: str, windows: Iterable[Cadence]) -> SliceStore:
-        return self if name == self.name else self.as_sparse(1, windows)
+    def as_written(self, sparse: bool, windows: Iterable[Cadence]) -> SliceStore:
+        return self.as_sparse(1, windows) if sparse else self
 
     def as_sparse(self, groups: int, windows: Iterable[Cadence]) -> SparseSlices:
         """The same slices as pairs."""
@@ -248,7 +248,6 @@ class DenseSlices(SliceStore):
         for key in self.matrices:
             store.matrices[key] = matrix_of(key.kind, store.open.slots)
         store.slices = self._as_pairs()
-        store.open.set_edges(self.open.edges())
         self._hand_open(store)
         store.make_cursors(windows)
         if self.base is not None:
@@ -275,20 +274,16 @@ class DenseSlices(SliceStore):
         return slices
 
     def _hand_open(self, store: SparseSlices) -> None:
-        """The open slices go over to a store with the same edges."""
+        """The open slices go over to a store."""
         if not self.open.count:
+            store.open.set_edges(self.open.edges())
             return
-        counts = self.matrices[ROW_COUNT].ints[0].reshape(-1, self.width)
-        store.open.open_spans(self.open.starts, self.open.ends)
+        slots, sources = self.open.hand_over(store.open, self.matrices[ROW_COUNT].ints[0])
         store.held.move_rooms(self.open.rooms, store.open.rooms)
-        for start, room in zip(self.open.starts.tolist(), self.open.rooms.tolist(), strict=True):
-            present = np.flatnonzero(counts[room])
-            slots = store.open.assign(np.full(len(present), start, np.int64), present)
-            store.fit()
-            for key, matrix in store.matrices.items():
-                held = self.matrices[key]
-                matrix.ints[:, slots] = held.ints[:, room * self.width + present]
-                matrix.floats[:, slots] = held.floats[:, room * self.width + present]
+        store.fit()
+        for key, matrix in store.matrices.items():
+            held = self.matrices[key]
+            matrix.ints[:, slots], matrix.floats[:, slots] = held.ints[:, sources], held.floats[:, sources]
 
     def widen(self, width: int) -> None:
         """Room for more groups in every slice."""

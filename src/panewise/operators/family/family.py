@@ -31,7 +31,7 @@ may have shortened its slices; the epochs in the outline say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -53,7 +53,7 @@ from panewise.operators.family.member import Member
 from panewise.operators.family.members import Members
 from panewise.operators.family.partials import START, Partials, packed
 from panewise.operators.family.reporting import stamped
-from panewise.operators.family.slice_store import SPARSE, SliceStore
+from panewise.operators.family.slice_store import SliceStore
 from panewise.operators.family.timeline import Timeline
 from panewise.operators.reports import Reports
 from panewise.operators.rows import Rows
@@ -110,7 +110,7 @@ class Family:
         family = Family(self.keys, self.where, timed=self.timed, folds_only=True)
         for name, member in self.members.items():
             family.add(name, member.aggregation, member.cadence, INT64_MIN)
-        family.follow_edges(self.edges)
+        family.follow_edges([self])
         return family
 
     def anew(self) -> Family:
@@ -175,11 +175,6 @@ class Family:
         return self._store.open.edges()
 
     @property
-    def edge_arrays(self) -> list[Ints]:
-        """The same as arrays, which are the same objects as long as edges are the same."""
-        return self._store.open.edge_arrays()
-
-    @property
     def watermark(self) -> int:
         return self._timeline.watermark
 
@@ -235,8 +230,7 @@ class Family:
         since = timeline.held_since(aggregation.states)
         member = self._members.add(name, aggregation, cadence, since)
         self._follow_windows(cut)
-        member.touched = self._store.touched(cadence)
-        member.reported = timeline.reported_at_joining(cadence, since, self._store)
+        member.join(timeline.reported_at_joining(cadence, since, self._store), self._store.touched(cadence))
         if timeline.watermark != INT64_MIN and timeline.by_cuts:
             self._store.turn_back(cadence, member.reported + cadence.slide)
 
@@ -330,14 +324,14 @@ class Family:
         if moving is None:
             for member in self._members.in_order:
                 self._store.leave(member.tree, member.cadence, member.window)
-                member.tree = 0
+                member.move_to(0)
             own, *others = plan.trees
             self._store.weave([tree.techniques for tree in others], own.techniques)
             moving = {member.name: number for number, tree in enumerate(others, 1) for member in tree.members}
         for name, number in moving.items():
             member = self.members[name]
             if number and member.can_move:
-                member.tree = number
+                member.move_to(number)
                 self._store.trees[number].add(member.cadence)
 
     def _kept_by(self, number: int, key: StateKey) -> str:
@@ -440,9 +434,9 @@ class Family:
         store = before.with_room(len(self._groups), self.sparse_above, self._members.windows)
         if store is not before:
             self._keep(store)
-            self._members.schedule.column("tree")[:] = 0
+            self._members.leave_trees()
             for member in self._members:
-                member.touched = store.touched(member.cadence)
+                member.touch_anew(store.touched(member.cadence))
 
     def _keep(self, store: SliceStore) -> None:
         """Slices are kept here from now on."""
@@ -530,8 +524,8 @@ class Family:
             return None
         if not self.answers_exactly(aggregation, cadence, report):
             return None
-        member = Member(aggregation, cadence, report, timed=self.timed)
-        member.shape = self._members.shapes.number(aggregation)
+        shape = self._members.shapes.number(aggregation)
+        member = Member(aggregation, cadence, report, timed=self.timed, shape=shape)
         found = self._answered(member, report)
         if found is not None:
             return found
@@ -559,10 +553,13 @@ class Family:
 
     # -- families that feed families -----------------------------------------------------------------------------
 
-    def follow_edges(self, edges: dict[str, list[int]]) -> None:
-        """Cuts slices at these edges, of families that it folds for."""
+    def follow_edges(self, families: Sequence[Family]) -> None:
+        """Cuts slices wherever one of these families does, for which it folds, now and in every epoch that rows may
+        still fall into."""
         assert self.folds_only
-        self._store.open.set_edges(edges)
+        edges = self._timeline.edges_of([family.store.open for family in families])
+        if edges is not None:
+            self._store.open.set_edges(edges)
 
     def take_partials(self) -> pa.RecordBatch | None:
         """The partials of all open slices, which are forgotten; the format is told in `partials.py`."""
@@ -643,7 +640,7 @@ class Family:
         self.adopt(outline)
         # Cursors begin with the slices held, so at its next report a member judges every group in them.
         for member in self._members:
-            member.touched = self._store.touched(member.cadence)
+            member.touch_anew(self._store.touched(member.cadence))
 
     def adopt(self, outline: dict[str, Any]) -> None:
         """After merging what the outlined family merged and going forward to its watermark: all else that it knew."""
@@ -655,7 +652,7 @@ class Family:
     def snapshot(self) -> dict[str, Any]:
         """The whole state as plain values and arrays, proportional to slices times groups."""
         return {
-            "sparse": self._store.name == SPARSE,
+            "sparse": self._store.is_sparse,
             "store": self._store.snapshot(),
             **self._groups.snapshot(self.states),
             "groups_kept": self._forgetting.groups_kept,
@@ -672,8 +669,7 @@ class Family:
         self._argument_plan = None
         self._timeline.set_states(dict(zip(order, snapshot["state_held_from"], strict=True)))
         self._groups.restore(snapshot, self.states)
-        if snapshot["sparse"]:
-            self._keep(self._store.as_written(SPARSE, self._members.windows))
+        self._keep(self._store.as_written(snapshot["sparse"], self._members.windows))
         self._store.restore(snapshot["store"])
         self._forgetting.groups_kept = snapshot["groups_kept"]
         self._timeline.set_marks(snapshot)

@@ -54,12 +54,7 @@ class Forgetting:
         renamed = table.keep(live)
         room = store.regroup(live, renamed)
         for member in members:
-            passing = np.zeros(room, np.bool_)
-            known = live[live < len(member.passing)]
-            passing[: len(known)] = member.passing[known]
-            member.passing = passing
-            touched = [renamed[groups] for groups in member.touched]
-            member.touched = [groups[groups >= 0] for groups in touched]
+            member.regroup(live, renamed, room)
 
     def forget_strings(self, store: SliceStore, states: Iterable[StateKey]) -> None:
         """Lets strings go that no state holds any more, each time their pool has doubled."""

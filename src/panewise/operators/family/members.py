@@ -46,9 +46,10 @@ class Members:
         return iter(self.by_name.values())
 
     def add(self, name: str, aggregation: Aggregation, cadence: Cadence, held_from: int | None) -> Member:
-        member = self.by_name[name] = Member(aggregation, cadence, INT64_MIN, held_from, self._timed, name)
-        member.window = self._free_windows.pop() if self._free_windows else len(self.by_name)
-        member.shape = self.shapes.number(aggregation)
+        window = self._free_windows.pop() if self._free_windows else len(self.by_name) + 1
+        shape = self.shapes.number(aggregation)
+        member = Member(aggregation, cadence, INT64_MIN, held_from, self._timed, name, window, shape)
+        self.by_name[name] = member
         member.enter(self.schedule)
         self.in_order.append(member)
         self.names[member.window] = name
@@ -65,7 +66,7 @@ class Members:
         last = self.in_order.pop()
         if last is not member:
             self.in_order[member.row] = last
-            last.row = member.row
+            last.take_row(member.row)
         del self.names[member.window]
         self._free_windows.append(member.window)
         self.windows.remove(member.cadence)
@@ -74,7 +75,8 @@ class Members:
 
     def rename(self, name: str, to: str) -> None:
         member = self.by_name[to] = self.by_name.pop(name)
-        member.name = self.names[member.window] = to
+        member.rename(to)
+        self.names[member.window] = to
         if name in self._waiting:
             self._waiting[to] = self._waiting.pop(name)
         if name in self.failures:
@@ -132,23 +134,12 @@ class Members:
         """
         oldest = int(starts[0]) if self._waiting and len(starts) else INT64_MAX
         for name, member in list(self._waiting.items()):
-            first, cadence = member.first_report, member.cadence
-            if member.begun:
-                del self._waiting[name]
-            elif first is None or first > watermark or cadence.range is None or member.suspended:
-                continue
-            elif oldest >= first - cadence.slide - cadence.offset:
-                member.reported = max(first, cadence.next_report(member.reported)) - cadence.slide
-                member.begun = True
-                member.settle(grouped=False)
+            if member.begun or member.begin_easily(watermark, oldest):
                 del self._waiting[name]
 
     def take_notes(self) -> dict[str, int]:
         """Of an ungrouped family that folds: the first report of each member that saw rows since the last call."""
-        notes = {member.name: member.first_report for member in self if member.first_report is not None}
-        for name in notes:
-            self.by_name[name].first_report = None
-        return notes
+        return {member.name: noted for member in self if (noted := member.take_note()) is not None}
 
     def note(self, notes: dict[str, int]) -> None:
         """What the members of another family noted."""
@@ -158,6 +149,10 @@ class Members:
                 member.note_first(report)
 
     # -- the weave -----------------------------------------------------------------------------------------------
+
+    def leave_trees(self) -> None:
+        """The store's own slices answer all of them."""
+        self.schedule.column("tree")[:] = 0
 
     def by_tree(self) -> dict[int, list[Member]]:
         """By number of the tree; 0 has the store's own slices."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import wrapped
 from panewise.operators.arguments import empty_fields
 from panewise.operators.due_reports import due_reports
+from panewise.operators.family.first_reports import whole_ones
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.member import Member
 from panewise.operators.family.members import Members
@@ -74,11 +75,9 @@ class Reporting(ABC):
             # What an endless window holds stays, also when its slices have gone: every report is due from the first
             # one on.
             first = cadence.next_report(member.reported) if member.endless else int(due[0])
-            member.endless = True
+            member.hold_for_ever()
             return np.arange(first, watermark + 1, cadence.slide, dtype=np.int64)
-        if member.held_from is not None and cadence.range is not None and len(due):
-            due = due[due - cadence.range - cadence.offset >= member.held_from]
-        return due
+        return whole_ones(cadence, due, member.held_from)
 
 
 def stamped(member: Member, ends: Ints, columns: list[pa.Array]) -> pa.RecordBatch:

@@ -40,7 +40,6 @@ from panewise.slicing.window_set import WindowSet
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-SPARSE = "sparse"
 
 Failures = list[tuple[StateKey, Exception]]
 
@@ -51,7 +50,7 @@ class SliceStore(ABC):
     Closed slices have numbers, `first` and on; `starts` and `ends` are those held.
     """
 
-    name: ClassVar[str]  # under which it is written down
+    is_sparse: ClassVar[bool]  # as which it is written down
     answers_past: ClassVar[bool]  # whether it answers windows of the past that the slices held cover
     first: int
 
@@ -115,8 +114,8 @@ class SliceStore(ABC):
         """This store with room for so many groups, or the one that it has become; `dense_most` is for dense slices."""
 
     @abstractmethod
-    def as_written(self, name: str, windows: Iterable[Cadence]) -> SliceStore:
-        """A fresh store becomes one of that name, for what was written down of one."""
+    def as_written(self, sparse: bool, windows: Iterable[Cadence]) -> SliceStore:
+        """A fresh store becomes a sparse one, or stays as it is, for what was written down of one."""
 
     @abstractmethod
     def leave(self, tree: int, cadence: Cadence, window: int) -> None:

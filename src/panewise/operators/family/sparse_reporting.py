@@ -57,7 +57,7 @@ class SparseReporting(Reporting):
             except QueryFailed as problem:
                 members.fail(name, problem.message)
                 continue
-            if batch is not None and not member.suspended:
+            if batch is not None:
                 reports.apart.setdefault(name, []).append(batch)
         self._pass_by(marks)
         return reports
@@ -72,10 +72,10 @@ class SparseReporting(Reporting):
         """Every member has come to the watermark; `marks`: the last report that each cursor was moved to."""
         watermark = self.timeline.watermark
         for member in self.members:
-            member.reported = max(member.reported, watermark)
+            member.come_to(watermark)
             # Windows without rows report nothing, but what has left must leave the cursor too.
             cadence = member.cadence
-            last = watermark - (watermark - cadence.align) % cadence.slide
+            last = cadence.last_report(watermark)
             if last > marks.get((cadence.range, cadence.offset), INT64_MIN):
                 marks[cadence.range, cadence.offset] = last
                 self._move((cadence.range, cadence.offset), last)
@@ -85,19 +85,16 @@ class SparseReporting(Reporting):
         touched = self._store.move(span, None if span[0] is None else end - span[0], end)
         for member in self.members:
             if (member.cadence.range, member.cadence.offset) == span:
-                member.touched.extend(touched)
+                member.touch(touched)
 
     def _batch(self, member: Member, report: int) -> pa.RecordBatch | None:
         """Judges the touched groups anew, then reports all groups that pass."""
         store = self._store
         span = member.cadence.range, member.cadence.offset
         keys = list(member.aggregation.asked)
-        if len(member.passing) < store.groups:
-            member.passing = np.append(member.passing, np.zeros(store.groups - len(member.passing), np.bool_))
-        if member.touched:
-            groups = np.concatenate(member.touched)  # some of them twice, which does no harm
-            member.touched = []
-            member.passing[groups] = self._judge(member, span, keys, groups)
+        groups = member.take_touched()
+        if groups is not None:
+            member.judge(groups, self._judge(member, span, keys, groups), store.groups)
         ids = np.flatnonzero(member.passing)
         if not len(ids):
             return None

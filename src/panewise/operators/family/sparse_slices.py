@@ -24,7 +24,7 @@ from panewise.operators.family.groups import Groups
 from panewise.operators.family.members import Members
 from panewise.operators.family.partials import Drained
 from panewise.operators.family.reporting import Reporting
-from panewise.operators.family.slice_store import SPARSE, SliceStore, state_matrix
+from panewise.operators.family.slice_store import SliceStore, state_matrix
 from panewise.operators.family.sparse_reporting import Span, SparseReporting
 from panewise.operators.family.timeline import Timeline
 from panewise.plan.aggregation import Pools, StateKey
@@ -63,7 +63,7 @@ class Cursor:
 class SparseSlices(SliceStore):
     """Closed slices as lists of pairs, with cursors over them. One that does not answer has no cursors."""
 
-    name = SPARSE
+    is_sparse = True
     answers_past = False
 
     def __init__(self, groups: int, pools: Pools, answers: bool = True) -> None:
@@ -220,8 +220,8 @@ class SparseSlices(SliceStore):
             self._widen(2 * groups)
         return self
 
-    def as_written(self, name: str, windows: Iterable[Cadence]) -> SliceStore:
-        assert name == self.name, "sparse slices do not become others"
+    def as_written(self, sparse: bool, windows: Iterable[Cadence]) -> SliceStore:
+        assert sparse, "sparse slices do not become others"
         return self
 
     def _widen(self, groups: int) -> None:

@@ -26,15 +26,17 @@ not slices.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.operators.family.first_reports import first_whole
 from panewise.operators.family.members import Members
 from panewise.plan.aggregation import StateKey
 from panewise.slicing.open_slices import OpenSlices
-from panewise.slicing.pairs import Cadence
+from panewise.slicing.pairs import Cadence, without_covered
 from panewise.slicing.window_set import WindowSet
 
 Ints = NDArray[np.int64]
@@ -71,6 +73,7 @@ class Timeline:
         self.needed_from = INT64_MIN
         self.evicted_to: int | None = None
         self.states: dict[StateKey, int | None] = {}  # from where each is whole; None: from the beginning
+        self._followed: list[Ints] = []  # the edges of other families, as its own were made of
 
     # -- what is told --------------------------------------------------------------------------------------------
 
@@ -121,7 +124,8 @@ class Timeline:
                 member = members.in_order[row]
                 start = min(int(following[row]) - member.cadence.offset, self.watermark)
                 number = int(np.searchsorted(ends, start, side="right"))
-                member.endless = member.endless or number > 0
+                if number:
+                    member.hold_for_ever()
                 needed = min(needed, number)
                 reach = min(reach, start)
         self.needed_from = max(self.needed_from, min(reach, self.watermark))
@@ -152,12 +156,20 @@ class Timeline:
             return cut
         if self.by_cuts or not len(windows) or open_slices.has_edges_of(windows):
             return None
-        reached = INT64_MIN if self.greatest == INT64_MIN else self.greatest + 1
-        return max(reached, self.watermark)
+        return max(cut_behind(None if self.greatest == INT64_MIN else self.greatest), self.watermark)
 
     def cut_at(self, point: int) -> None:
         """Edges change at a point that no row has reached."""
         self.cut = point
+
+    def edges_of(self, others: Sequence[OpenSlices]) -> dict[str, list[int]] | None:
+        """Where slices are cut that lie within one slice of each of these; None where that is as it was."""
+        arrays = [part for other in others for part in other.edge_arrays()]
+        if len(arrays) == len(self._followed) and all(a is b for a, b in zip(arrays, self._followed, strict=True)):
+            return None
+        self._followed = arrays
+        edges = [other.edges() for other in others]
+        return edges[0] if len(edges) == 1 else common_edges(edges)
 
     # -- when reports begin --------------------------------------------------------------------------------------
 
@@ -167,7 +179,7 @@ class Timeline:
             return self._first_answerable(cadence, since, slices) - cadence.slide
         if cadence.range is not None and self.cut != INT64_MIN and self.by_cuts:
             # Slices before the cut may straddle its windows, and nothing says yet which are due.
-            return cadence.next_report(self.cut + cadence.range + cadence.offset - 1) - cadence.slide
+            return first_whole(cadence, self.cut) - cadence.slide
         return INT64_MIN
 
     def _first_answerable(self, cadence: Cadence, since: int | None, slices: HeldSlices) -> int:
@@ -180,7 +192,7 @@ class Timeline:
         # before it useless.
         marks = self.cut, since, None if self.by_cuts else self.evicted_to
         seen = max(mark for mark in marks if mark is not None)
-        report = max(soonest + cadence.slide, cadence.next_report(seen + cadence.range + cadence.offset - 1))
+        report = max(soonest + cadence.slide, first_whole(cadence, seen))
         for _ in range(CANDIDATES):
             if report == soonest or not self.is_whole(cadence, report - cadence.slide, since, slices):
                 break
@@ -223,6 +235,35 @@ class Timeline:
         """The same states, from these points on, in this order."""
         assert set(since) == set(self.states)
         self.states = since
+
+
+def cut_behind(reached: int | None) -> int:
+    """Where edges may change: at the point behind the last one that a row has reached; None: none has come."""
+    return INT64_MIN if reached is None else reached + 1
+
+
+def common_edges(edges: Sequence[Mapping[str, list[int]]]) -> dict[str, list[int]]:
+    """Where slices are cut that lie within one slice of each of several families: wherever one of these is, epoch by
+    epoch.
+
+    >>> old = {"epochs": [-9], "firsts": [0, 1], "slides": [4], "phases": [0]}
+    >>> new = {"epochs": [-9, 5], "firsts": [0, 1, 2], "slides": [6, 2], "phases": [0, 0]}
+    >>> common_edges([old, new])
+    {'epochs': [-9, 5], 'firsts': [0, 2, 3], 'slides': [4, 6, 2], 'phases': [0, 0, 0]}
+    """
+    epochs = sorted({epoch for one in edges for epoch in one["epochs"]})
+    firsts, slides, phases = [0], [], []
+    for epoch in epochs:
+        classes: set[tuple[int, int]] = set()
+        for one in edges:
+            place = int(np.searchsorted(one["epochs"], epoch, side="right")) - 1
+            held = slice(one["firsts"][place], one["firsts"][place + 1])
+            classes.update(zip(one["slides"][held], one["phases"][held], strict=True))
+        own_slides, own_phases = without_covered(classes)
+        slides += own_slides.tolist()
+        phases += own_phases.tolist()
+        firsts.append(len(slides))
+    return {"epochs": epochs, "firsts": firsts, "slides": slides, "phases": phases}
 
 
 def _straddled(starts: Ints, ends: Ints, point: int) -> bool:

@@ -270,10 +270,6 @@ class CalibratedModel(CostModel):
             pushes=self.pushes if pushes is None else pushes,
         )
 
-    def of_kinds(self, kinds: Iterable[StateKind]) -> CalibratedModel:
-        """For queries that keep these kinds of state, besides the count of rows."""
-        return self.with_load(states=("count", *(state_of(kind) for kind in kinds)))
-
     def fold(self, rate: float) -> float:
         return rate * (self.figures.slot_ns + sum(self.figures.fold_ns[state] for state in self.states))
 

@@ -18,11 +18,11 @@ least a greedy one. Subtraction is tried from the 8 selections around the wanted
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from panewise.aggregates.algebra import Algebra, Kind
+from panewise.aggregates.algebra import Algebra
 from panewise.optimize.sharing.regions import region_masks
 from panewise.optimize.sharing.selections import EVERY_ROW, NO_ROW, Selection, Subject, disjoint, implies
 from panewise.optimize.sharing.value_sets import Cut
@@ -99,23 +99,6 @@ def plan_selections(wanted: Sequence[Selection], algebra: Algebra) -> list[Kept 
 def duplicate_insensitive(algebra: Algebra) -> bool:
     """Whether rows that are taken in twice change nothing: what chooses one of its inputs chooses it again."""
     return algebra.selective and algebra.commutative and algebra.associative
-
-
-def common_algebra(algebras: Iterable[Algebra]) -> Algebra:
-    """What all of several states allow: a query shares by a cover when each of its states does.
-
-    Leave out a count of rows that only says which groups exist: counted twice, it still says so.
-    """
-    return reduce(
-        lambda one, other: Algebra(
-            max(one.kind, other.kind, key=list(Kind).index),
-            one.commutative and other.commutative,
-            one.invertible and other.invertible,
-            one.selective and other.selective,
-            one.associative and other.associative,
-        ),
-        algebras,
-    )
 
 
 def _outcome(

@@ -10,8 +10,9 @@ what a query reports may not depend on who shares with it.
 
 >>> of = dict(source="packets", states=frozenset({"sum of length"}))
 >>> synopsis = Synopsis(**of, type=SynopsisType.BASIC_INTERVAL, interval=1, intervals=8)
->>> cited(applicable(Situation((Query(**of, lengths=(8,)), Query(**of, lengths=(5,))), (synopsis,))))
-'SS1, CS2'
+>>> situation = Situation((Query(**of, lengths=(8,)), Query(**of, lengths=(5,))), (synopsis,))
+>>> [rule.name for rule in applicable(situation)]
+['SS1', 'CS2']
 """
 
 from __future__ import annotations
@@ -107,10 +108,6 @@ class Rule:
 def applicable(situation: Situation, rules: Sequence[Rule] | None = None) -> tuple[Rule, ...]:
     """The rules whose conditions hold, in the order of the table."""
     return tuple(rule for rule in (RULES if rules is None else rules) if rule.holds(situation))
-
-
-def cited(rules: Sequence[Rule]) -> str:
-    return ", ".join(rule.name for rule in rules)
 
 
 def synopsis_type(technique: str) -> SynopsisType:

@@ -25,7 +25,7 @@ def archived_report(version: Version, query: PlannedQuery, at: int, begun: dict[
         return None
     if not isinstance(window, TimeWindow) or window.slide_us is None:
         return None
-    report = at - (at - window.align_us) % window.slide_us
+    report = window.last_report(at)
     for archive in version.archives.values():
         own = begun.get(archive.log_name)
         # Up to where it had begun somebody else has written it, perhaps another query.

@@ -148,7 +148,10 @@ class Bucket:
                 self._change_rows(difference, version, marks)
         for name, query in wanted.items():
             if name in hosted and hosted[name].status != "FAILED":
-                hosted[name].status = "SUSPENDED" if query.suspended else "RUNNING"
+                if query.suspended:
+                    hosted[name].suspend()
+                else:
+                    hosted[name].resume()
 
     def _change_rows(self, difference: Difference, version: Version, marks: Marks) -> None:
         for stream, inflow in self.inflows.items():
@@ -162,7 +165,7 @@ class Bucket:
             self._change(Difference(coming={name: query}))
             moved = any(marks.at(query.created, stream) != marks.at(version.number, stream) for stream in self.inflows)
             if moved:
-                self.hosting.queries[name].counts_all = False
+                self.hosting.queries[name].count_not_all()
 
     def _change_trees(self, difference: Difference, wanted: dict[str, PlannedQuery], reached: int | None) -> None:
         """The trees of these queries are cut behind the last row that any task has seen; no others."""
@@ -195,12 +198,12 @@ class Bucket:
     def _change(self, difference: Difference) -> None:
         self.hosting.change(difference, self._refused)
         for hosted in self.hosting.queries.values():
-            hosted.unread_max = None  # everything is read after every micro-batch
+            hosted.keep_all_unread()  # everything is read after every micro-batch
 
     def _refused(self, name: str, node: PhysicalQuery, problem: PlanError) -> None:
         """A row came between the statement and its micro-batch: too late for what needs all rows."""
         hosted = HostedQuery(name, node.plan, node.block)
-        hosted.status, hosted.reason = "FAILED", problem.message
+        hosted.fail_alone(problem.message)
         self.hosting.queries[name] = hosted
 
     def fail(self, name: str, reason: str) -> None:
@@ -208,7 +211,7 @@ class Bucket:
         query = self.hosting.queries.get(name)
         if query is None or query.status == "FAILED":
             return
-        query.status, query.reason = "FAILED", reason
+        query.fail_alone(reason)
         consumer = self.hosting.consumers.get(name)
         if consumer is not None:
             consumer.let_go(name)
@@ -316,7 +319,7 @@ class Bucket:
             if query.fragment == self.fragment.number and name in self.hosting.queries:
                 found[query.log_name] = self.hosting.overflows(name)
         for hosted in self.hosting.queries.values():
-            hosted.overflows = 0
+            hosted.forget_overflows()
         return {name: count for name, count in found.items() if count}
 
     @property

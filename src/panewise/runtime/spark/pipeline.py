@@ -267,7 +267,7 @@ class SparkPipeline:
                 stream.watermark = of_stream.watermark(stream.progress.delay)
         for name, query in self.books.hosting.queries.items():
             if self._handle.begins_late(name):
-                query.counts_all = False
+                query.count_not_all()
         self._handle.tables.go_on()
 
     def _select_once(self, statement: s.SelectOnce, parsed: ParsedStatement) -> pa.Table | None:

@@ -267,7 +267,7 @@ class Reader:
                 f"'{name}' has no report at {format_instant(moment)} yet",
                 hint=f"it has come to {format_instant(watermark)}",
             )
-        report = moment - (moment - window.align_us) % window.slide_us
+        report = window.last_report(moment)
         found = self._logged(query, report, marks)
         if found is not None and found.num_rows:
             return found

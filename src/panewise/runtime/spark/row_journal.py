@@ -75,7 +75,7 @@ class RowJournal:
         _set_progress(bucket, head.body["progress"])
         for query in bucket.hosting.queries.values():
             query.read()
-            query.overflows = 0  # they were told when the rows came
+            query.forget_overflows()  # they were told when the rows came
 
     @staticmethod
     def write(bucket: Bucket, head: Head, store: Store, packets: list[bytes], batch: int) -> None:
@@ -119,7 +119,7 @@ def _take(bucket: Bucket, entry: dict[str, Any]) -> None:
     bucket.take([Packet.unpacked(packet) for packet in entry["packets"].column(0).to_pylist()])
     for query in bucket.hosting.queries.values():
         query.read()
-        query.overflows = 0  # they were told when the rows came
+        query.forget_overflows()  # they were told when the rows came
 
 
 def _become(bucket: Bucket, version: int, head: Head, marks: Marks) -> None:

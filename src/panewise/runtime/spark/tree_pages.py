@@ -97,7 +97,7 @@ def _set_progress(bucket: Bucket, head: Head) -> None:
     channel = main.channel
     channel.watermark, channel.rows_seen = head.body["watermark"], head.body["rows_seen"]
     for query in bucket.hosting.queries.values():
-        query.watermark = max(query.watermark, channel.watermark)
+        query.go_on_at(channel.watermark)
 
 
 # -- pages -----------------------------------------------------------------------------------------------------------

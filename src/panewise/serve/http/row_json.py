@@ -8,15 +8,10 @@
 Columns become lists of Python objects, a whole column at a time, and orjson writes the rows of them: for a hundred rows
 of five columns that takes some tens of microseconds (`python -m panewise.serve.http.row_json` prints how long).
 Instants and dates are written once for each value that occurs, because all groups of a window have the same.
-
-`JsonCache` keeps the text of tables that are asked for again, for as long as somebody holds the table.
 """
 
 from __future__ import annotations
 
-import threading
-import weakref
-from collections import OrderedDict
 from decimal import Decimal
 from typing import Any
 
@@ -47,35 +42,6 @@ def json_rows(table: pa.Table) -> bytes:
 def json_columns(schema: pa.Schema) -> list[dict[str, str]]:
     """Names and types, as CQL writes them, of the columns of a table."""
     return [{"name": column.name, "type": str(from_arrow(column.type) or column.type)} for column in schema]
-
-
-class JsonCache:
-    """The JSON of tables by identity: the same object, the same text. Safe for threads."""
-
-    def __init__(self, most: int = 4_096) -> None:
-        self._texts: OrderedDict[int, tuple[weakref.ref[pa.Table], bytes]] = OrderedDict()
-        self._most = most
-        self._lock = threading.Lock()
-
-    def rows(self, table: pa.Table) -> bytes:
-        """What `json_rows` gives, made at most once while the table lives."""
-        found = self._texts.get(id(table))
-        # An id may have belonged to a table that is gone.
-        if found is not None and found[0]() is table:
-            return found[1]
-        text = json_rows(table)
-        key = id(table)
-
-        def gone(reference: weakref.ref[pa.Table]) -> None:
-            entry = self._texts.get(key)
-            if entry is not None and entry[0] is reference:
-                self._texts.pop(key, None)
-
-        with self._lock:
-            self._texts[key] = weakref.ref(table, gone), text
-            while len(self._texts) > self._most:
-                self._texts.popitem(last=False)
-        return text
 
 
 def _cells(column: pa.ChunkedArray) -> list[Any]:

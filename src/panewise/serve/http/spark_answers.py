@@ -87,7 +87,7 @@ class SparkAnswers:
         delivered, delivered_at = self._reports.get(name, (no_rows.table, at))
         window = query.block.window
         assert isinstance(window, TimeWindow) and window.slide_us is not None
-        report = come_to - (come_to - window.align_us) % window.slide_us
+        report = window.last_report(come_to)
         ends = delivered.column("window_end").cast(pa.int64())
         table = delivered.filter(pc.equal(ends, report))
         before = self._now.get(name)
