@@ -127,6 +127,22 @@ class Bucket:
 
     # -- versions ------------------------------------------------------------------------------------------------
 
+    def go_on_in(self, program: Program) -> bool:
+        """Whether it is what another program makes of its version; it follows that program then."""
+        if program is not self.program:
+            fragment = program.fragments.get(self.fragment.number)
+            if self.version < 0 or fragment is None or program.sharing != self.program.sharing:
+                return False
+            here = self.program.plan_of(self.fragment, self.program.version(self.version))
+            if program.plan_of(fragment, program.version(self.version)) != here:
+                return False
+            self.program, self.fragment = program, fragment
+        return True
+
+    def goes_on_until(self, version: int) -> bool:
+        """Whether no version up to this one changes anything here: then `become` touches no state."""
+        return self.version <= version and not self.program.concerns(self.fragment, self.version, version)
+
     def become(self, version: Version, marks: Marks) -> None:
         """Queries come and go as the versions up to this one say."""
         for step in self.program.between(self.version, version.number):

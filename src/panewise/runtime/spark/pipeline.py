@@ -27,12 +27,14 @@ from panewise.runtime.archives import check_place, layout_of, opened
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.hosted_query import overflow_remark
+from panewise.runtime.made_queries import MadeQueries
 from panewise.runtime.refresh_option import refuse_at_most
 from panewise.runtime.shedding import refuse_overload_options
 from panewise.runtime.spark.archive_reading import with_files
 from panewise.runtime.spark.changes import Change, Changing
 from panewise.runtime.spark.folder import Folder
-from panewise.runtime.spark.program import Program, read_program
+from panewise.runtime.spark.known_programs import read_program
+from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.session import check_version, is_connect, own_session, settings
 from panewise.runtime.spark.sources import INBOX, check_source, connector_of, source_frame
 from panewise.runtime.spark.table_readers import table_reader
@@ -73,11 +75,12 @@ class SparkPipeline:
         self.retention_us = duration_us(retention)
         self.print_table: PrintTable | None = None
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
+        self.sharing = sharing  # that of the checkpoint, once there is one
         self.books = Engine(sharing=sharing)
         self.books.driver.is_expected = True  # by Spark
         self.books.statements.read_table = self._read_table
         self.books.archives.only_books = True  # files are written by micro-batches
-        self.bound: dict[str, s.CreateQuery] = {}  # by lower-case name of the query, for the program
+        self.queries_made = self.books.statements.queries_made = MadeQueries()
         self.frames: dict[str, DataFrame] = {}  # the user's own, by lower-case name of the stream
         self._handle: Handle | None = None
         self._lock = threading.RLock()
@@ -152,7 +155,7 @@ class SparkPipeline:
                         else:
                             said = parsed.text[parsed.span.start : parsed.span.end]
                             changed.append(Changing(said, statement))
-                            self._note_bound(statement)
+                            self.queries_made.note_text(said, statement)
                     result = table if table is not None else result
             finally:
                 if changed and self._handle is not None:
@@ -160,12 +163,6 @@ class SparkPipeline:
                 elif changed_rows and self._handle is not None:
                     self._handle.change_tables()
         return result
-
-    def _note_bound(self, statement: s.Statement) -> None:
-        if isinstance(statement, s.CreateQuery):
-            self.bound[statement.name.lower()] = statement
-        elif isinstance(statement, s.Drop):
-            self.bound.pop(statement.name.lower(), None)
 
     def _registered(self, statement: s.Statement, parsed: ParsedStatement) -> pa.Table | None:
         with _only_here():
@@ -332,7 +329,7 @@ class SparkPipeline:
         if self._handle is not None and defined == set(self._handle.program.newest.queries):
             return spark_lines(self._handle.program, query, self.partitions, self._handle.table_stats())
         # Nothing runs yet, or this is asked by the statement behind a CREATE: it would be planned so.
-        planned = Program(self.partitions or 1, self.books.user_aggregates, self.books.hosting.sharing)
+        planned = Program(self.partitions or 1, self.books.user_aggregates, self.sharing, made=self.queries_made)
         planned.apply(Change(0, 0, tuple(statement_of(d) for d in self.books.catalog if d.kind != "sink")))
         return spark_lines(planned, query, self.partitions, {})
 
@@ -373,7 +370,8 @@ class SparkPipeline:
         """As what the log knows a query: by the change that created it, or that will when the pipeline is started."""
         # A checkpoint that was begun has its own partitions and sharing; before there is one, there are no changes.
         identity = {"partitions": 1, "sharing": "weave", **(folder.read_json("pipeline.json") or {})}
-        program = read_program(folder, identity["partitions"], self.books.user_aggregates, identity["sharing"])
+        fixed = identity["partitions"], self.books.user_aggregates, identity["sharing"]
+        program = read_program(folder, *fixed, self.queries_made)
         stored = program.newest.queries.get(query.name.lower()) if program.versions else None
         if stored is not None and stored.definition.text == query.text:
             return stored.log_name
