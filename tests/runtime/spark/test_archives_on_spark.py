@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 import panewise as pw
 from panewise.archive.archive import Archive
@@ -149,7 +150,7 @@ class FaultyRun(LocalRun):
                     self.died += 1
                 else:
                     return
-            writer.archives = self.kept = pickle.loads(pickle.dumps(self._new_archives()))
+            writer.archives = self.kept = pickle.loads(cloudpickle.dumps(self._new_archives()))
             frame = self.again(frame)
         writer(frame, self.batch)  # type: ignore[arg-type]
 

@@ -22,7 +22,7 @@ import pytest
 
 import panewise as pw
 from panewise.plan import physical
-from panewise.runtime.spark import row_journal, tree_pages
+from panewise.runtime.spark import known_programs, row_journal, tree_pages
 from panewise.runtime.spark.marks import last_marks
 from tests.case_runner import same_rows
 from tests.now_or_soak import soaking

@@ -4,10 +4,10 @@ Definitions change by *changes*: lists of statements, each with the first micro-
 workers read the same changes and come to the same program; a replayed micro-batch is governed by what governed it
 first. Binding costs a millisecond or two per statement, once per process (`made_queries.py`, `known_programs.py`).
 
-A fragment is the queries of one placement, as the planner chooses it from their nodes (`optimize/placing.py`). Periodic time windows that group by the
-same expressions, in whatever order, are one *tree* fragment: partials are folded before the shuffle and spread over
-buckets by group. Those with equal selection, order of keys and technique are a tree in it; a fragment has as many trees
-as its queries need, and they share its buckets, packets and state:
+A fragment is the queries of one placement, as the planner chooses it from their nodes (`optimize/placing.py`). Periodic
+time windows that group by the same expressions, in whatever order, are one *tree* fragment: partials are folded before
+the shuffle and spread over buckets by group. Those with equal selection, order of keys and technique are a tree in it.
+A fragment has as many trees as its queries need, and they share its buckets, packets and state:
 
     fragment: stream, {keys} -- tree: WHERE v > 1, GROUP BY a, b -- queries with any windows and aggregates
                              \\- tree: WHERE v > 2, GROUP BY b, a -- queries ...

@@ -146,7 +146,7 @@ def _set_progress(bucket: Bucket, progress: dict[str, list[int]]) -> None:
 
 
 def _note_progress(bucket: Bucket, head: Head, batch: int) -> int:
-    """How far the streams have come; and how far they had come, if the bucket's queries have changed in this micro-batch.
+    """How far the streams have come; and how far they had come, if this micro-batch has changed the bucket's queries.
 
     Returns by how much the bucket has come further.
     """
