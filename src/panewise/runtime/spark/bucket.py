@@ -125,6 +125,10 @@ class Bucket:
         """The trees by number, also those whose queries have all failed."""
         return {number: consumer.family for number, consumer in self._consumers.items()}
 
+    def tree_of(self, consumer: FamilyConsumer) -> int:
+        """The number of a family's tree; 0 where the fragment has none."""
+        return next((number for number, known in self._consumers.items() if known is consumer), 0)
+
     # -- versions ------------------------------------------------------------------------------------------------
 
     def go_on_in(self, program: Program) -> bool:
@@ -353,6 +357,10 @@ class Bucket:
             "open_slices": sum(tree.open_slice_count for tree in trees),
             "states": sum(len(tree.states) for tree in trees),
             "bytes": self.bytes_held,
+            "families": {
+                number: {"groups": tree.group_count, "slices": len(tree.store.starts), "trees": tree.tree_count}
+                for number, tree in self.trees.items()
+            },
         }
 
     @property

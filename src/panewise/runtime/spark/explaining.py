@@ -1,13 +1,64 @@
-"""What EXPLAIN says about Spark: which queries share a fragment, what reaches the source, how the rest is spread."""
+"""EXPLAIN on Spark: what the program runs (`hosted_program.py`), what reaches the source, how the rest is spread."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from panewise.plan.spark_sql import to_spark_sql
+from panewise.runtime.definitions import statement_of
+from panewise.runtime.spark.changes import Change, Changing
+from panewise.runtime.spark.hosted_program import HostedProgram, Measures
+from panewise.runtime.spark.identity import Defined
 from panewise.runtime.spark.program import Program
+from panewise.runtime.spark.reading import Reader
+from panewise.runtime.spark.reconcile import suspensions
+from panewise.runtime.spark.session import default_partitions
 from panewise.runtime.spark.version import Fragment, PlannedQuery, PlannedTree
+
+
+class Explaining:
+    """Of one pipeline. A `reader` is what the pipeline has when it was started; None: it would be planned so.
+
+    `pending`: statements that the books have run and the program has yet to hear of.
+    """
+
+    def __init__(self, pipeline: Defined) -> None:
+        self._pipeline = pipeline
+        self._shown: HostedProgram | None = None
+        self._partitions: int | None = None  # what a first start would choose
+
+    def lines(self, query: str | None, reader: Reader | None, pending: Sequence[Changing] = ()) -> list[str]:
+        """How a query, or everything together, is run."""
+        hosted = self.hosted(query, reader, pending)
+        tables = {} if reader is None else reader.table_stats()
+        lines = spark_lines(hosted.program, query, self._pipeline.partitions, tables)
+        return [*str(hosted.explanation(query)).split("\n"), *lines]
+
+    def hosted(self, query: str | None, reader: Reader | None, pending: Sequence[Changing] = ()) -> HostedProgram:
+        """What is run; CatalogError where there is no such query."""
+        if query is not None:
+            self._pipeline.books.catalog.get(query, "query")
+        program = self._planned() if reader is None else self._running(reader.program, pending)
+        measures = Measures() if reader is None else reader.measures()
+        self._shown = HostedProgram(program, measures, self._shown)
+        return self._shown
+
+    def _running(self, program: Program, pending: Sequence[Changing]) -> Program:
+        if pending:
+            program = program.copy()
+            texts, bound = tuple(changing.text for changing in pending), [changing.bound for changing in pending]
+            program.apply(Change(program.next_version, program.newest.from_batch, texts), bound)
+        return program
+
+    def _planned(self) -> Program:
+        pipeline = self._pipeline
+        partitions = pipeline.partitions or self._partitions or default_partitions(pipeline.spark)
+        self._partitions = partitions
+        program = Program(partitions, pipeline.books.user_aggregates, pipeline.sharing, made=pipeline.queries_made)
+        texts = [statement_of(definition) for definition in pipeline.books.catalog if definition.kind != "sink"]
+        program.apply(Change(0, 0, (*texts, *suspensions(pipeline.books))))
+        return program
 
 
 def spark_lines(

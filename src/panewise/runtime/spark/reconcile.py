@@ -29,7 +29,7 @@ def reconciled(books: Engine, program: Program, replace: bool) -> list[Changing]
     stored = {d.name.lower(): d for d in program.catalog}
     here = {d.name.lower(): d for d in books.catalog}
     if not stored:
-        return [Changing(statement_of(definition)) for definition in here.values()] + _suspended(books)
+        return [Changing(text) for text in (*map(statement_of, here.values()), *suspensions(books))]
     changed = [d for key, d in here.items() if key in stored and lasting_text(d) != lasting_text(stored[key])]
     if changed and not replace:
         names = ", ".join(f"{d.kind} {d.name}" for d in changed)
@@ -93,13 +93,11 @@ def _learn(books: Engine, program: Program, definitions: list[Definition]) -> No
             books.execute(f"SUSPEND QUERY {name_to_sql(definition.name)}")
 
 
-def _suspended(books: Engine) -> list[Changing]:
+def suspensions(books: Engine) -> list[str]:
+    """The statements that have queries rest which rest in the books."""
     queries = books.hosting.queries
-    return [
-        Changing(f"SUSPEND QUERY {name_to_sql(d.name)}")
-        for d in books.catalog.of_kind("query")
-        if queries[d.name.lower()].status == "SUSPENDED"
-    ]
+    suspended = [d.name for d in books.catalog.of_kind("query") if queries[d.name.lower()].status == "SUSPENDED"]
+    return [f"SUSPEND QUERY {name_to_sql(name)}" for name in suspended]
 
 
 def lasting_text(definition: Definition) -> str:
