@@ -54,8 +54,10 @@ def read_program(
         stamps = folder.stamps("catalog")
         known = _known.pop(folder.place, None)
         if known is None or not _goes_on(known, stamps, partitions, aggregates, sharing):
-            known = _Known(Program(partitions, sharing=sharing, made=_copy(made or MadeQueries())))
+            known = _Known(Program(partitions, sharing=sharing))
         known.program.aggregates = dict(aggregates)
+        if made is not None:
+            known.program.made.take(made)
         for stamp in stamps[len(known.stamps) :]:
             known.program.apply(read_change(folder, stamp.number))
             known.stamps.append(stamp)
