@@ -350,17 +350,16 @@ class Bucket:
         return self.hosting.consumers[name].lookup(name, at)
 
     def stats(self) -> dict[str, Any]:
-        trees = list(self.trees.values())
+        own = self.trees
+        trees = list(own.values())
         return {
             "groups": sum(tree.group_count for tree in trees),
             "slices": sum(len(tree.store.starts) for tree in trees),
             "open_slices": sum(tree.open_slice_count for tree in trees),
             "states": sum(len(tree.states) for tree in trees),
             "bytes": self.bytes_held,
-            "families": {
-                number: {"groups": tree.group_count, "slices": len(tree.store.starts), "trees": tree.tree_count}
-                for number, tree in self.trees.items()
-            },
+            # By tree: groups, slices, and into how many trees of its own it is divided.
+            "families": {n: [tree.group_count, len(tree.store.starts), tree.tree_count] for n, tree in own.items()},
         }
 
     @property

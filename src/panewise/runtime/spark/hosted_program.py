@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from panewise.language.sql_text import to_sql
 from panewise.operators.shared_fold import clusters
@@ -23,6 +23,14 @@ from panewise.runtime.spark.bucket import Bucket
 from panewise.runtime.spark.marks import Marks
 from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.version import Fragment
+
+
+class TreeTold(NamedTuple):
+    """Of a tree in one bucket. `trees`: into how many of its own the bucket has divided it."""
+
+    groups: int
+    slices: int
+    trees: int
 
 
 @dataclass(frozen=True)
@@ -39,10 +47,10 @@ class Measures:
             return None
         return marks.good_rows / (marks.greatest - marks.oldest)
 
-    def of_tree(self, tree: int) -> list[Mapping[str, int]]:
+    def of_tree(self, tree: int) -> list[TreeTold]:
         """What each bucket has told of a tree."""
         told = (bucket.get("families", {}).get(str(tree)) for bucket in self.buckets.values())
-        return [found for found in told if found is not None]
+        return [TreeTold(*found) for found in told if found is not None]
 
 
 class HostedProgram:
@@ -151,17 +159,17 @@ class HostedProgram:
         told = self._measures.of_tree(bucket.tree_of(consumer))
         groups = measured.groups
         if consumer.family.keys and told:
-            groups = sum(bucket["groups"] for bucket in told) or None
+            groups = sum(bucket.groups for bucket in told) or None
         load = replace(measured.load, groups=max(1, groups or 1), rate=measured.load.rate if rate is None else rate)
-        slices = max((bucket["slices"] for bucket in told), default=measured.slices_held[0])
+        slices = max((bucket.slices for bucket in told), default=measured.slices_held[0])
         slices_held = slices, *measured.slices_held[1:]
         measured = replace(measured, load=load, rows_per_unit=rate, groups=groups, slices_held=slices_held)
         return family_report(consumer.shape, consumer.family.plan, measured)
 
     @staticmethod
-    def _divided(told: list[Mapping[str, int]]) -> str:
+    def _divided(told: list[TreeTold]) -> str:
         """Into how many trees a family has been divided where it runs; nothing where each bucket has one."""
-        least, most = (pick((bucket["trees"] for bucket in told), default=1) for pick in (min, max))
+        least, most = (pick((bucket.trees for bucket in told), default=1) for pick in (min, max))
         if most == 1:
             return ""
         return f"{most} trees" if least == most else f"{least} to {most} trees"
