@@ -88,12 +88,20 @@ class Placing:
             self._company = {}
             for other, query in self._running.items():
                 self._note(other, query.node)
-        found = self._running.get(self._company.get(wanted, ""))
-        if found is None or in_common(found.node) != wanted:  # that one has gone; others may still be there
-            self._company.pop(wanted, None)
-            found = next((query for query in self._running.values() if in_common(query.node) == wanted), None)
+        found = self._one_of(wanted)
         self._note(name, node)
         return found.placement if found is not None and _takes(found.placement, streams) else None
+
+    def _one_of(self, wanted: object) -> Placed | None:
+        """A query that runs which has this in common with others."""
+        assert self._company is not None
+        if wanted not in self._company:
+            return None
+        known = self._running.get(self._company[wanted])
+        if known is not None and in_common(known.node) == wanted:
+            return known
+        del self._company[wanted]  # it has gone; others may still be there
+        return next((query for query in self._running.values() if in_common(query.node) == wanted), None)
 
     def _note(self, name: str, node: PhysicalQuery) -> None:
         assert self._company is not None

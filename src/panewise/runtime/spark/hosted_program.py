@@ -133,22 +133,18 @@ class HostedProgram:
         if again:
             told["computes again"] = ", ".join(again)
         streams = ", ".join(version.streams[key].name for key in fragment.streams)
-        parts: list[Explanation] = []
-        for part in self._consumers(bucket):
-            if part not in parts:
-                parts.append(part)
-        return Explanation(f"FRAGMENT {fragment.number} OVER {streams}", told, tuple(parts))
+        parts = {str(part): part for part in self._consumers(bucket)}
+        return Explanation(f"FRAGMENT {fragment.number} OVER {streams}", told, tuple(parts.values()))
 
     def _consumers(self, bucket: Bucket) -> Iterator[Explanation]:
         """What runs in a bucket. What reads several channels is met at each of them."""
         hosting = bucket.hosting
+        families = {id(family): family for family in hosting.families}
         channels = [*(inflow.channel for inflow in bucket.inflows.values()), *hosting.queries.values()]
         for channel in channels:
             for reader in channel.readers:
-                if isinstance(reader, FamilyConsumer):
-                    yield self._explained_family(bucket, reader)
-                else:
-                    yield reader.explained()
+                family = families.get(id(reader))
+                yield reader.explained() if family is None else self._explained_family(bucket, family)
 
     # -- families --------------------------------------------------------------------------------------------------
 

@@ -329,13 +329,11 @@ class SparkPipeline:
 
     def explanation(self, query: str | None = None) -> Explanation:
         """The same for programs, without what Spark does around it."""
-        with self._lock:
-            return self._explaining.hosted(query, self._handle).explanation(query)
+        return self._explaining.explanation(query, self._handle)
 
     def sharing_report(self) -> SharingReport:
         """What queries share, in which trees and at what estimated cost; `.to_dict()` is data."""
-        with self._lock:
-            return self._explaining.hosted(None, self._handle).report()
+        return self._explaining.report(self._handle)
 
     # -- rows and results ----------------------------------------------------------------------------------------
 
