@@ -97,11 +97,19 @@ def test_queries_of_one_family_are_together() -> None:
     assert len(wheres) > 2
 
 
-def test_a_query_in_parentheses_is_nobody_elses() -> None:
+def test_queries_in_parentheses_count_by_the_families_that_they_are_in() -> None:
+    """What is made of them is each query's own."""
     host = Host()
-    inner = "SELECT SUM(n) AS n FROM (SELECT k, COUNT(*) AS n FROM a [RANGE 3 S SLIDE 1 S] GROUP BY k) [ROWS 5 SLIDE 1]"
-    assert len(shards_of(host, inner)) > 2
-    assert {in_common(query.node) for query in host.running.values()} == {None}
+    inner = "(SELECT k, COUNT(*) AS n FROM a [RANGE 3 S SLIDE 1 S]{} GROUP BY k)"
+    first = host.create("first", f"SELECT SUM(n) AS n FROM {inner.format('')} [ROWS 5 SLIDE 1]")
+    assert shards_of(host, f"SELECT n FROM {inner.format('')} [ROWS 5]") == {first.shard}
+    sources = f"{inner.format('')} [ROWS 5] AS x, {inner.format(' WHERE v > 1')} [ROWS 5] AS y"
+    joined = f"SELECT x.n FROM {sources} WHERE x.n < y.n"
+    assert host.create("joined", joined) == first
+    assert host.create("other", f"SELECT n FROM {inner.format(' WHERE v > 1')} [ROWS 5]") == first
+    others = [f"SELECT n FROM {inner.format(f' WHERE v > {number}')} [ROWS 5]" for number in range(2, 10)]
+    assert len({host.create(f"other_{number}", text).shard for number, text in enumerate(others)}) > 2
+    assert [len(in_common(host.running[name].node)) for name in ("first", "joined", "other")] == [1, 2, 1]
 
 
 def test_company_that_has_gone_is_not_looked_for_in_vain() -> None:

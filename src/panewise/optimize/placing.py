@@ -5,7 +5,7 @@
     TOGETHER    one bucket; there are several such buckets for the same streams, so that cores share the work
 
 Which of the single buckets a query gets: where a query that it reads is computed, that one. Else the one of a query
-that runs the same core or is in the same family, because both are then computed once. Else its name says which. A query
+that runs a core or a family that it runs too, because that is then computed once. Else its name says which. A query
 stays where it is for as long as it lives; who comes later goes by those that are there.
 
 A choice takes a walk over the plan. The first that looks for company takes a pass over the queries that run.
@@ -14,11 +14,11 @@ A choice takes a walk over the plan. The first that looks for company takes a pa
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.physical import DeltaQuery, FamilyQuery, PhysicalQuery, Way
+from panewise.plan.physical import DeltaQuery, FamilyQuery, PhysicalQuery, RowQuery, Way
 from panewise.plan.placement import Placement
 
 
@@ -80,33 +80,31 @@ class Placing:
         return None
 
     def _found_company(self, name: str, node: PhysicalQuery, streams: tuple[str, ...]) -> Placement | None:
-        """Where a query is computed that has the core or the family of this one."""
-        wanted = in_common(node)
-        if wanted is None:
-            return None
+        """Where a query is computed that has a core or a family of this one."""
         if self._company is None:
             self._company = {}
             for other, query in self._running.items():
                 self._note(other, query.node)
-        found = self._one_of(wanted)
+        found = (self._one_of(common) for common in in_common(node))
+        placements = (query.placement for query in found if query is not None)
+        placement = next((placement for placement in placements if _takes(placement, streams)), None)
         self._note(name, node)
-        return found.placement if found is not None and _takes(found.placement, streams) else None
+        return placement
 
-    def _one_of(self, wanted: object) -> Placed | None:
+    def _one_of(self, common: object) -> Placed | None:
         """A query that runs which has this in common with others."""
         assert self._company is not None
-        if wanted not in self._company:
+        if common not in self._company:
             return None
-        known = self._running.get(self._company[wanted])
-        if known is not None and in_common(known.node) == wanted:
+        known = self._running.get(self._company[common])
+        if known is not None and common in in_common(known.node):
             return known
-        del self._company[wanted]  # it has gone; others may still be there
-        return next((query for query in self._running.values() if in_common(query.node) == wanted), None)
+        del self._company[common]  # it has gone; others may still be there
+        return next((query for query in self._running.values() if common in in_common(query.node)), None)
 
     def _note(self, name: str, node: PhysicalQuery) -> None:
         assert self._company is not None
-        common = in_common(node)
-        if common is not None:
+        for common in in_common(node):
             self._company.setdefault(common, name)
 
 
@@ -115,19 +113,24 @@ def _takes(placement: Placement, streams: tuple[str, ...]) -> bool:
     return placement.way is Way.TOGETHER and set(streams) <= set(placement.streams)
 
 
-def in_common(node: PhysicalQuery) -> object:
-    """What is equal of queries that are computed together where all rows go to one bucket; None: it shares nothing.
+def in_common(node: PhysicalQuery) -> tuple[object, ...]:
+    """The cores and families of a query, those of queries in parentheses included, that others may run too where all
+    rows go to one bucket. What reads a query in parentheses is each query's own."""
+    return tuple(_shared_parts(node)) if node.spread.way is Way.TOGETHER else ()
 
-    Queries in parentheses are each query's own, and so is what is made of them.
-    """
-    if node.spread.way is not Way.TOGETHER:
-        return None
+
+def _shared_parts(node: PhysicalQuery) -> Iterator[object]:
     match node:
         case FamilyQuery(inner=None, block=block, shape=shape):
             assert isinstance(block.source, Scan)
-            return block.source.name.lower(), shape
-        case DeltaQuery(core=core, alone=alone) if core is not None:
-            sources = [part.input for part in core.inputs]
-            if all(isinstance(source, Scan) for source in sources):
-                return tuple(source.name.lower() for source in sources if isinstance(source, Scan)), core.meaning, alone
-    return None
+            yield block.source.name.lower(), shape
+        case DeltaQuery(core=core, alone=alone, inner=inner):
+            sources = [] if core is None else [part.input for part in core.inputs]
+            names = tuple(source.name.lower() for source in sources if isinstance(source, Scan))
+            if core is not None and len(names) == len(sources):
+                yield names, core.meaning, alone
+            for below in inner:
+                if below is not None:
+                    yield from _shared_parts(below)
+        case FamilyQuery(inner=below) | RowQuery(inner=below) if below is not None:
+            yield from _shared_parts(below)

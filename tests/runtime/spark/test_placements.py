@@ -36,6 +36,16 @@ def test_two_theta_joins_are_one_fragment_and_are_explained_as_one(tmp_path: Pat
     assert "  fragment 1 over a, b answers pairs, spread" in explained
 
 
+def test_a_family_of_queries_in_parentheses_is_computed_once() -> None:
+    inner = "(SELECT k, SUM(v) AS s FROM a [RANGE 3 SECONDS SLIDE 1 SECOND] GROUP BY k)"
+    queries = [
+        f"CREATE QUERY q{number} AS SELECT MAX(s) AS m FROM {inner} [ROWS {number} SLIDE 1]" for number in (2, 3)
+    ]
+    explained = pipeline_of(*STREAMS, *queries).explain()
+    assert "FRAGMENT 1 OVER a  <queries: 2, rows: together, buckets: 1>" in explained
+    assert explained.count("FAMILY BY k  <queries: 2,") == 1
+
+
 def test_places_of_before_are_kept_and_who_comes_later_goes_by_them(tmp_path: Path) -> None:
     """An earlier panewise put queries of one core into fragments by their names."""
     folder = Folder(str(tmp_path))
