@@ -38,9 +38,15 @@ class Definer(ABC):
 
 
 def interpret(
-    statement: Defining, catalog: Catalog, find_aggregate: FindAggregate, host: Definer, taken_before: bool = False
+    statement: Defining,
+    catalog: Catalog,
+    find_aggregate: FindAggregate,
+    host: Definer,
+    taken_before: bool = False,
+    made: tuple[Definition, Emit | None] | None = None,
 ) -> Any:
-    """Runs a bound statement. `taken_before`: it was accepted once, perhaps by a panewise that refused less."""
+    """Runs a bound statement. `taken_before`: it was accepted once, perhaps by a panewise that refused less. `made`:
+    what a CREATE statement defines, and the plan, where somebody in this process has found that out already."""
     match statement:
         case s.Drop():
             if statement.if_exists and catalog.find(statement.name) is None:
@@ -60,7 +66,7 @@ def interpret(
                 return None
             if isinstance(statement, s.CreateSink):
                 catalog.get(statement.source, "query")
-            definition, plan = definition_of(statement, find_aggregate, taken_before)
+            definition, plan = made or definition_of(statement, find_aggregate, taken_before)
             catalog.add(definition)
             host.made(definition, plan, statement)
     return None

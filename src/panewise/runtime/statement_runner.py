@@ -44,6 +44,7 @@ from panewise.runtime.found_outside import NOTHING_YET, FoundOutside
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.interpreter import Definer, Defining, interpret
 from panewise.runtime.listeners import Listeners
+from panewise.runtime.made_queries import MadeQueries
 from panewise.runtime.queue_thread import Process, declare_queue
 from panewise.runtime.refresh_option import is_at_most, slide_at_most, with_slide
 from panewise.runtime.run.driver import Driver
@@ -68,6 +69,7 @@ class StatementRunner(Definer):
         self._process = process
         # How the rows of a table with a connector are read when it is created.
         self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
+        self.queries_made: MadeQueries | None = None  # where somebody else in this process runs the same statements
         self.slides_at_most: dict[str, int] = {}  # what queries got that are refreshed "at_most"
         self.slides_given: dict[str, int] = {}  # and what they had got when a snapshot was taken
         self._found = NOTHING_YET  # outside, by the statement that is being run
@@ -76,6 +78,10 @@ class StatementRunner(Definer):
     def bound(self, parsed: ParsedStatement) -> s.Statement:
         """With every name found, and every type known."""
         books = self._books
+        if self.queries_made is not None:
+            made = self.queries_made.find(parsed.text[parsed.span.start : parsed.span.end], books.catalog)
+            if made is not None:
+                return made.statement
         return bind_one(parsed, books.catalog, books.find_aggregate, books.aggregate_names)
 
     def execute(self, statement: s.Statement, found: FoundOutside = NOTHING_YET) -> pa.Table | Unfinished | None:
@@ -144,7 +150,11 @@ class StatementRunner(Definer):
                 assert isinstance(statement, Defining), statement
                 self._found = found
                 before = books.hosting.taken_before
-                unfinished: Migration | None = interpret(statement, books.catalog, books.find_aggregate, self, before)
+                made = None if self.queries_made is None else self.queries_made.find(statement.text, books.catalog)
+                known = None if made is None else (made.definition, made.plan)
+                unfinished: Migration | None = interpret(
+                    statement, books.catalog, books.find_aggregate, self, before, known
+                )
                 return unfinished
         return None
 
@@ -165,7 +175,8 @@ class StatementRunner(Definer):
                     assert plan is not None
                     for source in definition.inputs:
                         self._check_runs(source)
-                    self._create_query(key, plan, definition.options, undo)
+                    assert isinstance(statement, s.CreateQuery)
+                    self._create_query(statement, definition, plan, undo)
             undo.pop_all()
         if not (self._books.replaying or self._books.hosting.taken_before):
             self._driver.created(definition)
@@ -198,11 +209,16 @@ class StatementRunner(Definer):
         if feed is not None:
             feed.end()
 
-    def _create_query(self, key: str, plan: Emit, options: Options, undo: ExitStack) -> None:
+    def _create_query(self, statement: s.CreateQuery, definition: QueryDefinition, plan: Emit, undo: ExitStack) -> None:
+        key, options = definition.name.lower(), definition.options
         at_most = self._slide_at_most(key, plan) if is_at_most(options) else None
         meant = plan if at_most is None else with_slide(plan, at_most)
-        node = physical(meant, options, self._books.hosting.sharing, key)
-        hosting = self._books.hosting
+        hosting, made = self._books.hosting, self.queries_made
+        node = None if made is None else made.node_of(meant, definition, hosting.sharing)
+        if node is None:
+            node = physical(meant, options, hosting.sharing, key)
+            if made is not None:
+                made.note(statement, definition, meant, node, hosting.sharing, self._books.catalog)
         hosting.change(Difference(coming={key: Planned(node)}))
         undo.callback(hosting.change, Difference(going=(key,)))
         if at_most is not None:

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 import panewise as pw
 from panewise.runtime.spark import worker
-from panewise.runtime.spark.archive_writer import archive_writer
 from panewise.runtime.spark.batch_writer import BatchWriter
 from panewise.runtime.spark.bucket_work import bucket_outputs
-from panewise.runtime.spark.changes import Change, Changing, write_change
+from panewise.runtime.spark.changes import Change, Changing
 from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.inbox import Inbox, read_letter
+from panewise.runtime.spark.known_programs import add_change
 from panewise.runtime.spark.packing import OUTPUT
 from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.reference import Reference
@@ -104,8 +104,7 @@ class LocalRun:
 
     def change_to(self, *statements: Changing) -> None:
         texts, bound = tuple(statement.text for statement in statements), [statement.bound for statement in statements]
-        change = self.program.apply(Change(self.program.next_version, self.batch, texts), bound)
-        write_change(self.folder, change)
+        change = add_change(self.folder, self.program, Change(self.program.next_version, self.batch, texts), bound)
         if change.version:
             self.inbox.post_control({"wake": change.version})
 
@@ -125,11 +124,7 @@ class LocalRun:
                 break
         self.stores = stores
         self.posted.extend(int(name.split(".")[0]) for name in names)
-        versions = [(v.number, v.from_batch) for v in self.program.versions]
-        times = {q.log_name: q.definition.timestamp for v in self.program.versions for q in v.queries.values()}
-        archives = archive_writer(self.folder, self.program, 86_400.0)
-        archives.prepare()
-        writer = BatchWriter(self.folder, versions, times, [], 1e9, archives=archives)
+        writer = BatchWriter(self.reference, self.program.at(self.batch).number, self.identity, 1e9, no_print)
         self.deliver(writer, _Frame(outputs))
         entries = read_entries(self.folder, self.batch, "result") or []
         self.batch += 1
@@ -156,13 +151,14 @@ class LocalRun:
             self.written += store.writes
         return outputs
 
-    def _task(self) -> Task:
+    @property
+    def reference(self) -> Reference:
         changes = self.program.next_version
-        reference = Reference(
-            self.identity, self.folder, self.partitions, changes, self.program.aggregates, self.sharing
-        )
+        return Reference(self.identity, self.folder, self.partitions, changes, self.program.aggregates, self.sharing)
+
+    def _task(self) -> Task:
         worker._marks.clear()
-        task = task_at(reference, self.batch, 0)
+        task = task_at(self.reference, self.batch, 0)
         if self.chance is None:
             task.kept = {} if self.forgetful else self.workers[0]
             return task
@@ -170,3 +166,7 @@ class LocalRun:
         if self.chance.random() < 0.2:
             task.kept.clear()
         return task
+
+
+def no_print(title: str, table: pa.Table, rows: int) -> None:
+    pass

@@ -11,7 +11,7 @@ import pyarrow as pa
 import panewise as pw
 from panewise.catalog import StreamDefinition
 from panewise.runtime.spark.changes import Changing
-from panewise.runtime.spark.program import read_program
+from panewise.runtime.spark.known_programs import read_program
 from panewise.runtime.spark.reading import Reader
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.runtime.spark.table_books import TableBooks
@@ -55,9 +55,9 @@ class TableRun(LocalRun):
         if statements:
             pipeline.execute(statements)
         self.pipeline = pipeline
-        self.program = read_program(self.folder, self.partitions, {}, self.sharing)
+        self.program = read_program(self.folder, self.partitions, {}, self.sharing, pipeline.queries_made)
         self.handle = LocalHandle(self)
-        changes = reconciled(pipeline.books, self.program, replace, pipeline.bound)
+        changes = reconciled(pipeline.books, self.program, replace)
         self.handle.tables.begin(replace)
         if changes or not self.program.versions:
             self.change_to(*changes)
@@ -72,7 +72,7 @@ class TableRun(LocalRun):
         return super().run()
 
     def pins(self) -> TablePins:
-        return TablePins(self.folder, [(v.from_batch, v.tables) for v in self.program.versions])
+        return TablePins(self.reference)
 
 
 TRADES = "CREATE STREAM t (ts TIMESTAMP, k STRING)"

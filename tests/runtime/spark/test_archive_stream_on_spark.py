@@ -98,7 +98,7 @@ def ended(run: LocalRun, batches: list[Letters]) -> None:
 
 
 def settled(run: LocalRun) -> None:
-    archive_writer.archive_writer(run.folder, run.program, 1e9).settle(last_marks(run.folder))
+    archive_writer.ArchiveWriter(run.reference, 1e9).settle(last_marks(run.folder))
 
 
 class KilledRun(FaultyRun):
@@ -154,7 +154,7 @@ def test_each_row_is_archived_once_whatever_dies(
         assert len(rows) < sum(len(rows) for letters in batches for rows in letters)
         assert now == max(micros(row) for row in rows)
         assert found == expected(rows, now, lifetime_s)
-        archives = archive_writer.archive_writer(run.folder, run.program, 1e9)
+        archives = archive_writer.ArchiveWriter(run.reference, 1e9)
         archives.write(run.batch - 1, last_marks(run.folder))
         assert run.folder.names("staged") == [], "what is archived is staged no more"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 import panewise as pw
 from panewise.archive.archive import Archive
@@ -149,7 +150,7 @@ class FaultyRun(LocalRun):
                     self.died += 1
                 else:
                     return
-            writer.archives = self.kept = pickle.loads(pickle.dumps(self._new_archives()))
+            writer.archives = self.kept = pickle.loads(cloudpickle.dumps(self._new_archives()))
             frame = self.again(frame)
         writer(frame, self.batch)  # type: ignore[arg-type]
 
@@ -166,7 +167,7 @@ class FaultyRun(LocalRun):
         return dying
 
     def _new_archives(self) -> archive_writer.ArchiveWriter:
-        made = archive_writer.archive_writer(self.folder, self.program, 1e9)
+        made = archive_writer.ArchiveWriter(self.reference, 1e9)
         made.prepare()
         return made
 
@@ -218,7 +219,7 @@ def test_an_archive_is_updated_once_a_slot_and_rows_wait_in_the_log(tmp_path: Pa
     slots = manifest.layout.slot(manifest.now_us or 0) - manifest.layout.slot(int(EPOCH.timestamp()) * 1_000_000)
     assert 2 <= manifest.version - 1 <= slots + 2 < run.batch
     assert sum(content(tmp_path / "summed")[0].values()) < delivered
-    archive_writer.archive_writer(run.folder, run.program, 1e9).settle(last_marks(run.folder))
+    archive_writer.ArchiveWriter(run.reference, 1e9).settle(last_marks(run.folder))
     assert sum(content(tmp_path / "summed")[0].values()) == delivered
     run.advance("t", over(files))
     run.run()
@@ -311,15 +312,15 @@ def test_a_restart_with_another_layout_alters_and_with_another_key_is_refused(tm
     run = begun(tmp_path / "checkpoint", archived(tmp_path, "summed"))
     statements = [STREAM, *(f"CREATE QUERY {name} AS {text}" for name, text in QUERIES.items())]
     same = pipeline_of(*statements, archived(tmp_path, "summed"))
-    assert reconciled(same.books, run.program, False, same.bound) == []
+    assert reconciled(same.books, run.program, False) == []
     other = pipeline_of(*statements, archived(tmp_path, "summed").replace("2x2", "3x2"))
-    (altered,) = reconciled(other.books, run.program, False, other.bound)
+    (altered,) = reconciled(other.books, run.program, False)
     assert altered.text == "ALTER ARCHIVE summed_archive SET (layout = '3x2')"
     keyed = pipeline_of(*statements, archived(tmp_path, "summed").replace("key = 'k'", "key = 's'"))
     with pytest.raises(CatalogError, match="other definitions of archive summed_archive"):
-        reconciled(keyed.books, run.program, False, keyed.bound)
+        reconciled(keyed.books, run.program, False)
     fewer = pipeline_of(*statements)
-    assert reconciled(fewer.books, run.program, False, fewer.bound) == []
+    assert reconciled(fewer.books, run.program, False) == []
     assert fewer.books.catalog.find("summed_archive") is not None
 
 

@@ -22,7 +22,7 @@ import pytest
 
 import panewise as pw
 from panewise.plan import physical
-from panewise.runtime.spark import row_journal, tree_pages, worker
+from panewise.runtime.spark import known_programs, row_journal, tree_pages
 from panewise.runtime.spark.marks import last_marks
 from tests.case_runner import same_rows
 from tests.now_or_soak import soaking
@@ -185,7 +185,7 @@ class FaultyRun(LocalRun):
             if self.chance.random() < 0.5:
                 self.folder.remove(f"marks/{self.batch:012d}.json")
             if self.chance.random() < 0.5:
-                worker._programs.clear()
+                known_programs._of_runs.clear()
         return super().run()
 
 

@@ -82,10 +82,13 @@ OVER = "CREATE QUERY over AS SELECT MAX(v) AS v FROM named [ROWS 2 SLIDE 2]"
 
 
 def test_the_results_of_a_query_are_counted_only_where_they_all_come(tmp_path: Path) -> None:
-    """Who reads a query of a tree has a copy of it: one that begins later does not know how many results there were."""
+    """Who reads a query of a tree has a copy of it: one that begins later does not know how many results there were.
+
+    `soon` selects, so that it is of another family and is computed in another bucket.
+    """
     run = LocalRun(tmp_path)
     run.change(STREAM, NAMED)
-    run.change(OVER.replace("over", "soon"))
+    run.change(OVER.replace("over", "soon") + " WHERE v >= 0")
     push(run, [(t, "a", t) for t in range(12)])
     found = [run.run()]
     run.change(OVER)
@@ -93,6 +96,18 @@ def test_the_results_of_a_query_are_counted_only_where_they_all_come(tmp_path: P
     found.append(run.run())
     assert values(found, "soon") and not values(found, "over")
     assert "numbers the results of 'named'" in read_marks(run.folder, run.batch - 1).failed["over@2"]
+
+
+def test_who_joins_a_family_finds_the_results_counted(tmp_path: Path) -> None:
+    """The family is computed where it is, and with it the copy of the query that it reads."""
+    run = LocalRun(tmp_path)
+    run.change(STREAM, NAMED, OVER)
+    push(run, [(t, "a", t) for t in range(12)])
+    run.run()
+    run.change(OVER.replace("over", "later"))
+    push(run, [(t, "a", t) for t in range(12, 30)])
+    found = [run.run()]
+    assert values(found, "later") == values(found, "over") == [13, 21, 29, 37]
 
 
 def in_mid_stream(place: Path) -> tuple[pw.SparkPipeline, Any, LocalRun]:

@@ -21,9 +21,10 @@ from panewise.runtime.spark import tree_pages
 from panewise.runtime.spark.bucket_head import Head
 from panewise.runtime.spark.changes import Change, Place, write_change
 from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.known_programs import read_program
 from panewise.runtime.spark.marks import last_marks
 from panewise.runtime.spark.packing import Packet
-from panewise.runtime.spark.program import Program, read_program
+from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.stage_one import StreamTask, kept_column
 from panewise.state.snapshot_format import loaded
 from tests.case_runner import same_rows

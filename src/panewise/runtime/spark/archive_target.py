@@ -13,13 +13,14 @@ from panewise.catalog import ArchiveDefinition
 from panewise.errors import ArchiveError
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.marks import INT64_MIN, Marks
-from panewise.state.records import Record
+from panewise.state.records import FORMAT, Record, check_format
 from panewise.temporal import INSTANT_MAX, INSTANT_NEVER
 
 if TYPE_CHECKING:
     from panewise.archive.manifest import Manifest
 
 _STATE = "archives.json"
+ARCHIVES_FORMAT = 2  # 1 was what is now under `archives` alone
 HELD_MAX = 262_144  # rows that wait; more are written before their slot is over
 
 
@@ -63,11 +64,15 @@ BEGUN = Record(Begun, "base at ended")
 
 def read_begun(folder: Folder) -> dict[str, Begun]:
     """All archives whose first micro-batch has come, by their names in the checkpoint."""
-    return {name: BEGUN.of_dict(begun) for name, begun in (folder.read_json(_STATE) or {}).items()}
+    data = folder.read_json(_STATE) or {}
+    check_format(data, ARCHIVES_FORMAT, "the record of a checkpoint's archives")
+    begun = data["archives"] if FORMAT in data else data  # a name in a checkpoint has an @
+    return {name: BEGUN.of_dict(each) for name, each in begun.items()}
 
 
 def write_begun(folder: Folder, state: dict[str, Begun]) -> None:
-    folder.write_json(_STATE, {name: BEGUN.to_dict(begun) for name, begun in state.items()})
+    archives = {name: BEGUN.to_dict(begun) for name, begun in state.items()}
+    folder.write_json(_STATE, {FORMAT: ARCHIVES_FORMAT, "archives": archives})
 
 
 def manifest_of(target: ArchiveTarget) -> Manifest:

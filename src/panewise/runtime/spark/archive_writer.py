@@ -21,9 +21,10 @@ was there before are passed over, as in the engine.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -41,14 +42,15 @@ from panewise.runtime.spark.archive_target import (
     write_begun,
 )
 from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.known_programs import versions_of
 from panewise.runtime.spark.marks import Marks, read_marks
 from panewise.runtime.spark.packing import RESULT
+from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import file_of, read_entries
+from panewise.runtime.spark.version import Version
 
 if TYPE_CHECKING:
     from panewise.archive.manifest import Manifest
-    from panewise.runtime.spark.program import Program
-from panewise.runtime.spark.version import Version
 
 SWEPT_EVERY = 100  # micro-batches
 
@@ -65,10 +67,10 @@ class _Waiting:
 
 @dataclass
 class ArchiveWriter:
-    """Picklable; what it keeps in memory is found again in the log and the archives."""
+    """Picklable, as what it is told. What else it keeps in memory is found again in the program, the log and the
+    archives."""
 
-    folder: Folder
-    targets: list[ArchiveTarget]
+    reference: Reference
     retention_seconds: float
     _waiting: dict[str, _Waiting] = field(default_factory=dict)  # archives of queries, by name
     _of_streams: dict[str, StreamArchive] = field(default_factory=dict)  # by name
@@ -76,8 +78,17 @@ class ArchiveWriter:
     _swept: bool = False
     _prepared: bool = False
 
-    def __getstate__(self) -> dict[str, Any]:
-        return ArchiveWriter(self.folder, self.targets, self.retention_seconds).__dict__
+    def __reduce__(self) -> tuple[type[ArchiveWriter], tuple[Reference, float]]:
+        return ArchiveWriter, (self.reference, self.retention_seconds)
+
+    @property
+    def folder(self) -> Folder:
+        return self.reference.folder
+
+    @cached_property
+    def targets(self) -> list[ArchiveTarget]:
+        """All archives that there have been."""
+        return archive_targets(versions_of(self.reference))
 
     def prepare(self) -> None:
         """Makes the archives that there are to be, with the layouts they are to have; once, where they are written."""
@@ -229,10 +240,10 @@ def _written(target: ArchiveTarget, begun: Begun, manifest: Manifest) -> int:
     return target.first - 1 + manifest.update - begun.base
 
 
-def archive_writer(folder: Folder, program: Program, retention_seconds: float) -> ArchiveWriter:
-    """For all archives that the program has had."""
+def archive_targets(versions: Sequence[Version]) -> list[ArchiveTarget]:
+    """All archives that there are in some version, each from its first micro-batch on."""
     newest: dict[str, tuple[ArchiveTarget, int]] = {}
-    for version in program.versions:
+    for version in versions:
         for archive in version.archives.values():
             known = newest.get(archive.log_name)
             query = version.queries.get(archive.definition.source.lower())
@@ -243,10 +254,10 @@ def archive_writer(folder: Folder, program: Program, retention_seconds: float) -
             newest[archive.log_name] = (target, version.number)
     targets = []
     for target, last in newest.values():
-        later = [version for version in program.versions if version.number > last]
+        later = [version for version in versions if version.number > last]
         until = later[0].from_batch if later else None
         targets.append(replace(target, until=until))
-    return ArchiveWriter(folder, targets, retention_seconds)
+    return targets
 
 
 def _streams(names: Iterable[str], version: Version) -> set[tuple[str, int]]:

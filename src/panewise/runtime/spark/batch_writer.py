@@ -11,7 +11,8 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,8 +20,9 @@ from panewise.runtime.spark.archive_staging import StagedFile, write_list
 from panewise.runtime.spark.archive_writer import ArchiveWriter
 from panewise.runtime.spark.batch_clock import note_clock
 from panewise.runtime.spark.batch_stats import stats_file
-from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.batch_targets import BatchTargets, batch_targets
 from panewise.runtime.spark.inbox import remove_letters
+from panewise.runtime.spark.known_programs import versions_of
 from panewise.runtime.spark.marks import KEPT, Marks, read_marks, write_marks
 from panewise.runtime.spark.packing import (
     ANSWER,
@@ -34,13 +36,14 @@ from panewise.runtime.spark.packing import (
     Packet,
     table_of,
 )
+from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import Entry, forget_older, read_entries, write_entries
 from panewise.runtime.spark.table_pins import TablePins
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-    from panewise.runtime.spark.sinks.contract import SinkKind, SinkTarget
+    from panewise.runtime.spark.sinks.contract import PrintTable
 
 HALT_SECONDS = 60.0  # that a micro-batch has to end when the pipeline is told to stop
 Output = tuple[str, str, int, int, bytes]
@@ -82,27 +85,33 @@ class Notice:
 
 
 @dataclass
-class VersionSinks:
-    """The sinks that get the results of micro-batches from `from_batch` on; `log_names` of the queries they read."""
-
-    from_batch: int
-    kinds: list[tuple[SinkKind, list[SinkTarget]]]
-    log_names: dict[str, str]
-
-
-@dataclass
 class BatchWriter:
-    """Picklable: with Spark Connect it runs on the server."""
+    """Picklable: with Spark Connect it runs on the server. It then has the pipeline's folder and the number of changes,
+    and finds what was defined there itself; only what prints is pickled as it is.
 
-    folder: Folder
-    beginnings: list[tuple[int, int]]  # (version, its first micro-batch)
-    time_columns: dict[str, str]  # by query, under its name in the log
-    sinks: list[VersionSinks]  # of the versions that may still have micro-batches to come
+    `first`: the version of the next micro-batch.
+    """
+
+    reference: Reference
+    first: int
+    checkpoint_id: str
     retention_seconds: float
+    print_table: PrintTable
     halt: Halt = field(default_factory=Halt)
-    tables: TablePins | None = None
     delivered: Notice = field(default_factory=Notice)  # given when a micro-batch has been marked
-    archives: ArchiveWriter | None = None
+
+    def __post_init__(self) -> None:
+        self.folder = self.reference.folder
+        self.tables = TablePins(self.reference)
+        self.archives = ArchiveWriter(self.reference, self.retention_seconds)
+
+    def __reduce__(self) -> tuple[type[BatchWriter], tuple[Any, ...]]:
+        told = self.reference, self.first, self.checkpoint_id, self.retention_seconds, self.print_table
+        return BatchWriter, (*told, self.halt, self.delivered)
+
+    @cached_property
+    def targets(self) -> BatchTargets:
+        return batch_targets(versions_of(self.reference), self.first, self.checkpoint_id, self.print_table)
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if self.halt.asked.is_set():
@@ -110,8 +119,7 @@ class BatchWriter:
             self.halt.told.wait(HALT_SECONDS)
             raise Halted
         note_clock(self.folder, batch)
-        if self.tables is not None:
-            self.tables.pin(batch, frame.sparkSession)  # before the frame is evaluated
+        self.tables.pin(batch, frame.sparkSession)  # before the frame is evaluated
         entries = read_entries(self.folder, batch)
         outputs = _outputs(frame.toArrow())
         if entries is None:
@@ -119,19 +127,23 @@ class BatchWriter:
             if entries:
                 write_entries(self.folder, batch, entries)
         tables = {entry.name: entry.table for entry in entries if entry.kind == RESULT}
-        for sinks in [held for held in self.sinks if held.from_batch <= batch][-1:]:
-            for kind, targets in sinks.kinds:
-                read = [(target, sinks.log_names[target.query.lower()]) for target in targets]
-                written = [(target, tables[name]) for target, name in read if name in tables]
-                if written:
-                    kind.write(batch, written, frame.sparkSession)
+        self._feed_sinks(batch, tables, frame.sparkSession)
         packets = [Packet.unpacked(payload) for kind, _, _, _, payload in outputs if kind == COUNTED]
         marks = self._counted(batch, outputs, packets)
         write_list(self.folder, batch, _staged(packets))
-        if self.archives is not None:
-            self.archives.write(batch, marks)
+        self.archives.write(batch, marks)
         self._mark(marks, outputs, tables)
         self.delivered.given.set()
+
+    def _feed_sinks(self, batch: int, tables: dict[str, pa.Table], spark: SparkSession | None) -> None:
+        sinks = self.targets.sinks_of(batch)
+        if sinks is None:
+            return
+        for kind, targets in sinks.kinds:
+            read = [(target, sinks.log_names[target.query.lower()]) for target in targets]
+            written = [(target, tables[name]) for target, name in read if name in tables]
+            if written:
+                kind.write(batch, written, spark)
 
     def _entries(self, outputs: list[Output]) -> list[Entry]:
         """One entry per query and stream; the parts of several buckets together, in order of time."""
@@ -148,7 +160,7 @@ class BatchWriter:
         for (kind, name), tables in sorted(parts.items(), key=lambda item: item[0]):
             table = pa.concat_tables(tables)
             if kind == RESULT and len(tables) > 1:
-                table = in_time_order(table, self.time_columns[name])
+                table = in_time_order(table, self.targets.time_columns[name])
             entries.append(Entry(kind, name, table))
         for name, reason in refused.items():
             entries.append(Entry(ANSWER, name, pa.table({"refused": pa.array([reason.decode()], pa.string())})))
@@ -157,7 +169,7 @@ class BatchWriter:
     def _counted(self, batch: int, outputs: list[Output], packets: list[Packet]) -> Marks:
         """How far the streams have come with this micro-batch, and what has failed in it."""
         marks = read_marks(self.folder, batch - 1)
-        marks.take_hold([version for version, first in self.beginnings if first <= batch])
+        marks.take_hold([version for version, first in self.targets.beginnings if first <= batch])
         marks.batch = batch
         for packet in packets:
             _count(marks, packet)

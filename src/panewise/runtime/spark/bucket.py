@@ -125,7 +125,27 @@ class Bucket:
         """The trees by number, also those whose queries have all failed."""
         return {number: consumer.family for number, consumer in self._consumers.items()}
 
+    def tree_of(self, consumer: FamilyConsumer) -> int:
+        """The number of a family's tree; 0 where the fragment has none."""
+        return next((number for number, known in self._consumers.items() if known is consumer), 0)
+
     # -- versions ------------------------------------------------------------------------------------------------
+
+    def go_on_in(self, program: Program) -> bool:
+        """Whether it is what another program makes of its version; it follows that program then."""
+        if program is not self.program:
+            fragment = program.fragments.get(self.fragment.number)
+            if self.version < 0 or fragment is None or program.sharing != self.program.sharing:
+                return False
+            here = self.program.plan_of(self.fragment, self.program.version(self.version))
+            if program.plan_of(fragment, program.version(self.version)) != here:
+                return False
+            self.program, self.fragment = program, fragment
+        return True
+
+    def goes_on_until(self, version: int) -> bool:
+        """Whether no version up to this one changes anything here: then `become` touches no state."""
+        return self.version <= version and not self.program.concerns(self.fragment, self.version, version)
 
     def become(self, version: Version, marks: Marks) -> None:
         """Queries come and go as the versions up to this one say."""
@@ -333,13 +353,16 @@ class Bucket:
         return self.hosting.consumers[name].lookup(name, at)
 
     def stats(self) -> dict[str, Any]:
-        trees = list(self.trees.values())
+        own = self.trees
+        trees = list(own.values())
         return {
             "groups": sum(tree.group_count for tree in trees),
             "slices": sum(len(tree.store.starts) for tree in trees),
             "open_slices": sum(tree.open_slice_count for tree in trees),
             "states": sum(len(tree.states) for tree in trees),
             "bytes": self.bytes_held,
+            # By tree: groups, slices, and into how many trees of its own it is divided.
+            "families": {n: [tree.group_count, len(tree.store.starts), tree.tree_count] for n, tree in own.items()},
         }
 
     @property

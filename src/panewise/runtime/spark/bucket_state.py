@@ -5,7 +5,8 @@ Two layouts. Trees keep *pages* (`tree_pages.py`): the partials that micro-batch
 
 A micro-batch thus writes in proportion to what it brought. A worker that has kept a bucket from an earlier micro-batch
 catches up with the pages since; the head's `recent` lists the commits that are known to be true, so that a bucket that
-took part in an attempt which failed is recognised and thrown away.
+took part in an attempt which failed is recognised and thrown away. Definitions that have changed since do not matter
+where the bucket's own `FragmentPlan` is equal in all versions: it is then brought to the version by its number alone.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ def opened(
     if head.version < 0:
         return Bucket(program, fragment, version), head
     layout = TreePages if fragment.tree else RowJournal
-    if kept is not None and (kept.bucket.program is not program or (kept.batch, kept.token) not in head.recent):
+    if kept is not None and not ((kept.batch, kept.token) in head.recent and kept.bucket.go_on_in(program)):
         kept = None
-    if kept is not None and (kept.batch == head.batch or layout.catch_up(kept.bucket, kept.batch, head, store)):
+    if kept is not None and (kept.batch == head.batch or layout.catch_up(kept.bucket, kept.batch, head, store, marks)):
         return kept.bucket, head
     bucket = Bucket(program, fragment, program.version(head.version))
     layout.build(bucket, head, store, marks)

@@ -33,7 +33,10 @@ PLACE = Record(Place, "fragment tree selection")
 
 @dataclass(frozen=True)
 class Changing:
-    """A statement of a change, and bound, where this process has bound it to the definitions that hold before it."""
+    """A statement of a change, and bound, where this process has bound it to the definitions that hold before it.
+
+    What it has made of a query's statement is in `MadeQueries`.
+    """
 
     text: str
     bound: Statement | None = None
@@ -43,13 +46,15 @@ class Changing:
 class Change:
     """Statements that take hold together, with micro-batch `from_batch`, and the places of the queries that they made.
 
-    Without `places` they are decided when the change is applied.
+    Without `places` they are decided when the change is applied. `places_by_name`: as it was done before they were
+    written down, by the names of queries that need all rows in one bucket.
     """
 
     version: int
     from_batch: int
     statements: tuple[str, ...]
     places: Mapping[str, Place] | None = None
+    places_by_name: bool = False
 
     @property
     def file(self) -> str:
@@ -58,15 +63,16 @@ class Change:
 
 def read_changes(folder: Folder) -> list[Change]:
     """All changes, in order."""
-    found = []
-    for number in folder.numbers("catalog"):
-        data = folder.read_json(f"catalog/{number:06d}.json")
-        check_format(data, CHANGE_FORMAT, f"change {number} of the checkpoint's catalog")
-        places = data.get("places")
-        if places is not None:
-            places = {query: PLACE.of_dict(place) for query, place in places.items()}
-        found.append(Change(data["version"], data["from_batch"], tuple(data["statements"]), places))
-    return found
+    return [read_change(folder, number) for number in folder.numbers("catalog")]
+
+
+def read_change(folder: Folder, number: int) -> Change:
+    data = folder.read_json(f"catalog/{number:06d}.json")
+    check_format(data, CHANGE_FORMAT, f"change {number} of the checkpoint's catalog")
+    places = data.get("places")
+    if places is not None:
+        places = {query: PLACE.of_dict(place) for query, place in places.items()}
+    return Change(data["version"], data["from_batch"], tuple(data["statements"]), places, places is None)
 
 
 def write_change(folder: Folder, change: Change) -> None:

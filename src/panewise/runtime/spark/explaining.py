@@ -1,13 +1,85 @@
-"""What EXPLAIN says about Spark: which queries share a fragment, what reaches the source, how the rest is spread."""
+"""EXPLAIN on Spark: what the program runs (`hosted_program.py`), what reaches the source, how the rest is spread."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from panewise.optimize.sharing.report import SharingReport
+from panewise.plan.explain import Explanation
 from panewise.plan.spark_sql import to_spark_sql
+from panewise.runtime.definitions import statement_of
+from panewise.runtime.spark.changes import Change, Changing
+from panewise.runtime.spark.hosted_program import HostedProgram, Measures
+from panewise.runtime.spark.identity import Defined
 from panewise.runtime.spark.program import Program
+from panewise.runtime.spark.reading import Reader
+from panewise.runtime.spark.reconcile import suspensions
+from panewise.runtime.spark.session import default_partitions
 from panewise.runtime.spark.version import Fragment, PlannedQuery, PlannedTree
+
+
+class Explaining:
+    """Of one pipeline. A `reader` is what the pipeline has when it was started; None: it would be planned so.
+
+    `pending`: statements that the books have run and the program has yet to hear of. There is a lock for this alone,
+    because a change holds that of the pipeline for as long as Spark takes to end and to begin.
+    """
+
+    def __init__(self, pipeline: Defined) -> None:
+        self._pipeline = pipeline
+        self._lock = threading.RLock()
+        self._shown: HostedProgram | None = None
+        self._partitions: int | None = None  # what a first start would choose
+
+    def lines(self, query: str | None, reader: Reader | None, pending: Sequence[Changing] = ()) -> list[str]:
+        """How a query, or everything together, is run."""
+        with self._lock:
+            hosted = self._hosted(query, reader, pending)
+            tables = {} if reader is None else reader.table_stats()
+            lines = spark_lines(hosted.program, query, self._pipeline.partitions, tables)
+            return [*str(hosted.explanation(query)).split("\n"), *lines]
+
+    def explanation(self, query: str | None, reader: Reader | None) -> Explanation:
+        """The same for programs, without what Spark does around it."""
+        with self._lock:
+            return self._hosted(query, reader).explanation(query)
+
+    def report(self, reader: Reader | None) -> SharingReport:
+        """What queries share, and what that costs."""
+        with self._lock:
+            return self._hosted(None, reader).report()
+
+    def _hosted(self, query: str | None, reader: Reader | None, pending: Sequence[Changing] = ()) -> HostedProgram:
+        """What is run; CatalogError where there is no such query."""
+        books = self._pipeline.books
+        if query is not None:
+            books.catalog.get(query, "query")
+        defined = {definition.name.lower() for definition in books.catalog.of_kind("query")}
+        program = None if reader is None else self._running(reader.program, pending)
+        if reader is None or program is None or set(program.newest.queries) != defined:
+            # Nothing runs, or what does could not be changed.
+            self._shown = HostedProgram(self._planned(), Measures(), self._shown)
+        else:
+            self._shown = HostedProgram(program, reader.measures(), self._shown)
+        return self._shown
+
+    def _running(self, program: Program, pending: Sequence[Changing]) -> Program:
+        if pending:
+            program = program.copy()
+            texts, bound = tuple(changing.text for changing in pending), [changing.bound for changing in pending]
+            program.apply(Change(program.next_version, program.newest.from_batch, texts), bound)
+        return program
+
+    def _planned(self) -> Program:
+        pipeline = self._pipeline
+        partitions = pipeline.partitions or self._partitions or default_partitions(pipeline.spark)
+        self._partitions = partitions
+        program = Program(partitions, pipeline.books.user_aggregates, pipeline.sharing, made=pipeline.queries_made)
+        texts = [statement_of(definition) for definition in pipeline.books.catalog if definition.kind != "sink"]
+        program.apply(Change(0, 0, (*texts, *suspensions(pipeline.books))))
+        return program
 
 
 def spark_lines(

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,16 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from panewise.errors import ConnectorError
+
+
+@dataclass(frozen=True)
+class FileStamp:
+    """A file that is named by a number, and what tells its content from another: its bytes, and when it was written."""
+
+    number: int
+    size: int
+    written_ns: int | None
+
 
 FOLDERS = ("catalog", "inbox", "marks", "stats", "results", "staged", "tables", "pins", "clocks", "producers")
 
@@ -133,6 +144,14 @@ class Folder:
         numbered = [info for info in found if info.is_file and info.base_name.split(".")[0].isdigit()]
         written = [info for info in numbered if info.mtime_ns is not None]
         return [f"{folder}/{info.base_name}" for info in written if info.mtime_ns / 1e9 < than]
+
+    def stamps(self, folder: str) -> list[FileStamp]:
+        """The files of a folder that are named by a number, in its order; one listing."""
+        system, path = self._at(folder)
+        found = system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+        numbered = [(info.base_name.split(".")[0], info) for info in found if info.is_file]
+        stamps = [FileStamp(int(stem), info.size, info.mtime_ns) for stem, info in numbered if stem.isdigit()]
+        return sorted(stamps, key=lambda stamp: stamp.number)
 
     def numbers(self, folder: str) -> list[int]:
         """The files of a folder that are named by a number, as Spark's logs are."""

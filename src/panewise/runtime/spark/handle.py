@@ -22,27 +22,28 @@ from panewise.runtime.journal import Stamp
 from panewise.runtime.one_group import of_key
 from panewise.runtime.spark.archive_lookups import archived_report
 from panewise.runtime.spark.archive_target import read_begun
-from panewise.runtime.spark.archive_writer import archive_writer
-from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, Notice, VersionSinks
-from panewise.runtime.spark.changes import Change, Changing, write_change
+from panewise.runtime.spark.archive_writer import ArchiveWriter
+from panewise.runtime.spark.batch_targets import VersionSinks, target_of, version_sinks
+from panewise.runtime.spark.batch_writer import HALT_SECONDS, BatchWriter, Halt, Notice
+from panewise.runtime.spark.changes import Change, Changing
 from panewise.runtime.spark.feeding import Feeder, IdleWatch
 from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.identity import Defined, identity_of
 from panewise.runtime.spark.inbox import Inbox
+from panewise.runtime.spark.known_programs import add_change, hold, read_program
 from panewise.runtime.spark.packing import ANSWER
 from panewise.runtime.spark.plan import output_frame
-from panewise.runtime.spark.program import read_program
+from panewise.runtime.spark.prepared_sinks import read_prepared, write_prepared
 from panewise.runtime.spark.reading import Reader
 from panewise.runtime.spark.reconcile import reconciled
 from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.result_log import read_entries
 from panewise.runtime.spark.session import START_TRIES, STATE_SETTINGS, came_too_late, is_connect, settings, started
 from panewise.runtime.spark.shipping import ship
-from panewise.runtime.spark.sinks import SinkTarget, sink_kinds, sink_target
+from panewise.runtime.spark.sinks import sink_kinds
 from panewise.runtime.spark.sources import INBOX, connector_of
 from panewise.runtime.spark.stream_limits import extent_of, limit_of
 from panewise.runtime.spark.table_books import TableBooks
-from panewise.runtime.spark.table_pins import TablePins
 from panewise.runtime.spark.version import PlannedQuery, Version
 from panewise.runtime.window_limit import Extent, WindowLimit
 from panewise.temporal import INSTANT_MAX, instant_us
@@ -60,10 +61,9 @@ class Handle(Reader):
     def __init__(self, pipeline: Defined, folder: Folder, trigger: str | None, available_now: bool) -> None:
         self._identity = identity_of(pipeline, folder)
         folder.make(*FOLDERS)
-        pipeline.partitions = self._identity["partitions"]
-        pipeline.books.hosting.sharing = self._identity["sharing"]
+        pipeline.partitions, pipeline.sharing = self._identity["partitions"], self._identity["sharing"]
         program = read_program(
-            folder, self._identity["partitions"], pipeline.books.user_aggregates, self._identity["sharing"]
+            folder, pipeline.partitions, pipeline.books.user_aggregates, pipeline.sharing, pipeline.queries_made
         )
         super().__init__(folder, pipeline.books.catalog, program)
         self._pipeline = pipeline
@@ -83,7 +83,7 @@ class Handle(Reader):
 
     def begin(self, replace: bool) -> None:
         """Brings the checkpoint's definitions to those of the pipeline, and starts the Spark query."""
-        statements = reconciled(self._pipeline.books, self.program, replace, self._pipeline.bound)
+        statements = reconciled(self._pipeline.books, self.program, replace)
         self._tables.begin(replace)
         self._check_frames()
         ship(self._pipeline.spark)
@@ -110,8 +110,7 @@ class Handle(Reader):
     def _write_change(self, statements: list[Changing]) -> Change:
         number, texts = self.program.next_version, tuple(statement.text for statement in statements)
         bound = [statement.bound for statement in statements]
-        change = self.program.apply(Change(number, self._next_batch(), texts), bound)
-        write_change(self._folder, change)
+        change = add_change(self._folder, self.program, Change(number, self._next_batch(), texts), bound)
         self._tables.log()
         if number:
             self.wake()
@@ -175,28 +174,19 @@ class Handle(Reader):
         """What a sink finds at its place is looked at before everything is stopped for it."""
         version = self.program.newest
         if sink.source.lower() in version.queries:
-            target = self._target(sink, version)
+            target = target_of(sink, version)
             for kind, targets in sink_kinds([target], self._identity["id"], _print_plainly):
                 kind.prepare(targets, self._next_batch())
 
     def _launch(self) -> None:
-        pipeline = self._pipeline
-        reference = Reference(
-            # Workers forget what they knew of earlier runs, whose aggregates or folder may have been others.
-            f"{self._identity['id']}/{self._run}",
-            self._folder,
-            self._identity["partitions"],
-            self.program.next_version,
-            dict(pipeline.books.user_aggregates),
-            self._identity["sharing"],
-        )
+        pipeline, reference = self._pipeline, self._reference()
         wanted = STATE_SETTINGS | {
             "spark.sql.shuffle.partitions": str(self._identity["partitions"]),
             "spark.sql.streaming.queryEvolution.enableSourceEvolution": str(self._identity["named"]).lower(),
         }
         self._halt_asked = Halt()
         first = self._first_version()
-        writer = self._writer(first)
+        writer = self._writer(reference, first)
         with settings(pipeline.spark, wanted):
             frame = output_frame(
                 pipeline.spark, reference, self.program, pipeline.frames, self._identity["named"], first
@@ -214,51 +204,45 @@ class Handle(Reader):
                 )
             self._query = started(stream)
 
-    def _writer(self, first: int) -> BatchWriter:
-        program = self.program
-        queries = {query.log_name: query for v in program.versions for query in v.queries.values()}
-        sinks = [self._version_sinks(version) for version in program.versions_from(first)]
-        for kind, targets in sinks[-1].kinds:
-            kind.check(targets)
-        self._prepare(program.newest, sinks[-1])
-        retention_seconds = self._pipeline.retention_us / 1e6
-        archives = archive_writer(self._folder, program, retention_seconds)
-        if not is_connect(self._pipeline.spark):
-            archives.prepare()  # where something is wrong it is said before anything runs
-        return BatchWriter(
+    def _reference(self) -> Reference:
+        """What workers, and whoever writes results, are told of the program as it is now."""
+        reference = Reference(
+            # Workers forget what they knew of earlier runs, whose aggregates or folder may have been others.
+            f"{self._identity['id']}/{self._run}",
             self._folder,
-            [(v.number, v.from_batch) for v in program.versions],
-            {name: query.definition.timestamp for name, query in queries.items()},
-            sinks,
-            retention_seconds,
-            self._halt_asked,
-            TablePins(self._folder, [(v.from_batch, v.tables) for v in program.versions]),
-            self.delivered,
-            archives,
+            self._identity["partitions"],
+            self.program.next_version,
+            dict(self._pipeline.books.user_aggregates),
+            self._identity["sharing"],
         )
+        hold(reference, self.program)
+        return reference
 
-    def _version_sinks(self, version: Version) -> VersionSinks:
-        kinds = sink_kinds(
-            [self._target(sink.definition, version) for sink in version.sinks.values()],
-            self._identity["id"],
-            self._pipeline.print_table or _print_plainly,
-        )
-        log_names = {name: query.log_name for name, query in version.queries.items()}
-        return VersionSinks(version.from_batch, kinds, log_names)
+    def _writer(self, reference: Reference, first: int) -> BatchWriter:
+        print_table = self._pipeline.print_table or _print_plainly
+        sinks = version_sinks(self.program.newest, self._identity["id"], print_table)
+        for kind, targets in sinks.kinds:
+            kind.check(targets)
+        self._prepare(self.program.newest, sinks)
+        told = first, self._identity["id"], self._retention_seconds, print_table
+        writer = BatchWriter(reference, *told, self._halt_asked, self.delivered)
+        if not is_connect(self._pipeline.spark):
+            writer.archives.prepare()  # where something is wrong it is said before anything runs
+        return writer
+
+    @property
+    def _retention_seconds(self) -> float:
+        return self._pipeline.retention_us / 1e6
 
     def _prepare(self, version: Version, sinks: VersionSinks) -> None:
         """Sinks that are new say what becomes of results of an earlier run at their place."""
-        prepared = set(self._folder.read_json("sinks.json") or [])
+        prepared = read_prepared(self._folder)
         names = {sink.definition.name: sink.log_name for sink in version.sinks.values()}
         for kind, targets in sinks.kinds:
             fresh = [target for target in targets if names[target.name] not in prepared]
             if fresh:
                 kind.prepare(fresh, version.from_batch)
-        self._folder.write_json("sinks.json", sorted(names.values()))
-
-    def _target(self, sink: SinkDefinition, version: Version) -> SinkTarget:
-        query = version.queries[sink.source.lower()]
-        return sink_target(sink, query.query, query.definition.schema.to_arrow())
+        write_prepared(self._folder, names.values())
 
     def _start_helpers(self) -> None:
         """Threads that post letters: rows of generators, punctuations of idle streams."""
@@ -341,7 +325,7 @@ class Handle(Reader):
     def _settle_archives(self) -> None:
         """What waits for its slot to be over is archived now; through Spark Connect the files are the server's."""
         if self.program.newest.archives and not is_connect(self._pipeline.spark):
-            archive_writer(self._folder, self.program, self._pipeline.retention_us / 1e6).settle(self.marks())
+            ArchiveWriter(self._reference(), self._retention_seconds).settle(self.marks())
 
     def _halt(self) -> None:
         """Stops the Spark query at a micro-batch boundary, or, where none comes soon, where it is."""

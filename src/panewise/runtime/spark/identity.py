@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from panewise.connectors.sinks import PrintTable
 from panewise.errors import CatalogError
-from panewise.language.statements import CreateQuery
 from panewise.runtime.engine import Engine
+from panewise.runtime.made_queries import MadeQueries
 from panewise.runtime.spark.folder import FOLDERS, Folder
 from panewise.runtime.spark.session import default_partitions
 
@@ -30,7 +30,8 @@ class Defined(Protocol):
     retention_us: int
     print_table: PrintTable | None
     books: Engine
-    bound: dict[str, CreateQuery]
+    sharing: str
+    queries_made: MadeQueries
     frames: dict[str, DataFrame]
 
 
@@ -44,7 +45,7 @@ def identity_of(pipeline: Defined, folder: Folder) -> dict[str, Any]:
             "id": uuid.uuid4().hex,
             "partitions": pipeline.partitions or default_partitions(pipeline.spark),
             "named": not pipeline.frames,
-            "sharing": pipeline.books.hosting.sharing,
+            "sharing": pipeline.sharing,
         }
         folder.make("")
         folder.write_json("pipeline.json", identity)

@@ -23,20 +23,25 @@ from panewise.language import statements as s
 from panewise.language.archive_layout import BY_COST, OWN
 from panewise.language.binder import ParsedStatement, parse
 from panewise.language.sql_text import name_to_sql
+from panewise.optimize.sharing.report import SharingReport
+from panewise.plan.explain import Explanation
 from panewise.runtime.archives import check_place, layout_of, opened
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.hosted_query import overflow_remark
+from panewise.runtime.made_queries import MadeQueries
 from panewise.runtime.refresh_option import refuse_at_most
 from panewise.runtime.shedding import refuse_overload_options
 from panewise.runtime.spark.archive_reading import with_files
-from panewise.runtime.spark.changes import Change, Changing
+from panewise.runtime.spark.changes import Changing
+from panewise.runtime.spark.explaining import Explaining
 from panewise.runtime.spark.folder import Folder
-from panewise.runtime.spark.program import Program, read_program
+from panewise.runtime.spark.known_programs import read_program
 from panewise.runtime.spark.session import check_version, is_connect, own_session, settings
 from panewise.runtime.spark.sources import INBOX, check_source, connector_of, source_frame
 from panewise.runtime.spark.table_readers import table_reader
 from panewise.runtime.spark.version import log_name
+from panewise.runtime.statement_runner import located
 from panewise.schema import DOUBLE, Column, DataType, Schema, from_arrow
 from panewise.temporal import duration_us
 
@@ -73,11 +78,13 @@ class SparkPipeline:
         self.retention_us = duration_us(retention)
         self.print_table: PrintTable | None = None
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
+        self.sharing = sharing  # that of the checkpoint, once there is one
         self.books = Engine(sharing=sharing)
         self.books.driver.is_expected = True  # by Spark
         self.books.statements.read_table = self._read_table
         self.books.archives.only_books = True  # files are written by micro-batches
-        self.bound: dict[str, s.CreateQuery] = {}  # by lower-case name of the query, for the program
+        self.queries_made = self.books.statements.queries_made = MadeQueries()
+        self._explaining = Explaining(self)
         self.frames: dict[str, DataFrame] = {}  # the user's own, by lower-case name of the stream
         self._handle: Handle | None = None
         self._lock = threading.RLock()
@@ -143,7 +150,7 @@ class SparkPipeline:
                         with _only_here():
                             table = self._select_once(statement, parsed)
                     elif isinstance(statement, s.Show | s.Explain):
-                        table = self._shown(statement, parsed)
+                        table = self._shown(statement, parsed, changed)
                     else:
                         self._note_rows()
                         table = self._registered(statement, parsed)
@@ -152,7 +159,7 @@ class SparkPipeline:
                         else:
                             said = parsed.text[parsed.span.start : parsed.span.end]
                             changed.append(Changing(said, statement))
-                            self._note_bound(statement)
+                            self.queries_made.note_text(said, statement)
                     result = table if table is not None else result
             finally:
                 if changed and self._handle is not None:
@@ -160,12 +167,6 @@ class SparkPipeline:
                 elif changed_rows and self._handle is not None:
                     self._handle.change_tables()
         return result
-
-    def _note_bound(self, statement: s.Statement) -> None:
-        if isinstance(statement, s.CreateQuery):
-            self.bound[statement.name.lower()] = statement
-        elif isinstance(statement, s.Drop):
-            self.bound.pop(statement.name.lower(), None)
 
     def _registered(self, statement: s.Statement, parsed: ParsedStatement) -> pa.Table | None:
         with _only_here():
@@ -295,8 +296,13 @@ class SparkPipeline:
             raise PlanError("there are no answers before the pipeline is started")
         return relation(block_of(plan), rows_of_answer(self._handle.lookup(answered)))
 
-    def _shown(self, statement: s.Show | s.Explain, parsed: ParsedStatement) -> pa.Table | None:
+    def _shown(self, statement: s.Show | s.Explain, parsed: ParsedStatement, pending: list[Changing]) -> pa.Table:
+        """`pending`: the statements before it that the handle has yet to hear of."""
         archives = self.books.archives
+        if isinstance(statement, s.Explain) and statement.query is None:
+            with located(parsed):
+                lines = self._explaining.lines(statement.name, self._handle, pending)
+            return pa.table({"plan": pa.array(lines, pa.string())})
         with with_files(archives, archives.keepers, must_be_there=False):
             table = self.books.execute_parsed(parsed, statement)
         assert table is not None
@@ -310,9 +316,6 @@ class SparkPipeline:
                 elif name in overflows:
                     columns["reason"][row] = overflow_remark(overflows[name])
             return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-        if isinstance(statement, s.Explain) and statement.query is None:
-            lines = [*table.column("plan").to_pylist(), *self._spark_lines(statement.name)]
-            return pa.table({"plan": pa.array(lines, pa.string())})
         return table
 
     def queries(self) -> list[QueryDefinition]:
@@ -322,19 +325,15 @@ class SparkPipeline:
     def explain(self, query: str | None = None) -> str:
         """How a query, or everything together, is run."""
         with self._lock:
-            lines = [str(self.books.explain(query)), *self._spark_lines(query)]
-            return "\n".join(lines)
+            return "\n".join(self._explaining.lines(query, self._handle))
 
-    def _spark_lines(self, query: str | None) -> list[str]:
-        from panewise.runtime.spark.explaining import spark_lines
+    def explanation(self, query: str | None = None) -> Explanation:
+        """The same for programs, without what Spark does around it."""
+        return self._explaining.explanation(query, self._handle)
 
-        defined = {one.name.lower() for one in self.queries()}
-        if self._handle is not None and defined == set(self._handle.program.newest.queries):
-            return spark_lines(self._handle.program, query, self.partitions, self._handle.table_stats())
-        # Nothing runs yet, or this is asked by the statement behind a CREATE: it would be planned so.
-        planned = Program(self.partitions or 1, self.books.user_aggregates, self.books.hosting.sharing)
-        planned.apply(Change(0, 0, tuple(statement_of(d) for d in self.books.catalog if d.kind != "sink")))
-        return spark_lines(planned, query, self.partitions, {})
+    def sharing_report(self) -> SharingReport:
+        """What queries share, in which trees and at what estimated cost; `.to_dict()` is data."""
+        return self._explaining.report(self._handle)
 
     # -- rows and results ----------------------------------------------------------------------------------------
 
@@ -373,7 +372,8 @@ class SparkPipeline:
         """As what the log knows a query: by the change that created it, or that will when the pipeline is started."""
         # A checkpoint that was begun has its own partitions and sharing; before there is one, there are no changes.
         identity = {"partitions": 1, "sharing": "weave", **(folder.read_json("pipeline.json") or {})}
-        program = read_program(folder, identity["partitions"], self.books.user_aggregates, identity["sharing"])
+        fixed = identity["partitions"], self.books.user_aggregates, identity["sharing"]
+        program = read_program(folder, *fixed, self.queries_made)
         stored = program.newest.queries.get(query.name.lower()) if program.versions else None
         if stored is not None and stored.definition.text == query.text:
             return stored.log_name

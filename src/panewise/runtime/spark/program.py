@@ -2,12 +2,12 @@
 
 Definitions change by *changes*: lists of statements, each with the first micro-batch that it governs. Driver and
 workers read the same changes and come to the same program; a replayed micro-batch is governed by what governed it
-first. Binding costs a millisecond or two per statement, once per process.
+first. Binding costs a millisecond or two per statement, once per process (`made_queries.py`, `known_programs.py`).
 
-A fragment is a set of queries over one stream that run under one partitioning. Periodic time windows that group by the
-same expressions, in whatever order, are one *tree* fragment: partials are folded before the shuffle and spread over
-buckets by group. Those with equal selection, order of keys and technique are a tree in it; a fragment has as many trees
-as its queries need, and they share its buckets, packets and state:
+A fragment is the queries of one placement, as the planner chooses it from their nodes (`optimize/placing.py`). Periodic
+time windows that group by the same expressions, in whatever order, are one *tree* fragment: partials are folded before
+the shuffle and spread over buckets by group. Those with equal selection, order of keys and technique are a tree in it.
+A fragment has as many trees as its queries need, and they share its buckets, packets and state:
 
     fragment: stream, {keys} -- tree: WHERE v > 1, GROUP BY a, b -- queries with any windows and aggregates
                              \\- tree: WHERE v > 2, GROUP BY b, a -- queries ...
@@ -15,7 +15,7 @@ as its queries need, and they share its buckets, packets and state:
 All other queries need their rows in order and whole, in *row* fragments. Queries that join, negate or remove duplicates
 by a key (`plan/partitioning.py`) share one whose rows are exchanged by that key over all buckets, where they read the
 same streams by the same keys. The others share fragments of one bucket each, several per stream so that cores share the
-work; a query that they read is computed beside them.
+work; those that run one core or are one family are together, and a query that they read is computed beside them.
 
 Which fragment, tree and selection a query has is decided once, by the driver, which writes these numbers down with the
 change (`changes.py`); everybody else reads them. Fragments keep their numbers for good. A tree has its number for as
@@ -25,10 +25,10 @@ takes old partials for its own.
 
 from __future__ import annotations
 
-import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count, pairwise
 from operator import attrgetter
 
 from panewise.aggregates import registry
@@ -48,15 +48,18 @@ from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.language.expressions import Expression
 from panewise.optimize.physical import physical
-from panewise.plan.nodes import Emit, Scan
-from panewise.plan.physical import FamilyQuery, FamilyShape, Spread, Way
+from panewise.optimize.placing import Placing
+from panewise.plan.nodes import Emit
+from panewise.plan.physical import FamilyQuery, FamilyShape, PhysicalQuery, Way
+from panewise.plan.placement import Placement
 from panewise.runtime.definitions import Created
 from panewise.runtime.interpreter import Definer, Defining, interpret
-from panewise.runtime.spark.changes import Change, Place, read_changes
-from panewise.runtime.spark.folder import Folder
+from panewise.runtime.made_queries import MadeQueries
+from panewise.runtime.spark.changes import Change, Place
 from panewise.runtime.spark.keys import bucket_keys
 from panewise.runtime.spark.version import (
     Fragment,
+    FragmentPlan,
     PlannedArchive,
     PlannedQuery,
     PlannedSink,
@@ -72,7 +75,10 @@ METER = 0
 
 @dataclass
 class Program:
-    """The versions so far, the fragments and trees by number, and the streams' options as they are now."""
+    """The versions so far, the fragments and trees by number, and the streams' options as they are now.
+
+    `made`: the queries that this process has made of statements already, here or elsewhere.
+    """
 
     partitions: int
     aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict)
@@ -81,10 +87,27 @@ class Program:
     fragments: dict[int, Fragment] = field(default_factory=dict)
     trees: dict[int, PlannedTree] = field(default_factory=dict)
     catalog: Catalog = field(default_factory=Catalog)
-    _numbers: dict[Fragment, int] = field(default_factory=dict)
+    made: MadeQueries = field(default_factory=MadeQueries)
+    _numbers: dict[Placement, int] = field(default_factory=dict)  # of fragments
     _newest: dict[tuple[int, FamilyShape], int] = field(default_factory=dict)  # trees, of each shape the last one
     _selections: dict[Expression | None, int] = field(default_factory=dict)
     _stream_keys: dict[str, str] = field(default_factory=dict)  # by name
+
+    def copy(self) -> Program:
+        """One that goes on for itself: what this one has made of statements it has too."""
+        catalog = Catalog()
+        catalog.restore(self.catalog.copy())
+        return replace(
+            self,
+            versions=list(self.versions),
+            fragments=dict(self.fragments),
+            trees=dict(self.trees),
+            catalog=catalog,
+            _numbers=dict(self._numbers),
+            _newest=dict(self._newest),
+            _selections=dict(self._selections),
+            _stream_keys=dict(self._stream_keys),
+        )
 
     def apply(self, change: Change, bound: Sequence[s.Statement | None] = ()) -> Change:
         """One more version. The change with the places of its queries, as it is to be written down.
@@ -93,14 +116,21 @@ class Program:
         """
         draft = _Draft(self, change)
         for number, text in enumerate(change.statements):
-            known = bound[number] if bound else None
-            for statement in [known] if known is not None else self._bound(text):
-                assert isinstance(statement, Defining), "rows of tables have files of their own"
-                interpret(statement, self.catalog, self.find_aggregate, draft)
+            self._define(text, bound[number] if bound else None, draft)
         self._plant(change, draft.queries)
         self.versions.append(draft.version())
         made = {name: query for name, query in draft.queries.items() if query.created == change.version}
         return replace(change, places={name: self._place_of(query) for name, query in made.items()})
+
+    def _define(self, text: str, bound: s.Statement | None, draft: _Draft) -> None:
+        made = self.made.find(text, self.catalog)
+        known = None if made is None else (made.definition, made.plan)
+        if made is not None:
+            bound = made.statement
+        for statement in [bound] if bound is not None else self._bound(text):
+            assert isinstance(statement, Defining), "rows of tables have files of their own"
+            interpret(statement, self.catalog, self.find_aggregate, draft, made=known)
+            self.made.note_text(text, statement)
 
     def _bound(self, text: str) -> Iterator[s.Statement]:
         for parsed in parse(text):
@@ -109,11 +139,19 @@ class Program:
     def place(self, query: QueryDefinition, plan: Emit, statement: s.CreateQuery, draft: _Draft) -> PlannedQuery:
         """A new query in its fragment; it gets its tree when the version is complete."""
         key, change = query.name.lower(), draft.change
-        node = physical(plan, query.options, self.sharing, key)
+        node = self._node(query, plan, statement)
         stored = None if change.places is None else change.places.get(key)
-        fragment = self._fragment_of(query, plan, node.spread, draft.queries)
-        number = self._numbered(fragment, key, stored)
-        return PlannedQuery(query, statement.query, plan, node, change.version, number)
+        placement = draft.placing.placement(key, plan, node, change.places_by_name)
+        fragment = self._fragment(placement, key, stored)
+        placed = fragment.number, fragment.placement
+        return PlannedQuery(query, statement.query, plan, node, change.version, *placed)
+
+    def _node(self, query: QueryDefinition, plan: Emit, statement: s.CreateQuery) -> PhysicalQuery:
+        node = self.made.node_of(plan, query, self.sharing)
+        if node is None:
+            node = physical(plan, query.options, self.sharing, query.name.lower())
+            self.made.note(statement, query, plan, node, self.sharing, self.catalog)
+        return node
 
     def know_stream(self, name: str, key: str | None) -> str:
         """A stream of this name has this key from now on, or is gone (None). The key that it has or had."""
@@ -121,8 +159,10 @@ class Program:
             return self._stream_keys.pop(name)
         return self._stream_keys.setdefault(name, key)
 
-    def stream_key(self, name: str) -> str:
-        return self._stream_keys[name]
+    @property
+    def stream_keys(self) -> Mapping[str, str]:
+        """By lower-case name, the keys of the streams that there are."""
+        return self._stream_keys
 
     def find_aggregate(self, name: str) -> AggregateFunction | None:
         return registry.find(name) or self.aggregates.get(name.upper())
@@ -132,48 +172,22 @@ class Program:
 
     # -- fragments and trees -------------------------------------------------------------------------------------
 
-    def _fragment_of(
-        self, query: QueryDefinition, plan: Emit, spread: Spread, queries: dict[str, PlannedQuery]
-    ) -> Fragment:
-        """Without a number."""
-        stream, *others = self._streams_of(plan, queries)
-        if spread.way is Way.FOLDED:
-            buckets = self.partitions if spread.keys else 1
-            return Fragment(0, stream, True, buckets, spread.keys)
-        for scan in plan.walk():
-            if isinstance(scan, Scan) and scan.name.lower() in queries:
-                source = self.fragments[queries[scan.name.lower()].fragment]
-                if not source.tree and not source.exchanged_by and {stream, *others} <= set(source.streams):
-                    return replace(source, number=0)  # where the query that it reads is computed already
-        if spread.way is Way.EXCHANGED:
-            by = tuple(spread.exchanged_by[self._name_of(key)] for key in (stream, *others))
-            return Fragment(0, stream, False, self.partitions, others=tuple(others), exchanged_by=by)
-        shard = zlib.crc32(query.name.lower().encode()) % self.partitions
-        return Fragment(0, stream, False, 1, shard=shard, others=tuple(others))
-
-    def _streams_of(self, plan: Emit, queries: dict[str, PlannedQuery]) -> list[str]:
-        """The streams that a query's rows come from in the end, each once."""
-        found: dict[str, None] = {}
-        for node in plan.walk():
-            if isinstance(node, Scan) and node.kind != "table":
-                key = node.name.lower()
-                roots = self._streams_of(queries[key].plan, queries) if key in queries else [self._stream_keys[key]]
-                found.update(dict.fromkeys(roots))
-        return sorted(found)
-
-    def _name_of(self, stream: str) -> str:
-        """The name of a stream that there is now, in lower case."""
-        return next(name for name, key in self._stream_keys.items() if key == stream)
-
-    def _numbered(self, fragment: Fragment, query: str, place: Place | None) -> int:
-        """The number of a fragment: the one that was written down, else the one that it has, else a new one."""
-        number = (
-            place.fragment if place is not None else self._numbers.get(fragment, max(self.fragments, default=0) + 1)
-        )
-        known = self.fragments.setdefault(number, replace(fragment, number=number))
-        if known != replace(fragment, number=number) or self._numbers.setdefault(fragment, number) != number:
+    def _fragment(self, placement: Placement, query: str, stored: Place | None) -> Fragment:
+        """The fragment of a placement: the one that was written down, else the one that there is, else a new one."""
+        if stored is None:
+            number = self._numbers.setdefault(placement, max(self.fragments, default=0) + 1)
+            return self.fragments.setdefault(number, Fragment(number, placement))
+        if stored.fragment not in self.fragments:
+            if placement in self._numbers and placement.way is Way.TOGETHER:
+                # Who wrote it down had it in a bucket of its own.
+                shards = map(placement.in_shard, count())
+                placement = next(shard for shard in shards if shard not in self._numbers)
+            self.fragments[stored.fragment] = Fragment(stored.fragment, placement)
+            self._numbers.setdefault(placement, stored.fragment)
+        found = self.fragments[stored.fragment]
+        if not found.placement.spreads_as(placement) or self._numbers[found.placement] != found.number:
             raise _planned_otherwise(query)
-        return number
+        return found
 
     def _plant(self, change: Change, queries: dict[str, PlannedQuery]) -> None:
         """The queries of a version that is complete get their trees: one that goes on, or a new one."""
@@ -212,6 +226,17 @@ class Program:
 
     def keys_of(self, fragment: Fragment) -> tuple[int, ...]:
         return bucket_keys(fragment.number, fragment.buckets, self.partitions)
+
+    def plan_of(self, fragment: Fragment, version: Version) -> FragmentPlan:
+        """What the buckets of a fragment are made of in a version."""
+        trees = tuple(self.trees_in(version, fragment))
+        return FragmentPlan(fragment, version.hosted(fragment), trees, *version.defined_below(fragment))
+
+    def concerns(self, fragment: Fragment, after: int, upto: int) -> bool:
+        """Whether a version behind one number, up to another one, changes anything for the buckets of a fragment."""
+        versions = [self.version(after), *self.between(after, upto)]
+        plans = (self.plan_of(fragment, version) for version in versions)
+        return any(before != behind for before, behind in pairwise(plans))
 
     # -- what holds when -----------------------------------------------------------------------------------------
 
@@ -288,6 +313,7 @@ class _Draft(Definer):
         self._program = program
         self._streams, self.queries, self._sinks = dict(last.streams), dict(last.queries), dict(last.sinks)
         self._tables, self._archives = dict(last.tables), dict(last.archives)
+        self.placing = Placing(program.partitions, program.stream_keys, self.queries)
 
     def version(self) -> Version:
         number, from_batch = self.change.version, self.change.from_batch
@@ -321,6 +347,7 @@ class _Draft(Definer):
                 del self._archives[name]
             case QueryDefinition():
                 del self.queries[name]
+                self._program.made.forget(definition)
 
     def set_suspended(self, query: str, suspended: bool) -> None:
         query = query.lower()
@@ -331,7 +358,7 @@ class _Draft(Definer):
     def altered(self, definition: Definition, options: Options) -> None:
         name = definition.name.lower()
         if isinstance(definition, StreamDefinition):
-            self._streams[self._program.stream_key(name)] = definition
+            self._streams[self._program.stream_keys[name]] = definition
         elif isinstance(definition, ArchiveDefinition):
             self._archives[name] = replace(self._archives[name], definition=definition)
 
@@ -341,13 +368,3 @@ def _planned_otherwise(query: str) -> SnapshotError:
         f"the checkpoint has the state of query '{query}' in a place where this panewise would not put it",
         hint="go on with the panewise that wrote it, or drop the query there and create it anew here",
     )
-
-
-def read_program(
-    folder: Folder, partitions: int, aggregates: Mapping[str, AggregateFunction], sharing: str = "weave"
-) -> Program:
-    """The program of all changes so far."""
-    program = Program(partitions, aggregates, sharing)
-    for change in read_changes(folder):
-        program.apply(change)
-    return program

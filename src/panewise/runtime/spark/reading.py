@@ -19,6 +19,7 @@ from panewise.runtime.hosted_query import overflow_remark, overflow_warning
 from panewise.runtime.late_remarks import Lateness, LateRemarks, lateness, nothing_kept, remark_of, warn
 from panewise.runtime.spark.batch_stats import last_stats
 from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.hosted_program import Measures
 from panewise.runtime.spark.marks import INT64_MIN, Marks, StreamMarks, last_marks
 from panewise.runtime.spark.packing import BAD, LATE, RESULT
 from panewise.runtime.spark.program import Program
@@ -104,6 +105,10 @@ class Reader:
         counted = last_stats(self._folder).get("overflows", {})
         queries = self.program.newest.queries
         return {name: counted[query.log_name] for name, query in queries.items() if query.log_name in counted}
+
+    def measures(self) -> Measures:
+        """What EXPLAIN knows of it besides its program."""
+        return Measures(self.marks(), last_stats(self._folder)["buckets"])
 
     def metrics(self) -> dict[str, Any]:
         """A few figures: micro-batches, rows, results, bytes of state held and last written."""

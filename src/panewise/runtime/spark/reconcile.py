@@ -7,12 +7,10 @@ not define goes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace as with_changes
 
-from panewise.catalog import ArchiveDefinition, Definition, QueryDefinition, StreamDefinition
+from panewise.catalog import ArchiveDefinition, Definition, StreamDefinition
 from panewise.errors import CatalogError
-from panewise.language import statements as s
 from panewise.language.sql_text import name_to_sql
 from panewise.runtime.definitions import alteration_of, statement_of
 from panewise.runtime.engine import Engine
@@ -23,21 +21,15 @@ ALTERABLE = ("late", "ahead", "idle", "on_bad_row", "retain")
 ALTERABLE_OF_ARCHIVES = ("layout", "update")
 
 
-def reconciled(books: Engine, program: Program, replace: bool, bound: Mapping[str, s.CreateQuery]) -> list[Changing]:
+def reconciled(books: Engine, program: Program, replace: bool) -> list[Changing]:
     """The statements of the change that leads from the program to the books; the books learn what only it knows.
 
-    `bound`: by lower-case name, the queries of the books that have been bound here.
+    What one of them has made of a query's statement the other one finds in `MadeQueries`.
     """
-
-    def creating(definition: Definition) -> Changing:
-        known = bound.get(definition.name.lower()) if isinstance(definition, QueryDefinition) else None
-        text = statement_of(definition)
-        return Changing(text, known if known is not None and known.text == text else None)
-
     stored = {d.name.lower(): d for d in program.catalog}
     here = {d.name.lower(): d for d in books.catalog}
     if not stored:
-        return [creating(definition) for definition in here.values()] + _suspended(books)
+        return [Changing(text) for text in (*map(statement_of, here.values()), *suspensions(books))]
     changed = [d for key, d in here.items() if key in stored and lasting_text(d) != lasting_text(stored[key])]
     if changed and not replace:
         names = ", ".join(f"{d.kind} {d.name}" for d in changed)
@@ -57,10 +49,10 @@ def reconciled(books: Engine, program: Program, replace: bool, bound: Mapping[st
         reading = not readers <= gone
         gone |= readers
     drops = [f"DROP {d.kind.upper()} {name_to_sql(d.name)}" for key, d in reversed(stored.items()) if key in gone]
-    creates = [creating(d) for key, d in here.items() if key in gone or key not in stored]
+    creates = [statement_of(d) for key, d in here.items() if key in gone or key not in stored]
     kept = [key for key in here if key in stored and key not in gone]
     altered = alterations(here, stored, kept) + _rested(books, program, kept)
-    return [*map(Changing, drops), *creates, *map(Changing, altered)]
+    return [Changing(text) for text in (*drops, *creates, *altered)]
 
 
 def alterations(here: dict[str, Definition], stored: dict[str, Definition], kept: list[str]) -> list[str]:
@@ -101,13 +93,11 @@ def _learn(books: Engine, program: Program, definitions: list[Definition]) -> No
             books.execute(f"SUSPEND QUERY {name_to_sql(definition.name)}")
 
 
-def _suspended(books: Engine) -> list[Changing]:
+def suspensions(books: Engine) -> list[str]:
+    """The statements that have queries rest which rest in the books."""
     queries = books.hosting.queries
-    return [
-        Changing(f"SUSPEND QUERY {name_to_sql(d.name)}")
-        for d in books.catalog.of_kind("query")
-        if queries[d.name.lower()].status == "SUSPENDED"
-    ]
+    suspended = [d.name for d in books.catalog.of_kind("query") if queries[d.name.lower()].status == "SUSPENDED"]
+    return [f"SUSPEND QUERY {name_to_sql(name)}" for name in suspended]
 
 
 def lasting_text(definition: Definition) -> str:

@@ -46,13 +46,14 @@ class RowJournal:
     """The layout, as `bucket_state.py` asks for it."""
 
     @staticmethod
-    def catch_up(bucket: Bucket, since: int, head: Head, store: Store) -> bool:
+    def catch_up(bucket: Bucket, since: int, head: Head, store: Store, marks: Marks) -> bool:
         """A bucket as it was after micro-batch `since` becomes the one of the head, if the pages still say how."""
         if head.body["versions_changed_at"] > since or head.body["gone_until"] > since:
             return False
         later = [page for page in _in_order(head.pages) if page.last_batch > since]
-        if any(page.first_batch <= since for page in later):
+        if any(page.first_batch <= since for page in later) or not bucket.goes_on_until(head.version):
             return False
+        bucket.become(bucket.program.version(head.version), marks)
         for page in later:
             for entry in loaded(store.page(page.number)):
                 _take(bucket, entry)
@@ -145,13 +146,16 @@ def _set_progress(bucket: Bucket, progress: dict[str, list[int]]) -> None:
 
 
 def _note_progress(bucket: Bucket, head: Head, batch: int) -> int:
-    """How far the streams have come; and how far they had come, if queries came or went in this micro-batch.
+    """How far the streams have come; and how far they had come, if this micro-batch has changed the bucket's queries.
 
     Returns by how much the bucket has come further.
     """
     body = head.body
     before = min(body["watermarks"].values()) if "watermarks" in body else INT64_MIN
-    if body.get("version") != bucket.version:
+    known = body.get("version", -1)
+    if known >= 0 and not bucket.program.concerns(bucket.fragment, known, bucket.version):
+        body["version"] = bucket.version
+    elif known != bucket.version:
         since = body.get("since", {})
         if "watermarks" in body:
             since = {**since, str(bucket.version): body["watermarks"]}

@@ -319,7 +319,7 @@ def _folding(task: Task, fragment: Fragment) -> Bucket:
     """The worker's own trees of a fragment, brought to the task's version."""
     key = ("folding", fragment.number)
     kept: Bucket | None = task.kept.get(key)
-    if kept is None or kept.version > task.version.number or kept.program is not task.program:
+    if kept is None or kept.version > task.version.number or not kept.go_on_in(task.program):
         kept = Bucket(task.program, fragment, task.version, folds_only=True)
         task.kept[key] = kept
     kept.become(task.version, task.marks)

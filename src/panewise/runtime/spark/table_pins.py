@@ -12,12 +12,15 @@ The cost for a micro-batch without news is a listing of files per table with a c
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from panewise.catalog import TableDefinition
 from panewise.connectors.tables import table_connector
 from panewise.errors import PanewiseError
 from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.known_programs import versions_of
+from panewise.runtime.spark.reference import Reference
 from panewise.runtime.spark.table_readers import table_reader
 from panewise.runtime.spark.tables import NEWEST, Pin, TableLog, last_pins, pins_file, write_pins
 from panewise.runtime.table import Table
@@ -28,14 +31,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class TablePins:
-    """`held`: the tables of each version, and its first micro-batch. Picklable: Spark Connect runs it on the server."""
+    """Picklable, as what it is told: Spark Connect runs it on the server, where it finds the tables in the program."""
 
-    folder: Folder
-    held: list[tuple[int, dict[str, TableDefinition]]]
+    reference: Reference
     _known: dict[str, tuple[int, Table]] = field(default_factory=dict)  # of tables with a connector, the last version
 
-    def __reduce__(self) -> tuple[type[TablePins], tuple[Folder, list[tuple[int, dict[str, TableDefinition]]]]]:
-        return TablePins, (self.folder, self.held)
+    def __reduce__(self) -> tuple[type[TablePins], tuple[Reference]]:
+        return TablePins, (self.reference,)
+
+    @property
+    def folder(self) -> Folder:
+        return self.reference.folder
+
+    @cached_property
+    def held(self) -> list[tuple[int, dict[str, TableDefinition]]]:
+        """The tables of each version, and its first micro-batch."""
+        return [(version.from_batch, version.tables) for version in versions_of(self.reference)]
 
     def pin(self, batch: int, spark: SparkSession | None) -> None:
         """Decides what a micro-batch sees, where that has not been decided yet."""

@@ -39,13 +39,16 @@ class TreePages:
     """The layout, as `bucket_state.py` asks for it."""
 
     @staticmethod
-    def catch_up(bucket: Bucket, since: int, head: Head, store: Store) -> bool:
+    def catch_up(bucket: Bucket, since: int, head: Head, store: Store, marks: Marks) -> bool:
         """A bucket as it was after micro-batch `since` becomes the one of the head, if the pages still say how."""
         trees, outlines = bucket.trees, head.body["outlines"]
-        if head.version != bucket.version or head.body["failed"] != bucket.failures or trees.keys() != outlines.keys():
+        if head.body["failed"] != bucket.failures or trees.keys() != outlines.keys():
             return False
         if any(page.first_batch <= since < page.last_batch for page in head.pages):
             return False
+        if not bucket.goes_on_until(head.version):
+            return False
+        bucket.become(bucket.program.version(head.version), marks)
         for part in _read(store, (page for page in head.pages if page.first_batch > since)):
             if part.tree in trees:
                 trees[part.tree].merge(part.partials, part.base)

@@ -1,11 +1,13 @@
 """What holds from one micro-batch on: a version of the definitions, and how its queries are planned.
 
-All of it is frozen, and equal by value. `program.py` makes it.
+All of it is frozen, and equal by value. `program.py` makes it. What the buckets of one fragment are made of is a
+`FragmentPlan`: a bucket goes on untouched from one version to the next, or in another process, where the two are equal.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from panewise.catalog import (
@@ -20,6 +22,7 @@ from panewise.language.expressions import Expression
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit, Scan
 from panewise.plan.physical import FamilyShape, PhysicalQuery, Way
+from panewise.plan.placement import Placement
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class PlannedQuery:
     node: PhysicalQuery
     created: int
     fragment: int
+    placement: Placement
     tree: int = 0  # the number of its tree; 0 where its fragment has none
     suspended: bool = False
     resumed: int | None = None
@@ -81,25 +85,38 @@ class PlannedArchive:
 
 @dataclass(frozen=True)
 class Fragment:
-    """`tree`: partials are folded before the shuffle and spread over `buckets`; otherwise rows go there whole.
-
-    `keys`: what a tree fragment is partitioned by, in one order for all its trees. `others`: further streams whose rows
-    go to the buckets, where queries read several. `exchanged_by`: for each of `streams` what says to which bucket its
-    rows go; empty where there is one bucket.
-    """
+    """The queries of one placement, by a number that stays. `tree`: partials are folded before the shuffle and spread
+    over the buckets; otherwise rows go there whole."""
 
     number: int
-    stream: str
-    tree: bool
-    buckets: int
-    keys: tuple[Expression, ...] = ()
-    shard: int = 0
-    others: tuple[str, ...] = ()
-    exchanged_by: tuple[tuple[Expression, ...], ...] = ()
+    placement: Placement
+
+    @property
+    def tree(self) -> bool:
+        return self.placement.way is Way.FOLDED
 
     @property
     def streams(self) -> tuple[str, ...]:
-        return self.stream, *self.others
+        return self.placement.streams
+
+    @property
+    def stream(self) -> str:
+        """The first one, which is the only one of trees."""
+        return self.placement.streams[0]
+
+    @property
+    def buckets(self) -> int:
+        return self.placement.buckets
+
+    @property
+    def keys(self) -> tuple[Expression, ...]:
+        """What a tree fragment is partitioned by, in one order for all its trees."""
+        return self.placement.keys
+
+    @property
+    def exchanged_by(self) -> tuple[tuple[Expression, ...], ...]:
+        """For each of `streams` what says to which bucket its rows go; empty where there is one bucket."""
+        return self.placement.exchanged_by
 
 
 @dataclass(frozen=True)
@@ -111,6 +128,19 @@ class PlannedTree:
     shape: FamilyShape
     selection: int
     key_columns: tuple[str, ...]  # of its partials, in the order of the fragment's keys
+
+
+@dataclass(frozen=True)
+class FragmentPlan:
+    """What the buckets of a fragment are made of in one version, and nothing else: the queries that they host, with
+    those that these read, the trees, and what is defined below them. What ALTER may change of a stream is not among
+    it, because tasks and the driver alone go by that."""
+
+    fragment: Fragment
+    queries: Mapping[str, PlannedQuery]
+    trees: tuple[PlannedTree, ...]
+    streams: Mapping[str, StreamDefinition]
+    tables: Mapping[str, TableDefinition]
 
 
 @dataclass(frozen=True)
@@ -152,6 +182,13 @@ class Version:
                 if name in needed:
                     needed |= {i.lower() for i in self.queries[name].definition.inputs if i.lower() in self.queries}
         return {name: query for name, query in self.queries.items() if name in needed}
+
+    def defined_below(self, fragment: Fragment) -> tuple[dict[str, StreamDefinition], dict[str, TableDefinition]]:
+        """The streams and tables below the queries that a fragment's buckets compute, by what their rows are known."""
+        streams = {key: replace(self.streams[key], options=()) for key in fragment.streams if key in self.streams}
+        queries = self.hosted(fragment).values() if self.tables else ()
+        tables = {key: self.tables[key] for query in queries for key in self.tables_of(query)}
+        return streams, tables
 
     def tables_of(self, query: PlannedQuery) -> list[str]:
         """The tables that a query and the queries below it read, each once: by what their rows are known."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from panewise.runtime.spark.batch_clock import read_clock
-from panewise.runtime.spark.changes import read_changes
 from panewise.runtime.spark.folder import Folder
+from panewise.runtime.spark.known_programs import program_of
 from panewise.runtime.spark.marks import Marks, read_marks
 from panewise.runtime.spark.program import Program
 from panewise.runtime.spark.reference import Reference
@@ -40,7 +40,6 @@ class Task:
         return read_clock(self.folder, self.batch)
 
 
-_programs: OrderedDict[tuple[str, int], Program] = OrderedDict()
 _kept: OrderedDict[str, dict[Any, Any]] = OrderedDict()
 _marks: OrderedDict[tuple[str, int], Marks] = OrderedDict()
 PIPELINES_KEPT = 8
@@ -65,19 +64,6 @@ def task_at(reference: Reference, batch: int, partition: int) -> Task:
     kept = _recent(_kept, reference.pipeline, dict)
     pinned = PinnedTables(reference.folder, batch)
     return Task(reference.folder, batch, partition, program, program.at(batch), marks, kept, pinned)
-
-
-def program_of(reference: Reference) -> Program:
-    """The program with all changes that the reference counts; one that is kept learns those that are new."""
-    key = reference.pipeline, reference.partitions
-    made = reference.partitions, reference.aggregates, reference.sharing
-    program: Program = _recent(_programs, key, lambda: Program(*made))
-    if program.next_version < reference.changes:
-        program.aggregates = reference.aggregates
-        for change in read_changes(reference.folder):
-            if program.next_version <= change.version < reference.changes:
-                program.apply(change)
-    return program
 
 
 def _marks_before(reference: Reference, batch: int) -> Marks:

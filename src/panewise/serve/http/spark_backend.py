@@ -217,15 +217,15 @@ class SparkBackend:
     def explain(self, query: str | None) -> tuple[str, dict[str, Any]]:
         if query is not None:
             self._planned(query)
-        return self.pipeline.explain(query), self.pipeline.books.explain(query).to_dict()
+        return self.pipeline.explain(query), self.pipeline.explanation(query).to_dict()
 
     def weave(self) -> dict[str, Any]:
-        return self.pipeline.books.sharing_report().to_dict()
+        return self.pipeline.sharing_report().to_dict()
 
     def weave_svg(self) -> str:
         from panewise.serve.weave_graph import svg
 
-        return svg(self.pipeline.books.sharing_report())
+        return svg(self.pipeline.sharing_report())
 
     # -- answers -------------------------------------------------------------------------------------------------
 

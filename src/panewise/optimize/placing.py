@@ -1,0 +1,136 @@
+"""Chooses where queries run on a host with several buckets, one query after the other, from their nodes.
+
+    FOLDED      one placement for all queries of a stream that group by the same expressions, in whatever order
+    EXCHANGED   one for all that read the same streams by the same keys
+    TOGETHER    one bucket; there are several such buckets for the same streams, so that cores share the work
+
+Which of the single buckets a query gets: where a query that it reads is computed, that one. Else the one of a query
+that runs a core or a family that it runs too, because that is then computed once. Else its name says which. A query
+stays where it is for as long as it lives; who comes later goes by those that are there.
+
+A choice takes a walk over the plan. The first that looks for company takes a pass over the queries that run.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from panewise.plan.nodes import Emit, Scan
+from panewise.plan.physical import DeltaQuery, FamilyQuery, PhysicalQuery, RowQuery, Way
+from panewise.plan.placement import Placement
+
+
+class Placed(Protocol):
+    """A query that runs."""
+
+    @property
+    def plan(self) -> Emit: ...
+
+    @property
+    def node(self) -> PhysicalQuery: ...
+
+    @property
+    def placement(self) -> Placement: ...
+
+
+class Placing:
+    """`streams`: by lower-case name, what the host knows a stream by. `running`: the queries that run, by lower-case
+    name. Both are looked at as they are when a query is placed."""
+
+    def __init__(self, buckets: int, streams: Mapping[str, str], running: Mapping[str, Placed]) -> None:
+        self._buckets = buckets
+        self._streams = streams
+        self._running = running
+        self._company: dict[object, str] | None = None  # by what queries have in common, one of them
+
+    def placement(self, name: str, plan: Emit, node: PhysicalQuery, by_name: bool = False) -> Placement:
+        """`by_name`: without regard to what others have in common with it, as it was chosen once."""
+        streams, spread = self._streams_of(plan), node.spread
+        if spread.way is Way.FOLDED:
+            return Placement(Way.FOLDED, streams[:1], self._buckets if spread.keys else 1, keys=spread.keys)
+        beside = self._beside_source(plan, streams)
+        if beside is not None:
+            return beside
+        if spread.way is Way.EXCHANGED:
+            names = {key: stream for stream, key in self._streams.items()}
+            by = tuple(spread.exchanged_by[names[key]] for key in streams)
+            return Placement(Way.EXCHANGED, streams, self._buckets, exchanged_by=by)
+        company = None if by_name else self._found_company(name, node, streams)
+        if company is not None:
+            return company
+        return Placement(Way.TOGETHER, streams, 1, shard=zlib.crc32(name.encode()) % self._buckets)
+
+    def _streams_of(self, plan: Emit) -> tuple[str, ...]:
+        """The streams that a query's rows come from in the end, each once."""
+        found: set[str] = set()
+        for node in plan.walk():
+            if isinstance(node, Scan) and node.kind != "table":
+                source = self._running.get(node.name.lower())
+                found.update([self._streams[node.name.lower()]] if source is None else self._streams_of(source.plan))
+        return tuple(sorted(found))
+
+    def _beside_source(self, plan: Emit, streams: tuple[str, ...]) -> Placement | None:
+        """Where a query that it reads is computed in a single bucket, which has all the rows that it needs."""
+        for node in plan.walk():
+            source = self._running.get(node.name.lower()) if isinstance(node, Scan) else None
+            if source is not None and _takes(source.placement, streams):
+                return source.placement
+        return None
+
+    def _found_company(self, name: str, node: PhysicalQuery, streams: tuple[str, ...]) -> Placement | None:
+        """Where a query is computed that has a core or a family of this one."""
+        if self._company is None:
+            self._company = {}
+            for other, query in self._running.items():
+                self._note(other, query.node)
+        found = (self._one_of(common) for common in in_common(node))
+        placements = (query.placement for query in found if query is not None)
+        placement = next((placement for placement in placements if _takes(placement, streams)), None)
+        self._note(name, node)
+        return placement
+
+    def _one_of(self, common: object) -> Placed | None:
+        """A query that runs which has this in common with others."""
+        assert self._company is not None
+        if common not in self._company:
+            return None
+        known = self._running.get(self._company[common])
+        if known is not None and common in in_common(known.node):
+            return known
+        del self._company[common]  # it has gone; others may still be there
+        return next((query for query in self._running.values() if common in in_common(query.node)), None)
+
+    def _note(self, name: str, node: PhysicalQuery) -> None:
+        assert self._company is not None
+        for common in in_common(node):
+            self._company.setdefault(common, name)
+
+
+def _takes(placement: Placement, streams: tuple[str, ...]) -> bool:
+    """Whether it is a single bucket to which all rows of these streams go."""
+    return placement.way is Way.TOGETHER and set(streams) <= set(placement.streams)
+
+
+def in_common(node: PhysicalQuery) -> tuple[object, ...]:
+    """The cores and families of a query, those of queries in parentheses included, that others may run too where all
+    rows go to one bucket. What reads a query in parentheses is each query's own."""
+    return tuple(_shared_parts(node)) if node.spread.way is Way.TOGETHER else ()
+
+
+def _shared_parts(node: PhysicalQuery) -> Iterator[object]:
+    match node:
+        case FamilyQuery(inner=None, block=block, shape=shape):
+            assert isinstance(block.source, Scan)
+            yield block.source.name.lower(), shape
+        case DeltaQuery(core=core, alone=alone, inner=inner):
+            sources = [] if core is None else [part.input for part in core.inputs]
+            names = tuple(source.name.lower() for source in sources if isinstance(source, Scan))
+            if core is not None and len(names) == len(sources):
+                yield names, core.meaning, alone
+            for below in inner:
+                if below is not None:
+                    yield from _shared_parts(below)
+        case FamilyQuery(inner=below) | RowQuery(inner=below) if below is not None:
+            yield from _shared_parts(below)
