@@ -60,11 +60,12 @@ def test_a_host_knows_its_plan() -> None:
     ("text", "way"),
     [
         ("SELECT k FROM t [RANGE 5 SECONDS]", Once.WINDOW),
-        ("SELECT k, SUM(v) AS s FROM t [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY k", Once.WINDOW),
+        ("SELECT k, SUM(v) AS s FROM t [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY k", Once.SLICES),
+        ("SELECT k FROM t [ROWS 5]", Once.COUNTED),
         ("SELECT s FROM q [RANGE 5 SECONDS]", Once.WINDOW),
         ("SELECT s FROM q", Once.ANSWER),
-        ("SELECT w FROM places", Once.WHOLE),
-        ("SELECT a.k FROM t [RANGE 5 SECONDS] a, t [RANGE 5 SECONDS] b WHERE a.k = b.k", Once.WHOLE),
+        ("SELECT w FROM places", Once.TABLE),
+        ("SELECT a.k FROM t [RANGE 5 SECONDS] a, t [RANGE 5 SECONDS] b WHERE a.k = b.k", Once.INPUTS),
     ],
 )
 def test_a_one_time_query_has_a_node(text: str, way: Once) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from panewise.errors import BindError, DurabilityError, DurabilityWarning, PanewiseError, ParseError
+from panewise.plan.decided import Decided
 from panewise.runtime.books import Books
 from panewise.runtime.durability import Replayed
 from panewise.runtime.durable_log import Record
@@ -82,7 +83,8 @@ def _happen(books: Books, statements: StatementRunner, fields: dict[str, Any], b
     match fields:
         case {"kind": "statement", "text": text, "rows": size}:
             rows = unpacked(body, [size])[0] if size else None
-            statements.execute_again(text, FoundOutside(rows, fields.get("archive_cut", UNKNOWN)))
+            decided = Decided.of_dict(fields.get("decided", {}))
+            statements.execute_again(text, FoundOutside(rows, fields.get("archive_cut", UNKNOWN), decided))
         case {"kind": "push", "stream": name, "sizes": sizes}:
             aside = [(row, reason) for row, reason in fields["aside"]]
             # A log of before there was an oldest row has none: then what is new counts from the newest.

@@ -7,7 +7,7 @@ that a stream changes the plan has a clock on that stream's channel, and waits f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from panewise.aggregates.overflows import Overflows
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import NONE, Described, Ints
+from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows, concatenated
@@ -27,6 +28,7 @@ from panewise.optimize.rewrites.statistics import Statistics
 from panewise.plan.explain import Explanation
 from panewise.plan.inputs import windowed_inputs
 from panewise.plan.physical import DeltaQuery
+from panewise.runtime.adapting import Change, orders_changed
 from panewise.runtime.archive_history import PlanHistory
 from panewise.runtime.bounded_steps import BoundedSteps, InReport
 from panewise.runtime.channel import INT64_MIN, Channel, Consumer
@@ -164,11 +166,13 @@ class PlanConsumer(QueryConsumer):
         query: HostedQuery,
         node: DeltaQuery,
         channels: list[Channel],
-        tables: Sequence[Table] = (),
-        history: PlanHistory | None = None,
+        tables: Sequence[Table],
+        history: PlanHistory | None,
+        change: Change,
     ) -> None:
-        """`history`: what it begins with; no tables then."""
+        """`history`: what it begins with; no tables then. `change`: goes from one plan of the host to another."""
         self.query = query
+        self._change = change
         self.node = node
         self.ports = [Port(self, channel) for channel in channels]
         self.channel = channels[0]
@@ -176,6 +180,7 @@ class PlanConsumer(QueryConsumer):
             DeltaPlan,
             query.plan,
             missed_before(channels, history),
+            node.joins,
             tables_held_from=[table.held_from for table in tables],
             begins=None if history is None else history.begins,
         )
@@ -202,7 +207,13 @@ class PlanConsumer(QueryConsumer):
 
     def explained_query(self, query: HostedQuery) -> Explanation:
         rates = {port.channel.name: port.rate for port in self.ports if port.rate is not None}
-        return explained(self.node.plan, self.node.rewrites, Statistics(rates=rates), self._said, self.folded)
+        statistics = Statistics(rates=rates)
+        return explained(self.node, statistics, self._said, self.folded, self.sharing)
+
+    @property
+    def sharing(self) -> int:
+        """How many queries run its core, itself among them."""
+        return 1
 
     @property
     def _said(self) -> dict[str, str]:
@@ -218,6 +229,10 @@ class PlanConsumer(QueryConsumer):
     def folded(self) -> bool:
         """Whether others fold its groups with their own."""
         return False
+
+    @property
+    def joins(self) -> Mapping[tuple[int, int], OrderedJoin]:
+        return self.plan.adapting
 
     @property
     def inputs(self) -> list[Channel]:
@@ -295,6 +310,9 @@ class PlanConsumer(QueryConsumer):
             self.fail(problem.message)
             return
         self._steps.made(sum(map(len, rows)), self.plan.results_made - made)
+        adapted = orders_changed(self.query.name, self.plan.adapting)
+        if adapted.ordered:
+            self._change(adapted)
         self._tell(table, until)
 
     def fail(self, reason: str) -> None:

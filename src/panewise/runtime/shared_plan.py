@@ -7,7 +7,7 @@ alone, when its windows are whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,13 +20,13 @@ from panewise.operators.deltas import FOREVER, Delta, Described
 from panewise.operators.distinct_core import DistinctCore
 from panewise.operators.join_core import JoinCore
 from panewise.operators.lifetimes import NEVER
+from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.rows import Rows
 from panewise.operators.series_start import first_of_inputs, surely_shown
 from panewise.plan.explain import Explanation, shared_with
 from panewise.plan.inputs import report_window
-from panewise.plan.nodes import Emit, Join
-from panewise.plan.physical import DeltaQuery
-from panewise.plan.shared_core import SharedCore
+from panewise.plan.physical import CoreKey, CoreOperator, DeltaQuery
+from panewise.runtime.adapting import Change, orders_changed
 from panewise.runtime.archive_history import PlanHistory
 from panewise.runtime.bounded_steps import BoundedSteps, InReport
 from panewise.runtime.channel import INT64_MIN, Channel
@@ -49,7 +49,11 @@ class Core(Protocol):
     def operators_of(self, name: str) -> Sequence[Described]:
         """Those of a query."""
 
-    def add(self, name: str, plan: Emit, core: SharedCore, begins: int, held_from: Sequence[int | None]) -> None:
+    @property
+    def adapting(self) -> Mapping[tuple[int, int], OrderedJoin]:
+        """The joins whose orders may change, by the number of the join and its layer."""
+
+    def add(self, name: str, node: DeltaQuery, begins: int, held_from: Sequence[int | None]) -> None:
         """A query that accounts for the instants from `begins` on; rows before `held_from` were not all seen."""
 
     def remove(self, name: str) -> None: ...
@@ -84,17 +88,27 @@ class Core(Protocol):
     def restore(self, snapshot: dict[str, Any]) -> None: ...
 
 
-def core_operator(core: SharedCore) -> Core:
-    """The operator of a core."""
-    return JoinCore(core) if isinstance(core.node, Join) else DistinctCore(core)
+def core_operator(node: DeltaQuery) -> Core:
+    """The operator of a core, as the node of its first query says."""
+    assert node.core is not None
+    if node.core_operator is CoreOperator.DISTINCT:
+        return DistinctCore(node.core)
+    planned = node.core_join
+    assert planned is not None
+    return JoinCore(node.core, planned)
 
 
 class SharedPlan:
-    """The ports and the core of queries that have it in common."""
+    """The ports and the core of queries that have it in common.
 
-    def __init__(self, core: SharedCore, channels: list[Channel]) -> None:
-        self._core = core
-        self.core = core_operator(core)
+    `change` goes from one plan of the host to another, as far as the core is concerned.
+    """
+
+    def __init__(self, key: CoreKey, node: DeltaQuery, channels: list[Channel], change: Change) -> None:
+        self._key = key
+        self._node = node
+        self._change = change
+        self.core = core_operator(node)
         self.ports = [Port(self, channel) for channel in channels]
         self.members: dict[str, SharingConsumer] = {}
         self._watermark = INT64_MIN
@@ -105,7 +119,7 @@ class SharedPlan:
     def add(self, member: SharingConsumer, history: PlanHistory | None) -> None:
         """`history`: what it begins with, if it is the first."""
         name = member.query.name
-        self.core.add(name, member.query.plan, member.core, member.plan.begins, member.held_from)
+        self.core.add(name, member.node, member.plan.begins, member.held_from)
         self.members[name], self._starts[name] = member, NEVER if member.begun else FOREVER
         if len(self.members) == 1:
             attach_ports(self.ports, history)
@@ -137,6 +151,9 @@ class SharedPlan:
         made = self.core.results_made
         found = self.core.process(rows, since + 1 if since == INT64_MIN else since, until, self._starts)
         self._steps.made(sum(map(len, rows)), self.core.results_made - made)
+        adapted = orders_changed(self._key, self.core.adapting)
+        if adapted.ordered:
+            self._change(adapted)
         for name, member in list(self.members.items()):
             guarded(member, partial(member.step, found.get(name), self._starts[name], until))
 
@@ -147,7 +164,7 @@ class SharedPlan:
         for port in self.ports:
             port.channel.detach(port)
             port.forget()
-        self.core = core_operator(self._core)
+        self.core = core_operator(self._node)
         for member in members:
             member.fail(reason)
 
@@ -213,7 +230,7 @@ class SharingConsumer(PlanConsumer):
         self.node = node
         self.core = core = node.core
         self.held_from = missed_before(channels, history)
-        self._make = partial(DeltaPlan, query.plan, self.held_from, core.node)
+        self._make = partial(DeltaPlan, query.plan, self.held_from, node.joins, core.node)
         self.plan = self._make()
         self.report = None if query.plan.restore else report_window(query.plan)
         self.shared = shared
@@ -278,6 +295,10 @@ class SharingConsumer(PlanConsumer):
     def folded(self) -> bool:
         """Whether the core answers it, with others that have the same groups."""
         return not self.torn and self.shared.core.folds(self.query.name)
+
+    @property
+    def sharing(self) -> int:
+        return len(self.shared.members)
 
     @property
     def _said(self) -> dict[str, str]:

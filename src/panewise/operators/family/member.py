@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from panewise.operators.family.schedule import Schedule
 from panewise.plan.aggregation import Aggregation
-from panewise.plan.physical import MemberPlan
+from panewise.plan.family_plan import MemberPlan
 from panewise.slicing.pairs import Cadence
 
 Ints = NDArray[np.int64]

@@ -47,9 +47,10 @@ from panewise.errors import SnapshotError
 from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.language.expressions import Expression
-from panewise.optimize.physical import physical
+from panewise.optimize.planner import LogicalQuery, Planner
+from panewise.plan.decided import Decided, decided_on
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.physical import FamilyQuery, FamilyShape, Spread, Way
+from panewise.plan.physical import FamilyQuery, FamilyShape, PhysicalPlan, Spread, Way
 from panewise.runtime.definitions import Created
 from panewise.runtime.interpreter import Definer, Defining, interpret
 from panewise.runtime.spark.changes import Change, Place, read_changes
@@ -109,8 +110,10 @@ class Program:
     def place(self, query: QueryDefinition, plan: Emit, statement: s.CreateQuery, draft: _Draft) -> PlannedQuery:
         """A new query in its fragment; it gets its tree when the version is complete."""
         key, change = query.name.lower(), draft.change
-        node = physical(plan, query.options, self.sharing, key)
         stored = None if change.places is None else change.places.get(key)
+        decided = None if stored is None else Decided.of_dict(stored.decided)
+        # Rates are not known where all processes plan alike: what is not decided is assumed.
+        node = Planner(self.sharing).node(PhysicalPlan(), LogicalQuery(key, plan, query.options), decided)
         fragment = self._fragment_of(query, plan, node.spread, draft.queries)
         number = self._numbered(fragment, key, stored)
         return PlannedQuery(query, statement.query, plan, node, change.version, number)
@@ -198,7 +201,8 @@ class Program:
                 queries[name] = replace(query, tree=number)
 
     def _place_of(self, query: PlannedQuery) -> Place:
-        return Place(query.fragment, query.tree, self.trees[query.tree].selection if query.tree else 0)
+        selection = self.trees[query.tree].selection if query.tree else 0
+        return Place(query.fragment, query.tree, selection, decided_on(query.node).to_dict())
 
     def _new_tree(self, number: int, fragment: int, shape: FamilyShape, selection: int) -> None:
         self._selections.setdefault(shape.where, selection)
