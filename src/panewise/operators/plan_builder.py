@@ -31,7 +31,7 @@ from panewise.plan.join_layers import (
     behind_exists,
     layers_of,
     named_columns,
-    outside,
+    read_outside,
 )
 from panewise.plan.nodes import (
     Aggregate,
@@ -158,7 +158,7 @@ class PlanBuilder:
         inner = source_names(below)
         own, left_keys, right_keys = [], [], []
         for part in conjuncts(condition):
-            if not outside(part, inner):
+            if not read_outside(part, inner):
                 own.append(part)
                 continue
             assert isinstance(part, Call) and part.function == "eq", "the planner refuses other relations"

@@ -89,7 +89,7 @@ def joins_of(plan: Node) -> list[tuple[Join, Expression | None]]:
         if isinstance(node, Negate) and node.kind in ("EXISTS", "NOT EXISTS"):
             below, condition = behind_exists(node.right)
             inner = source_names(below)
-            behind[id(below)] = conjunction([part for part in conjuncts(condition) if not outside(part, inner)])
+            behind[id(below)] = conjunction([part for part in conjuncts(condition) if not read_outside(part, inner)])
     return [(node, behind.get(id(node), node.condition)) for node in nodes if isinstance(node, Join)]
 
 
@@ -102,7 +102,7 @@ def behind_exists(right: Node) -> tuple[Node, Expression | None]:
     return (below, below.condition) if isinstance(below, Join) else (below, None)
 
 
-def outside(part: Expression, inner: set[str]) -> set[str | None]:
+def read_outside(part: Expression, inner: set[str]) -> set[str | None]:
     """The inputs that a conjunct reads which are not among these."""
     return {column.source for column in part.columns()} - inner - {None}
 
