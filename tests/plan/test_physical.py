@@ -9,7 +9,8 @@ from panewise.language.binder import bind_one, parse
 from panewise.language.statements import CreateQuery, SelectOnce
 from panewise.optimize.physical import physical, physical_once
 from panewise.plan.build import build
-from panewise.plan.physical import Difference, Once, PhysicalPlan, PhysicalQuery, Planned
+from panewise.plan.once import Once
+from panewise.plan.physical import Difference, PhysicalPlan, PhysicalQuery, Planned
 from tests.runtime.small_engine import COUNTS, STREAM, SUMS, engine_of
 
 

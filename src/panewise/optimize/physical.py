@@ -28,6 +28,7 @@ from panewise.plan.blocks import Block, block_of
 from panewise.plan.decided import NOTHING_DECIDED, Decided
 from panewise.plan.inputs import has_several_inputs, named_answer, windowed_inputs
 from panewise.plan.nodes import Emit, Join, Node, Scan
+from panewise.plan.once import Once, OnceQuery
 from panewise.plan.partitioning import partitioning
 from panewise.plan.physical import (
     Adapting,
@@ -37,14 +38,13 @@ from panewise.plan.physical import (
     FamilyQuery,
     FamilyShape,
     JoinPlan,
-    Once,
-    OnceQuery,
     Operator,
     PhysicalPlan,
     PhysicalQuery,
     RowQuery,
     Spread,
     Way,
+    core_key,
     inner_name,
     sources_of,
 )
@@ -154,7 +154,19 @@ class _NodeMaker:
         node = DeltaQuery(
             plan, block, inner, core, _operator_of_core(core), folds, joins, rewritten.applied, alone, spread
         )
-        return alone_with_past(node, name) if decided.with_past else node
+        if decided.with_past:
+            return alone_with_past(node, name)
+        return node if decided.orders is not None else self._as_it_runs(node, name)
+
+    def _as_it_runs(self, node: DeltaQuery, name: str) -> DeltaQuery:
+        """A core that runs already goes on in the orders in which it began for its first query."""
+        key, own = core_key(name, node), node.core_join
+        others = () if key is None or own is None else self._running.cores.get(key, ())
+        first = self._running.node_of(others[0]) if others else None
+        if not isinstance(first, DeltaQuery) or first.core_join is None or own is None:
+            return node
+        orders = first.core_join.orders
+        return replace(node, joins=tuple(replace(j, orders=orders) if j is own else j for j in node.joins))
 
     def _rewritten(self, plan: Emit, name: str, alone: str, decided: Decided) -> Rewritten:
         """The cheapest plan that means the same; one with a core which others may have too mostly keeps it."""
@@ -163,7 +175,8 @@ class _NodeMaker:
         core = core_of(plan)
         if core is None:
             return rewrite(plan, self._statistics)
-        key = CoreKey(sources_of(name, [node.input for node in windowed_inputs(plan)]), core.meaning, alone)
+        sources = sources_of(name, [node.input for node in windowed_inputs(plan)])
+        key = CoreKey(sources, core.meaning, alone)
         paid = costed(core.node, self._statistics).total if key in self._running.cores else 0.0
         return rewrite_unless_shared(plan, self._statistics, paid)
 

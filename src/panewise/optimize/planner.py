@@ -20,7 +20,8 @@ from panewise.optimize.refresh_option import is_at_most, slide_at_most
 from panewise.optimize.rewrites.statistics import Statistics
 from panewise.plan.decided import Decided
 from panewise.plan.nodes import Emit
-from panewise.plan.physical import Difference, OnceQuery, PhysicalPlan, PhysicalQuery, Planned
+from panewise.plan.once import OnceQuery
+from panewise.plan.physical import Difference, PhysicalPlan, PhysicalQuery, Planned
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
     FamilyQuery   an aggregate over a window that slides: a member of the family of its shape
     RowQuery      one windowed input whose rows come in event-time order: an operator of its own
     DeltaQuery    several inputs: operators over deltas, perhaps over a core that others have too
-    OnceQuery     a query that is answered once, over what is held
 
 Queries whose nodes have equal *shapes*, over the same channels, share what the shape names. A node says how the rows of
 its query may be spread over the buckets of a host that has several (`spread`): folded first, exchanged by keys, or
@@ -11,9 +10,10 @@ together in one. A query in parentheses is a node inside the one that reads it. 
 or of what has been measured.
 
 All that runs in one place is a `PhysicalPlan`: the nodes of its queries by name, from which follows which of them share
-a family or a core. A host goes from one plan to the next between two batches, by the `Difference` of the two. How the
-members of a family are divided is a value too, a `FamilyPlan`: a family begins with one tree and goes to other plans
-between two batches, as its `Adapting` allows; so do the orders of a join, where its `JoinPlan` says that it adapts.
+a family or a core. (A query that is answered once has a node of its own, `once.py`.) A host goes from one plan to the
+next between two batches, by the `Difference` of the two. How the members of a family are divided is a value too, a
+`FamilyPlan`: a family begins with one tree and goes to other plans between two batches, as its `Adapting` allows; so do
+the orders of a join, where its `JoinPlan` says that it adapts.
 """
 
 from __future__ import annotations
@@ -198,31 +198,6 @@ class DeltaQuery:
 PhysicalQuery = FamilyQuery | RowQuery | DeltaQuery
 
 
-class Once(Enum):
-    """What a one-time query is answered from.
-
-    SLICES: those of a family that hold its last report; where none does, as WINDOW. WINDOW: the rows of a window of
-    time, in steps where they are many. COUNTED: the rows of a window of rows. INPUTS: all rows of several inputs.
-    """
-
-    ARCHIVE = "archive"
-    ANSWER = "answer of a query"
-    TABLE = "table"
-    SLICES = "slices of a family, or its window"
-    WINDOW = "window"
-    COUNTED = "window of rows"
-    INPUTS = "whole"
-
-
-@dataclass(frozen=True)
-class OnceQuery:
-    """A query that is answered once. `block` is None where it has several inputs."""
-
-    plan: Emit
-    block: Block | None
-    way: Once
-
-
 @dataclass(frozen=True)
 class Planned:
     """A query of a plan. `created` tells it from another one of its name that was dropped before."""
@@ -273,9 +248,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class PhysicalPlan:
-    """The queries that run in one place, by name, in the order of their creation."""
+    """The queries that run in one place, by name, in the order of their creation.
+
+    `ordered`: the joins that go on in other orders than their nodes began with. That is of the place where they run:
+    who compares plans compares queries.
+    """
 
     queries: Mapping[str, Planned] = field(default_factory=dict)
+    ordered: Mapping[JoinKey, Orders] = field(default_factory=dict)
 
     def difference(self, running: PhysicalPlan) -> Difference:
         """What leads here from a running plan. Queries go in the reverse order of their creation: readers first."""
@@ -292,12 +272,27 @@ class PhysicalPlan:
         for name in difference.going:
             queries.pop(name, None)
         queries.update(difference.coming)
-        plan = PhysicalPlan(queries)
+        ordered = {**self.ordered, **difference.ordered}
+        # The cores go along, or every query that comes would look at all that there are.
+        cores = _cores_after(self, difference) if ordered or "cores" in self.__dict__ else None
+        if ordered and cores is not None and difference.going:
+            of = {key.of for key in ordered}
+            there = {one for one in of if one in cores or (isinstance(one, str) and _outer(one) in queries)}
+            ordered = {key: orders for key, orders in ordered.items() if key.of in there}
+        plan = PhysicalPlan(queries, ordered)
         made: tuple[ReferenceType[PhysicalPlan], Difference] = ref(self), difference
         plan.__dict__["made_from"] = made
-        if "cores" in self.__dict__:  # or every query that comes would look at all that there are
-            plan.__dict__["cores"] = _cores_after(self, difference)
+        if cores is not None:
+            plan.__dict__["cores"] = cores
         return plan
+
+    def node_of(self, name: str) -> PhysicalQuery:
+        """The node of a query by the name that it is hosted under, of one in parentheses too."""
+        outer, *path = name.split(HIDDEN)
+        node = self.queries[outer].node
+        for number in path:
+            node = inner_queries(node)[int(number) - 1]
+        return node
 
     @cached_property
     def families(self) -> Mapping[FamilyKey, tuple[str, ...]]:
@@ -361,6 +356,11 @@ def hosted(name: str, node: PhysicalQuery) -> Iterator[tuple[str, PhysicalQuery]
     for number, inner in enumerate(inner_queries(node), 1):
         yield from hosted(inner_name(name, number), inner)
     yield name, node
+
+
+def _outer(name: str) -> str:
+    """The query that one in parentheses is inside of; itself, where it is in none."""
+    return name.partition(HIDDEN)[0]
 
 
 def inner_name(name: str, number: int) -> str:

@@ -21,7 +21,7 @@ from panewise.operators.rows import Rows
 from panewise.plan.aggregation import aggregation_of
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.physical import Once, OnceQuery
+from panewise.plan.once import Once, OnceQuery
 from panewise.runtime.archive_history import minds_order
 from panewise.runtime.ask_inputs import Sources, WindowRows, ask_inputs, check_answer_columns
 from panewise.runtime.channel import INT64_MIN, Channel

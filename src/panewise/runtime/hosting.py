@@ -12,7 +12,7 @@ them and could not share then, the planner's node of it is another one (`alone_w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from panewise.errors import NotHeldError, PlanError, SnapshotError, raise_interrupt_behind
 from panewise.language.statements import Emit as Emission
+from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.relation_to_stream import RelationToStream
 from panewise.operators.series_start import surely_shown
 from panewise.optimize.physical import Sharing, alone_with_past
@@ -141,7 +142,9 @@ class Hosting:
         for key, woven in difference.woven.items():
             self._families[key].family.become(woven)
         for join, orders in difference.ordered.items():
-            self._reorder(join, orders)
+            self._joins_of(join.of)[join.join, join.layer].reorder(orders)
+        if difference.ordered:
+            self.plan = self.plan.changed(Difference(ordered=difference.ordered))
         for name in difference.going:
             self._drop(name)
         if difference.going:
@@ -160,9 +163,27 @@ class Hosting:
         if came:
             self.plan = self.plan.changed(Difference(coming=came))
 
-    def _reorder(self, key: JoinKey, orders: Orders) -> None:
-        joins = self.consumers[key.of].joins if isinstance(key.of, str) else self._cores[key.of].core.adapting
-        joins[key.join, key.layer].reorder(orders)
+    def _joins_of(self, of: str | CoreKey) -> Mapping[tuple[int, int], OrderedJoin]:
+        """The joins of a query or a core whose orders may change, by number and layer."""
+        return self.consumers[of].joins if isinstance(of, str) else self._cores[of].core.adapting
+
+    def _note_orders(self) -> None:
+        """Joins that have got their state go on in the orders of that."""
+        owners: list[str | CoreKey] = [*self._cores]
+        owners += [name for name, consumer in self.consumers.items() if not consumer.torn]
+        found: dict[JoinKey, Orders] = {}
+        for of in owners:
+            for (number, layer), join in self._joins_of(of).items():
+                found[JoinKey(of, number, layer)] = join.orders
+        begun = {key: orders for key, orders in found.items() if orders != self._first_orders(key)}
+        if begun:
+            self.plan = self.plan.changed(Difference(ordered=begun))
+
+    def _first_orders(self, key: JoinKey) -> Orders:
+        name = key.of if isinstance(key.of, str) else next(iter(self._cores[key.of].members), "")
+        node = self._nodes.get(name)
+        joins = node.joins if isinstance(node, DeltaQuery) else ()
+        return next((one.orders for one in joins if (one.join, one.layer) == (key.join, key.layer)), ())
 
     def _host(self, name: str, node: PhysicalQuery) -> HostedQuery:
         """Starts a query; PlanError where it comes too late.
@@ -511,6 +532,7 @@ class Hosting:
                 consumer.restore(snapshot["consumers"][number])
                 done.add(id(consumer))
             self.queries[name].restore(query)
+        self._note_orders()
         for name in self.stopped & set(self.queries):
             self._stop(name, STOPPED)
 

@@ -20,7 +20,7 @@ from panewise.optimize.refusals import check_once
 from panewise.plan.blocks import Block
 from panewise.plan.inputs import of_block
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.physical import Once, OnceQuery
+from panewise.plan.once import Once, OnceQuery
 from panewise.plan.text_sizes import cells_of
 from panewise.runtime.answers import with_watermark
 from panewise.runtime.archive_reads import ArchiveRead
