@@ -46,6 +46,7 @@ from panewise.plan.physical import (
     Way,
     core_key,
     inner_name,
+    shown_name,
     sources_of,
 )
 from panewise.plan.shared_core import SharedCore, core_of
@@ -171,7 +172,7 @@ class _NodeMaker:
     def _rewritten(self, plan: Emit, name: str, alone: str, decided: Decided) -> Rewritten:
         """The cheapest plan that means the same; one with a core which others may have too mostly keeps it."""
         if decided.rewrites is not None:
-            return rewritten_again(plan, decided)
+            return rewritten_again(plan, decided, shown_name(name))
         core = core_of(plan)
         if core is None:
             return rewrite(plan, self._statistics)
@@ -204,7 +205,7 @@ def _joins(plan: Emit, name: str, statistics: Statistics, decided: Decided) -> t
 
 def _other_joins(name: str) -> SnapshotError:
     return SnapshotError(
-        f"the state of query '{name}' is that of joins which this panewise would not make of it",
+        f"the state of query '{shown_name(name)}' is that of joins which this panewise would not make of it",
         hint="go on with the panewise that wrote it, or drop the query there and create it anew here",
     )
 

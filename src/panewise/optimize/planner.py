@@ -15,12 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from panewise.catalog import Options
-from panewise.optimize.physical import NOTHING_MEASURED, NOTHING_RUNS, physical, physical_once
+from panewise.optimize.physical import NOTHING_MEASURED, NOTHING_RUNS, physical
 from panewise.optimize.refresh_option import is_at_most, slide_at_most
 from panewise.optimize.rewrites.statistics import Statistics
 from panewise.plan.decided import Decided
 from panewise.plan.nodes import Emit
-from panewise.plan.once import OnceQuery
 from panewise.plan.physical import Difference, PhysicalPlan, PhysicalQuery, Planned
 
 
@@ -74,7 +73,3 @@ class Planner:
             running=others,
             decided=told,
         )
-
-    def once(self, plan: Emit) -> OnceQuery:
-        """How a query is answered once."""
-        return physical_once(plan)

@@ -358,6 +358,11 @@ def hosted(name: str, node: PhysicalQuery) -> Iterator[tuple[str, PhysicalQuery]
     yield name, node
 
 
+def shown_name(name: str) -> str:
+    """The name of a query for people: that of the second query inside `q` is `q/2`."""
+    return name.replace(HIDDEN, "/")
+
+
 def _outer(name: str) -> str:
     """The query that one in parentheses is inside of; itself, where it is in none."""
     return name.partition(HIDDEN)[0]

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from panewise.errors import BindError, DurabilityError, DurabilityWarning, PanewiseError, ParseError
+from panewise.errors import BindError, DurabilityError, DurabilityWarning, PanewiseError, ParseError, SnapshotError
 from panewise.plan.decided import Decided
 from panewise.runtime.books import Books
 from panewise.runtime.durability import Replayed
@@ -48,6 +48,9 @@ def replay(books: Books, statements: StatementRunner, records: Iterable[Record])
         except (ParseError, BindError) as problem:
             # A statement is bound before it is written down, so this is not what went wrong at that time.
             raise _impossible(record, problem, hint="an aggregate of yours? prepare= registers them first") from problem
+        except SnapshotError as problem:  # the query was planned so, whatever became of it
+            told = f"record {record.number} of the log cannot happen again ({_told(record)}): {problem.message}"
+            raise SnapshotError(told, hint=problem.hint) from problem
         except PanewiseError as problem:
             if not last:
                 raise _impossible(record, problem, hint=_OTHER_VERSION) from problem

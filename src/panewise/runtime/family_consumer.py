@@ -27,12 +27,12 @@ from panewise.optimize.sharing.report import FamilyReport, family_explanation
 from panewise.optimize.sharing.weaver import ASSUMED_ROWS_PER_SECOND, SECOND, Load, Weaver
 from panewise.plan.aggregation import Aggregation
 from panewise.plan.explain import Explanation, explain, shared_with
-from panewise.plan.physical import Difference, FamilyKey
+from panewise.plan.physical import Difference, FamilyKey, shown_name
 from panewise.runtime.adapting import Change
 from panewise.runtime.bounded_steps import reports_most
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import failed, guarded
-from panewise.runtime.hosted_query import HostedQuery, shown_name
+from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.leading_families import Leads
 from panewise.runtime.ledger import Entry, Ledger, Place, last_report_of, row_count
 from panewise.runtime.query_consumer import QueryConsumer

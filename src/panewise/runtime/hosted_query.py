@@ -18,7 +18,7 @@ from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit
-from panewise.plan.physical import HIDDEN
+from panewise.plan.physical import HIDDEN, shown_name
 from panewise.runtime.channel import Channel, Consumer
 from panewise.runtime.entering_rows import EnteringRows
 from panewise.runtime.ledger import Ledger, Place, Reader, piece_bytes, row_count
@@ -30,11 +30,6 @@ Ints = NDArray[np.int64]
 Subscriber = Callable[[pa.RecordBatch], None]
 UNREAD_ROWS_MAX = 10_000_000
 CHUNK = 1 << 16
-
-
-def shown_name(name: str) -> str:
-    """The name of a query for people: that of the second query inside `q` is `q/2`."""
-    return name.replace(HIDDEN, "/")
 
 
 class HostedQuery(Channel):

@@ -45,6 +45,7 @@ from panewise.plan.physical import (
     core_key,
     family_key,
     inner_name,
+    shown_name,
     with_inner,
 )
 from panewise.runtime.archive_history import History, PlanHistory, history_of, plan_history
@@ -52,7 +53,7 @@ from panewise.runtime.block_operators import items_of, operator_of
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.family_consumer import FamiliesTogether, FamilyConsumer
 from panewise.runtime.finish import CountedFinish, TimedFinish
-from panewise.runtime.hosted_query import HostedQuery, overflow_remark, shown_name
+from panewise.runtime.hosted_query import HostedQuery, overflow_remark
 from panewise.runtime.late_queries import (
     check_begun,
     check_counts,

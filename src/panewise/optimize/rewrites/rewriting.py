@@ -99,31 +99,32 @@ def rewrite(plan: Emit, statistics: Statistics | None = None, rules: Mapping[Rul
     return Rewritten(plan, tuple(applied))
 
 
-def rewritten_again(plan: Emit, decided: Decided) -> Rewritten:
-    """The plan that rewrites once led to; SnapshotError where one of them cannot be made any more."""
+def rewritten_again(plan: Emit, decided: Decided, query: str) -> Rewritten:
+    """The plan that rewrites of a query once led to; SnapshotError where one of them cannot be made any more."""
     rules = {name: rule for rule, name in NAMES.items()}
-    found = plan
-    for number, step in enumerate(decided.rewrites or (), 1):
+    found, steps = plan, decided.rewrites or ()
+    for number, step in enumerate(steps, 1):
         rule = rules.get(step.name)
         if rule is None:
-            raise _refused(number, step, "this panewise has no such rule")
+            raise _refused(query, number, step, "this panewise has no such rule")
         places = (below for place, variant, below in everywhere(found.input, rule) if _is(step, place, variant))
         below = next(places, None)
         if below is None:
-            raise _refused(number, step, "the rule does not apply where it was applied")
+            raise _refused(query, number, step, "the rule does not apply where it was applied")
         found = replace(found, input=below)
-    if decided.gives and outline(found) != decided.gives:
-        raise _refused(len(decided.rewrites or ()), (decided.rewrites or ())[-1], "it leads to another plan now")
-    return Rewritten(found, decided.rewrites or ())
+    if steps and decided.gives and outline(found) != decided.gives:
+        raise _refused(query, len(steps), steps[-1], "it leads to another plan now")
+    return Rewritten(found, steps)
 
 
 def _is(step: Rewrite, place: Place, variant: int) -> bool:
     return (step.place, step.variant) == (place, variant)
 
 
-def _refused(number: int, step: Rewrite, reason: str) -> SnapshotError:
+def _refused(query: str, number: int, step: Rewrite, reason: str) -> SnapshotError:
     return SnapshotError(
-        f"the state is that of a plan whose step {number} is '{step.name}', and that cannot be made again: {reason}",
+        f"the state of query '{query}' is that of a plan whose rewrite {number} is '{step.name}', and that cannot be "
+        f"made again: {reason}",
         hint="go on with the panewise that wrote it, or drop the query there and create it anew here",
     )
 
