@@ -11,6 +11,7 @@ them and could not share then, the planner's node of it is another one (`alone_w
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ from panewise.plan.physical import (
     shown_name,
     with_inner,
 )
+from panewise.runtime.adapting import Change
 from panewise.runtime.archive_history import History, PlanHistory, history_of, plan_history
 from panewise.runtime.block_operators import items_of, operator_of
 from panewise.runtime.channel import INT64_MIN, Channel
@@ -99,6 +101,8 @@ class Hosting:
         self.queries: dict[str, HostedQuery] = {}
         self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for who calls the engine
         self.consumers: dict[str, QueryConsumer] = {}  # by query
+        # How consumers go to another plan. Weakly: the thread of a queue has its stream, and must not keep the engine.
+        self._adapt: Change = partial(_adapted, weakref.ref(self))
         self.plan = PhysicalPlan()  # what runs here, those that were refused or have failed included
         self._nodes: dict[str, PhysicalQuery] = {}  # by query, as they run, those inside others included
         self._families: dict[FamilyKey, FamilyConsumer] = {}
@@ -323,7 +327,7 @@ class Hosting:
             # Where no row has gone by it begins with all of them, however far the fastest input has come.
             query.watermark = max([query.watermark, *(c.watermark for c in channels if c.missed_before is not None)])
         if node.core is None:
-            consumer = PlanConsumer(query, node, channels, tables, history, self.change)
+            consumer = PlanConsumer(query, node, channels, tables, history, self._adapt)
         else:
             consumer = self._sharing(query, node, channels, history)
         if not query.counts_all and history is None:
@@ -367,7 +371,7 @@ class Hosting:
             key = core_key(query.name, node)
         assert key is not None
         if key not in self._cores or self._cores[key].torn:
-            self._cores[key] = SharedPlan(key, node, channels, self.change)
+            self._cores[key] = SharedPlan(key, node, channels, self._adapt)
         return SharingConsumer(query, node, channels, self._cores[key], history)
 
     def _alone(self, name: str, node: Sharing) -> Sharing:
@@ -409,7 +413,7 @@ class Hosting:
         fresh, shape = consumer is None, key.shape
         if consumer is None:
             held_from = channel.held_from if history is None else history.held_from
-            consumer = self._families[key] = FamilyConsumer(channel, key, held_from, self.change)
+            consumer = self._families[key] = FamilyConsumer(channel, key, held_from, self._adapt)
             if channel.together is None and shape.adapting.fold_together:
                 channel.together = FamiliesTogether()
         if fresh and shape.counts_rows:
@@ -540,6 +544,12 @@ class Hosting:
     def _leave(self, name: str, reason: str) -> None:
         """A query that has failed leaves those that are hosted with it before they get their state."""
         self.consumers[name].fail_query(name, reason)
+
+
+def _adapted(hosting_of: Callable[[], Hosting | None], difference: Difference) -> None:
+    hosting = hosting_of()
+    if hosting is not None:
+        hosting.change(difference)
 
 
 def _has_past(node: PhysicalQuery) -> bool:

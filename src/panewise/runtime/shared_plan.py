@@ -298,7 +298,7 @@ class SharingConsumer(PlanConsumer):
 
     @property
     def sharing(self) -> int:
-        return len(self.shared.members)
+        return max(1, len(self.shared.members))  # none where all have failed
 
     @property
     def _said(self) -> dict[str, str]:
