@@ -25,12 +25,11 @@ from panewise.plan.physical import Difference, PhysicalPlan, PhysicalQuery, Plan
 
 @dataclass(frozen=True)
 class LogicalQuery:
-    """A query as it is to be planned, by its name in lower case. `created`: see `Planned`."""
+    """A query as it is to be planned, by its name in lower case."""
 
     name: str
     plan: Emit
     options: Options = ()
-    created: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Planner:
         SnapshotError where that cannot be carried out any more.
         """
         node = self.node(running, query, decided)
-        return running.changed(Difference(coming={query.name: Planned(node, query.created)}))
+        return running.changed(Difference(coming={query.name: Planned(node)}))
 
     def without(self, running: PhysicalPlan, name: str) -> PhysicalPlan:
         """What is to run when a query is gone. What was chosen for others stays: their state is held by it."""

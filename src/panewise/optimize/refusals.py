@@ -1,7 +1,7 @@
 """What cannot be planned is refused here, in words, on all hosts and before anything else is done with it.
 
 `check_query` and `check_once` refuse what no operator runs (`plan/supported.py` and its parts) and options that do not
-fit the plan. `check_host` refuses what one host lacks and another one has: `NOT_ON_SPARK` is the table of that. What
+fit the plan. `check_host` refuses what one host lacks and another one has: `LACKS` is the table of that. What
 comes too late is refused when it is hosted: only the host knows what rows have gone by (`runtime/late_queries.py`).
 """
 
@@ -59,10 +59,9 @@ def check_once(plan: Emit) -> None:
 
 def check_host(statement: s.Statement, host: HostKind) -> None:
     """PlanError for a statement that asks for what this host lacks."""
-    if host is HostKind.SPARK:
-        for kind, refuse in NOT_ON_SPARK:
-            if isinstance(statement, kind):
-                refuse(statement)
+    for kind, refuse in LACKS[host]:
+        if isinstance(statement, kind):
+            refuse(statement)
 
 
 def _check_lookup_mode(plan: Emit) -> None:
@@ -113,9 +112,14 @@ def _refuse_layout_by_cost(statement: s.AlterArchive) -> None:
         )
 
 
-NOT_ON_SPARK: tuple[tuple[type[Any], Callable[[Any], None]], ...] = (
-    (s.CreateQuery, _refuse_at_most),
-    (s.CreateTable, _refuse_changes),
-    (s.CreateArchive, _refuse_own_lifetimes),
-    (s.AlterArchive, _refuse_layout_by_cost),
-)
+Refusal = tuple[type[Any], Callable[[Any], None]]  # a statement, and what is refused of it
+
+LACKS: dict[HostKind, tuple[Refusal, ...]] = {
+    HostKind.EMBEDDED: (),
+    HostKind.SPARK: (
+        (s.CreateQuery, _refuse_at_most),
+        (s.CreateTable, _refuse_changes),
+        (s.CreateArchive, _refuse_own_lifetimes),
+        (s.AlterArchive, _refuse_layout_by_cost),
+    ),
+}

@@ -27,7 +27,7 @@ from panewise.errors import CatalogError, QueryError, raise_interrupt_behind
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
 from panewise.optimize.planner import LogicalQuery, Planner
-from panewise.optimize.refusals import check_once, check_query
+from panewise.optimize.refusals import HostKind, check_host, check_once, check_query
 from panewise.plan.build import build
 from panewise.plan.decided import NOTHING_DECIDED, Decided, decided_on
 from panewise.plan.nodes import Emit, Scan
@@ -157,6 +157,7 @@ class StatementRunner(Definer):
                 table.run(statement)
             case _:
                 assert isinstance(statement, Defining), statement
+                check_host(statement, HostKind.EMBEDDED)
                 self._found = found
                 before = books.hosting.taken_before
                 unfinished: Migration | None = interpret(statement, books.catalog, books.find_aggregate, self, before)

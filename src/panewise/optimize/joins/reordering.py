@@ -44,9 +44,6 @@ class Measuring(Protocol):
     def look(self) -> JoinLoad:
         """What has been measured since the last look, which this one is from now on."""
 
-    def reorder(self, orders: Sequence[Sequence[int]]) -> None:
-        """Other orders from now on, between two steps."""
-
 
 def next_orders(join: Measuring) -> Orders | None:
     """The orders that a join is to go on in; None where it stays as it is."""
