@@ -290,6 +290,41 @@ def _archives() -> Scene:
     return Scene(before, [*after, *continued(30, 40, "grouped", "total", "some")])
 
 
+DECIDED = {
+    "kinds": "SELECT DISTINCT a.k, b.v FROM s [RANGE 2 S] AS a, r [RANGE 1 S] AS b WHERE a.k = b.k AND b.v > 17",
+    "three": "SELECT a.v, COUNT(*) AS n FROM s [RANGE 2 S SLIDE 1 S] AS a, r [RANGE 1 S SLIDE 1 S] AS b, "
+    "u [RANGE 3 S SLIDE 1 S] AS c WHERE a.k = b.k AND b.v = c.v AND a.x = c.x GROUP BY a.v",
+    "wider": "SELECT a.v, COUNT(*) AS n FROM s [RANGE 3 S SLIDE 1 S] AS a, r [RANGE 2 S SLIDE 1 S] AS b, "
+    "u [RANGE 3 S SLIDE 1 S] AS c WHERE a.k = b.k AND b.v = c.v AND a.x = c.x GROUP BY a.v",
+    "missing": "SELECT a.k, b.v FROM s [RANGE 1 S] AS a, r [RANGE 1 S] AS b WHERE a.k = b.k AND a.k > 'k3' AND "
+    "a.v > 17 AND NOT EXISTS (SELECT 1 FROM u [RANGE 2 S] AS c WHERE c.k = a.k)",
+    "inside": "SELECT COUNT(*) AS n FROM (SELECT ISTREAM DISTINCT a.k, b.v FROM s [RANGE 2 S] AS a, "
+    "r [RANGE 1 S] AS b WHERE a.k = b.k AND b.v > 15) [RANGE 4 S SLIDE 2 S]",
+}
+
+
+def _decided() -> Scene:
+    """Plans that were chosen by what had been measured when the queries were created, and a slide that was an upper
+    bound."""
+    before = [["execute", f"CREATE STREAM {stream} {STREAM}"] for stream in "sru"]
+    before += [["push", "s", rows(31, 0, 15, groups=150, every=0.005)]]
+    before += [["push", "r", rows(32, 0, 15, groups=150, every=0.01)], ["push", "u", rows(33, 0, 15, groups=150)]]
+    slide = "SELECT k, SUM(v) AS s FROM u [RANGE 10 S SLIDE {} S] WHERE v > 15 GROUP BY k"
+    before += [*created({"two": slide.format(2)}), *created({"seven WITH (refresh = 'at_most')": slide.format(7)})]
+    before += [["execute", "DROP QUERY two"], *created(DECIDED)]
+    further = [["push", "s", rows(34, 15, 20, 150, 0.05)], ["push", "r", rows(35, 15, 20, 150, 0.2)]]
+    before += [*further, ["push", "u", rows(36, 15, 20, groups=150)]]
+    names = ["seven", *DECIDED]
+    after = [*asked(*names), ["push", "r", rows(37, 20, 28, 150, 0.05)], ["push", "s", rows(38, 20, 28, 150, 0.2)]]
+    after += [["push", "u", rows(39, 20, 28, groups=150)], *asked(*names), ["flush"], *asked(*names)]
+    return Scene(before, after)
+
+
+def _decided_log() -> Scene:
+    scene = _decided()
+    return Scene(scene.before, scene.after, snapshot=False)
+
+
 SCENES: dict[str, Callable[[], Scene]] = {
     "windows": _windows,
     "log": _log,
@@ -302,6 +337,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "table_of_a_stream": _table_of_a_stream,
     "streams": _streams,
     "archives": _archives,
+    "decided": _decided,
+    "decided_log": _decided_log,
 }
 
 

@@ -24,6 +24,7 @@ from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.functions import resolve
 from panewise.operators.deltas import Delta
 from panewise.operators.window_join import WindowJoin
+from panewise.optimize.joins.first_orders import unmeasured_orders
 from panewise.schema import BIGINT
 from papers.golab2003.join_cost_tables import Parameters
 from papers.golab2003.join_strategies import ReferenceJoin, Strategy
@@ -126,7 +127,8 @@ class RandomStreams:
         ]
 
         def run() -> int:
-            join = WindowJoin([pa.schema([(name, pa.int64())]) for name in names], condition)
+            schemas = [pa.schema([(name, pa.int64())]) for name in names]
+            join = WindowJoin(schemas, condition, unmeasured_orders(schemas, condition))
             return sum(len(join.process(deltas, since, since + rows_per_step)) for since, deltas in steps)
 
         results, seconds = least_seconds(run, repeats + 1)

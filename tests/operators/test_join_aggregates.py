@@ -30,17 +30,19 @@ from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.statements import SelectItem
 from panewise.operators import join_aggregates, join_reports, join_slices
 from panewise.operators.delta_plan import DeltaPlan
-from panewise.operators.join_aggregates import JoinAggregates, supports
+from panewise.operators.join_aggregates import JoinAggregates
 from panewise.operators.lifetimes import FOREVER, NEVER
 from panewise.operators.ordered_join import OrderedJoin
-from panewise.operators.plan_builder import in_join
 from panewise.operators.result_columns import microseconds
 from panewise.operators.rows import Rows
 from panewise.operators.series_start import first_of_inputs
 from panewise.operators.windowed_source import WindowedSource
+from panewise.optimize.joins.first_orders import joins_planned
+from panewise.optimize.sharing.core_folds import can_be_folded
 from panewise.plan.aggregation import Aggregation
 from panewise.plan.build import build
 from panewise.plan.inputs import report_window
+from panewise.plan.join_layers import in_join
 from panewise.plan.nodes import Aggregate, Emit, Filter, Join, Project
 from panewise.schema import BIGINT, DOUBLE, STRING, Column, Schema
 from panewise.state.snapshot_format import dumped, loaded
@@ -186,7 +188,7 @@ def play(seed: int, keys: str, end: int = 60, count: int = 45) -> int:
     def add(name: str, begins: int) -> None:
         query = queries[name]
         operator.add(name, query.aggregation, query.ranges, query.slide, query.align, begins)
-        plans[name] = DeltaPlan(query.plan, [None if begins == NEVER else begins] * 2)
+        plans[name] = DeltaPlan(query.plan, [None if begins == NEVER else begins] * 2, joins_planned(query.plan))
         added.append((name, begins))
 
     for name in sorted(queries.keys() - set(late)):
@@ -486,8 +488,8 @@ def test_a_long_silence_costs_nothing() -> None:
 
 
 def test_what_is_supported() -> None:
-    assert all(map(supports, SHAPES))
-    assert not supports(aggregation(("FIRST", V)))
-    assert not supports(aggregation(("LAST", S)))
+    assert all(map(can_be_folded, SHAPES))
+    assert not can_be_folded(aggregation(("FIRST", V)))
+    assert not can_be_folded(aggregation(("LAST", S)))
     median = planned(f"SELECT MEDIAN(a.v) AS m FROM a {window(5, 1, 0)}, b {window(5, 1, 0)} WHERE a.k = b.k")
-    assert not supports(Query("", median, (5, 5), 1, 0).aggregation)
+    assert not can_be_folded(Query("", median, (5, 5), 1, 0).aggregation)

@@ -27,6 +27,7 @@ from panewise.language.functions import resolve
 from panewise.operators import join_keys, probing
 from panewise.operators.deltas import FOREVER, Delta
 from panewise.operators.window_join import WindowJoin
+from panewise.optimize.joins.first_orders import unmeasured_orders
 from panewise.plan.nodes import Pattern
 from panewise.schema import BIGINT, BOOLEAN, DOUBLE, STRING
 from panewise.state.snapshot_format import dumped, loaded
@@ -86,7 +87,8 @@ class Case:
 
     def join(self) -> WindowJoin:
         strict = [pattern is Pattern.STRICT for pattern in self.patterns]
-        return WindowJoin(self.schemas, self.condition, self.orders, strict)
+        orders = self.orders or unmeasured_orders(self.schemas, self.condition)
+        return WindowJoin(self.schemas, self.condition, orders, strict)
 
     def steps(self) -> list[tuple[int, int]]:
         edges = [0, *sorted(set(self.cuts)), END]

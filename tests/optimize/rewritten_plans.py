@@ -17,6 +17,7 @@ from panewise.language.dialect import parse
 from panewise.language.statements import CreateQuery
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.rows import Rows
+from panewise.optimize.joins.first_orders import joins_planned
 from panewise.plan.build import build
 from panewise.plan.inputs import windowed_inputs
 from panewise.plan.nodes import Emit, Scan
@@ -74,7 +75,7 @@ def random_streams(chance: Random, count: int) -> Streams:
 def answers(plan: Emit, streams: Streams, chance: Random) -> Counter[tuple[Any, ...]]:
     """All that the plan says, in small steps of time; of a change log, what is left of every instant."""
     inputs = windowed_inputs(plan)
-    running = DeltaPlan(plan, [None] * len(inputs))
+    running = DeltaPlan(plan, [None] * len(inputs), joins_planned(plan))
     said: Counter[tuple[Any, ...]] = Counter()
     done, end = -1, 40 * SECOND
     while done < end:

@@ -14,6 +14,7 @@ import panewise as pw
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
 from panewise.operators.delta_plan import DeltaPlan
+from panewise.optimize.joins.first_orders import joins_planned
 from panewise.optimize.rewrites.plan_costs import costed
 from panewise.optimize.rewrites.rewriting import RULES, everywhere, rewrite
 from panewise.optimize.rewrites.statistics import Statistics
@@ -48,7 +49,7 @@ def check_every_rule(seed: int) -> set[str]:
         plan = selected_above(plan, chance)
     changed, used = plan, set()
     for _ in range(3):
-        candidates = [(rule.__name__, below) for rule in RULES for below in everywhere(changed.input, rule)]
+        candidates = [(rule.__name__, below) for rule in RULES for _, _, below in everywhere(changed.input, rule)]
         if candidates:
             name, below = chance.choice(candidates)
             changed = replace(changed, input=below)
@@ -153,7 +154,8 @@ def test_distinct_goes_down_where_values_repeat() -> None:
     assert names_of(plan, keys(a=100, b=100)) == ["push down distinct"]
     assert names_of(plan, keys(a=1_000_000, b=1_000_000)) == []
     only_left = rewrite(plan, keys(a=100, b=1_000_000)).plan
-    assert [type(operator).__name__ for operator in DeltaPlan(only_left, [None, None]).operators] == [
+    running = DeltaPlan(only_left, [None, None], joins_planned(only_left))
+    assert [type(operator).__name__ for operator in running.operators] == [
         "Distinct",
         "OrderedJoin",
         "Distinct",
@@ -173,7 +175,7 @@ def test_equal_zeros_that_differ_stay_apart(text: str, kept: bool) -> None:
     """0.0 and -0.0 are one value for DISTINCT and two for 1 / x."""
     plan = plan_of(text.format(w=WINDOWS))
     candidates = [
-        below for rule in RULES if rule.__name__ == "push_down_distinct" for below in everywhere(plan.input, rule)
+        below for rule in RULES if rule.__name__ == "push_down_distinct" for _, _, below in everywhere(plan.input, rule)
     ]
     below_a = [node for node in candidates if "SELECT a." in _below_join(node)]
     assert bool(below_a) != kept

@@ -9,7 +9,8 @@ from panewise.language.binder import bind_one, parse
 from panewise.language.statements import CreateQuery, SelectOnce
 from panewise.optimize.physical import physical, physical_once
 from panewise.plan.build import build
-from panewise.plan.physical import Difference, Once, PhysicalPlan, PhysicalQuery, Planned
+from panewise.plan.once import Once
+from panewise.plan.physical import Difference, PhysicalPlan, PhysicalQuery, Planned
 from tests.runtime.small_engine import COUNTS, STREAM, SUMS, engine_of
 
 
@@ -60,11 +61,12 @@ def test_a_host_knows_its_plan() -> None:
     ("text", "way"),
     [
         ("SELECT k FROM t [RANGE 5 SECONDS]", Once.WINDOW),
-        ("SELECT k, SUM(v) AS s FROM t [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY k", Once.WINDOW),
+        ("SELECT k, SUM(v) AS s FROM t [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY k", Once.SLICES),
+        ("SELECT k FROM t [ROWS 5]", Once.COUNTED),
         ("SELECT s FROM q [RANGE 5 SECONDS]", Once.WINDOW),
         ("SELECT s FROM q", Once.ANSWER),
-        ("SELECT w FROM places", Once.WHOLE),
-        ("SELECT a.k FROM t [RANGE 5 SECONDS] a, t [RANGE 5 SECONDS] b WHERE a.k = b.k", Once.WHOLE),
+        ("SELECT w FROM places", Once.TABLE),
+        ("SELECT a.k FROM t [RANGE 5 SECONDS] a, t [RANGE 5 SECONDS] b WHERE a.k = b.k", Once.INPUTS),
     ],
 )
 def test_a_one_time_query_has_a_node(text: str, way: Once) -> None:

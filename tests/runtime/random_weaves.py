@@ -22,7 +22,7 @@ from panewise.operators.family.family import Family
 from panewise.optimize.sharing import weaver
 from panewise.optimize.sharing.joining import fits
 from panewise.plan import physical
-from panewise.plan.physical import FamilyPlan, MemberPlan, TreePlan
+from panewise.plan.family_plan import FamilyPlan, MemberPlan, TreePlan
 from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.synopses.techniques import TECHNIQUES
 from tests.operators.family.divided import moved

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import panewise as pw
-from panewise.runtime import definitions, hosting
+from panewise.optimize import refusals
+from panewise.runtime import hosting
 from panewise.state.snapshot_format import dumped, loaded
 
 QUERIES = {
@@ -115,7 +116,7 @@ def refuses_less(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with monkeypatch.context() as earlier:
         for name in ("check_window", "check_counts", "check_numbers"):
             earlier.setattr(hosting, name, lambda *arguments, **named: None)
-        earlier.setattr(definitions, "_check_lookup_mode", lambda plan: None)
+        earlier.setattr(refusals, "_check_lookup_mode", lambda plan: None)
         yield earlier.undo
 
 

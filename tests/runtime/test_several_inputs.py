@@ -16,6 +16,7 @@ from panewise.errors import DataError, PlanError
 from panewise.operators import ordered_join
 from panewise.operators.deltas import Delta
 from panewise.operators.plan_builder import PlanBuilder
+from panewise.optimize.joins import reordering
 from panewise.plan.nodes import Node, Pattern
 from panewise.runtime.plan_consumer import PlanConsumer
 from tests.now_or_soak import soaking
@@ -313,8 +314,8 @@ def test_a_query_over_a_join_begins_where_the_slowest_input_is() -> None:
 
 def test_orders_that_change_in_mid_stream(soak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A join of three or more goes on with its rows in another order, also after a restart."""
-    monkeypatch.setattr(ordered_join, "LOOK_FROM", 3)
-    monkeypatch.setattr(ordered_join, "DRIFT", 1.0001)
+    monkeypatch.setattr(reordering, "LOOK_FROM", 3)
+    monkeypatch.setattr(reordering, "DRIFT", 1.0001)
     changed: list[object] = []
     reorder = ordered_join.OrderedJoin.reorder
     monkeypatch.setattr(

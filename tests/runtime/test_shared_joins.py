@@ -88,7 +88,7 @@ def play(seed: int, minutes: int = 12) -> int:
             shared.execute(f"CREATE QUERY {name} AS {text}")
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(physical, "core_of", lambda plan: None)
-                patch.setattr(physical, "rewrite", lambda plan: Rewritten(plan))
+                patch.setattr(physical, "rewrite", lambda plan, *_: Rewritten(plan))
                 alone.execute(f"CREATE QUERY {name} AS {text}")
         for stream in chance.sample(STREAMS, chance.randint(1, 3)):
             batch = rows(chance, 3 * step, 3 * step + chance.choice([1, 3]))

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 import orjson
 
 import panewise as pw
-from panewise.runtime.hosted_query import HIDDEN
+from panewise.plan.decided import decided_on
+from panewise.plan.physical import HIDDEN
 from tests.soak.statement_grammar import Grammar
 
 STATEMENTS = 100  # of one script
@@ -139,8 +140,7 @@ def books(engine: pw.Engine) -> dict[str, Any]:
         "cores": {key: sorted(shared.members) for key, shared in hosting._cores.items() if shared.members},
         "consumers": {name: [*map(id, channel.consumers)] for name, channel in channels.items()},
         "archives": sorted(engine.archives.keepers),
-        "at_most": dict(engine.statements.slides_at_most),
-        "with_history": set(hosting.with_history),
+        "decided": {name: decided_on(planned.node) for name, planned in hosting.plan.queries.items()},
     }
 
 

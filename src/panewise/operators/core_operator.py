@@ -7,20 +7,23 @@ results. What is said here of the rest holds for a core that tells changes only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
 from panewise.errors import QueryFailed
 from panewise.operators.deltas import Delta, Described
+from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.rows import Rows
-from panewise.plan.nodes import Emit
-from panewise.plan.shared_core import SharedCore
+from panewise.plan.physical import DeltaQuery
 
 
 class Core(ABC):
-    """The core, and the queries by name."""
+    """The core, and the queries by name. `adapting`: the joins whose orders may change, by number and layer."""
+
+    adapting: Mapping[tuple[int, int], OrderedJoin] = MappingProxyType({})
 
     # -- what it is ----------------------------------------------------------------------------------------------
 
@@ -36,7 +39,7 @@ class Core(ABC):
     # -- its queries ---------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def add(self, name: str, plan: Emit, core: SharedCore, begins: int, held_from: Sequence[int | None]) -> None:
+    def add(self, name: str, node: DeltaQuery, begins: int, held_from: Sequence[int | None]) -> None:
         """A query that accounts for the instants from `begins` on; rows before `held_from` were not all seen."""
 
     @abstractmethod

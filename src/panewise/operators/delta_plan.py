@@ -18,6 +18,7 @@ from panewise.language.statements import Emit as Emission
 from panewise.operators.deltas import Delta, DeltaOperator
 from panewise.operators.grouped_relation import GroupedRelation
 from panewise.operators.lifetimes import FOREVER, NEVER
+from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.plan_builder import PlanBuilder
 from panewise.operators.relation_results import RelationResults
 from panewise.operators.relation_rows import RelationRows
@@ -32,6 +33,7 @@ from panewise.plan.inputs import (
     table_inputs,
     windowed_inputs,
 )
+from panewise.plan.join_layers import joins_of
 from panewise.plan.nodes import (
     Emit,
     Join,
@@ -40,23 +42,26 @@ from panewise.plan.nodes import (
     Scan,
     WindowOf,
 )
+from panewise.plan.physical import JoinPlan
 from panewise.temporal import RowsWindow, TimeWindow
 
 
 class DeltaPlan:
     """`held_from[i]`: rows of input i before that instant were not all seen; None: all were.
 
+    `joins`: how the planner has planned the joins of the plan.
     `core`: a node of the plan, with all its windows below it, whose deltas somebody else makes (`run_core`).
     `tables_held_from[i]`: what table i was before that instant is not known; None: as it is now.
     `begins`: the first instant that it accounts for, where the rows say more than `held_from` does.
     """
 
-    builder: Callable[[dict[int, int], int, Node | None], PlanBuilder] = PlanBuilder
+    builder: Callable[..., PlanBuilder] = PlanBuilder
 
     def __init__(
         self,
         plan: Emit,
         held_from: Sequence[int | None],
+        joins: Sequence[JoinPlan],
         core: Node | None = None,
         tables_held_from: Sequence[int | None] = (),
         begins: int | None = None,
@@ -78,8 +83,16 @@ class DeltaPlan:
         ]
         self.tables = [TableSource(node.schema.to_arrow()) for node in tables]
         numbers = {id(node): number for number, node in enumerate([*inputs, *tables])}
-        self._root = self.builder(numbers, begins, core).built(plan.input)
+        nodes = [id(node) for node, _ in joins_of(plan.input)]
+        planned = {(nodes[join.join], join.layer): join for join in joins}
+        builder = self.builder(numbers, begins, core, planned)
+        self._root = builder.built(plan.input)
         self._operators = self._root.operators()
+        # Those whose orders may change, by the number of the join and its layer. The core's runs elsewhere.
+        adapting = {(join.join, join.layer) for join in joins if join.adapting}
+        self.adapting: dict[tuple[int, int], OrderedJoin] = {
+            key: join for key, join in builder.built_joins.items() if key in adapting
+        }
         schema = plan.input.schema
         append_only = plan.input.pattern is Pattern.MONOTONIC
         self._results = RelationResults(schema, plan.emission, window, begins, append_only)

@@ -18,7 +18,8 @@ from panewise.operators.result_columns import item_schema
 from panewise.operators.rows import Rows
 from panewise.operators.shared_distinct import SharedDistinct
 from panewise.plan.evaluate import compiled
-from panewise.plan.nodes import Distinct, Emit
+from panewise.plan.nodes import Distinct
+from panewise.plan.physical import DeltaQuery
 from panewise.plan.shared_core import SharedCore, selected_rows
 from panewise.schema import Schema
 
@@ -34,7 +35,9 @@ class DistinctCore(Core):
         self._distinct = SharedDistinct(Schema.from_arrow(self._schema))
         self._members: dict[str, tuple[list[str], int]] = {}  # names of columns, the first instant
 
-    def add(self, name: str, plan: Emit, core: SharedCore, begins: int, held_from: Sequence[int | None]) -> None:
+    def add(self, name: str, node: DeltaQuery, begins: int, held_from: Sequence[int | None]) -> None:
+        core = node.core
+        assert core is not None
         self._members[name] = [item.name for item in _selected(core)[0]], begins
         held = held_from[0]
         self._distinct.add(name, core.ranges[0], NEVER if held is None else held)

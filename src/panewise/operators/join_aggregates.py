@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import wrapped
 from panewise.aggregates.matrix import Encoded
 from panewise.aggregates.overflows import Overflows
-from panewise.aggregates.states import Operation
 from panewise.aggregates.string_pool import StringPool
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
@@ -37,6 +36,7 @@ from panewise.operators.join_slices import Answers, JoinSlices, Results
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.result_columns import microseconds, table_of, timestamps
 from panewise.operators.row_states import chosen_states
+from panewise.optimize.sharing.core_folds import can_be_folded
 from panewise.plan.aggregation import Aggregation, Pools, StateKey
 from panewise.plan.evaluate import compiled
 from panewise.plan.written_names import written
@@ -48,14 +48,6 @@ Shape = tuple[int, ...]
 ROWS_MAX = 1 << 18  # results that are taken in at once
 LAST_MAX = 4096  # rows that are kept for the last report's sake
 FORGET_FROM = 1024  # groups or strings
-
-
-def supports(aggregation: Aggregation) -> bool:
-    """Whether all its states are of a fixed size, built in, and the same in whatever order results come.
-
-    FIRST, LAST, ARG_MIN and ARG_MAX are not: which of the results that are born together is first is the join's choice.
-    """
-    return all(key.kind.operation < Operation.USER and not key.ordered for key in aggregation.states)
 
 
 @dataclass
@@ -124,7 +116,7 @@ class JoinAggregates:
         `begins`: what came before was not all seen; NEVER where it was. The first report is one whose windows lie
         behind it.
         """
-        assert supports(aggregation) and aggregation.keys == self._keys and len(ranges) == self._inputs
+        assert can_be_folded(aggregation) and aggregation.keys == self._keys and len(ranges) == self._inputs
         assert name not in self._readers
         self.failed.pop(name, None)
         if self._any:

@@ -17,7 +17,7 @@ from panewise.errors import QueryFailed
 from panewise.language.expressions import ColumnRef, Expression, rewritten
 from panewise.operators.core_operator import Core
 from panewise.operators.deltas import Delta, no_delta
-from panewise.operators.join_aggregates import JoinAggregates, supports
+from panewise.operators.join_aggregates import JoinAggregates
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.rows import Rows
@@ -25,6 +25,7 @@ from panewise.operators.shared_join import JoinStep, Narrowing, Ranges, SharedJo
 from panewise.plan.aggregation import Aggregation
 from panewise.plan.inputs import report_window
 from panewise.plan.nodes import Emit, Join, Scan
+from panewise.plan.physical import DeltaQuery, JoinPlan
 from panewise.plan.shared_core import SharedCore, columns_read, grouped_above
 from panewise.schema import Column, Schema
 
@@ -45,7 +46,8 @@ class JoinMember:
 class JoinCore(Core):
     """The join, the aggregates over it by grouping, and the queries by name."""
 
-    def __init__(self, core: SharedCore) -> None:
+    def __init__(self, core: SharedCore, planned: JoinPlan) -> None:
+        """`planned`: how the join begins, as planned for the first of its queries."""
         assert isinstance(core.node, Join)
         schemas = [_numbered_schema(number, part.schema).to_arrow() for number, part in enumerate(core.inputs)]
         timestamps = [f"{number}.{_timestamp(part.input)}" for number, part in enumerate(core.inputs)]
@@ -53,7 +55,8 @@ class JoinCore(Core):
         own = None if condition is None else _by_number(condition, core)
         self._internal = [part.window.internal for part in core.inputs]
         labels = [part.input.name if isinstance(part.input, Scan) else part.source for part in core.inputs]
-        self.shared = SharedJoin(schemas, timestamps, own, labels, self._internal)
+        self.shared = SharedJoin(schemas, timestamps, own, labels, self._internal, planned.orders)
+        self.adapting = {(planned.join, planned.layer): self.shared.join} if planned.adapting else {}
         self._members: dict[str, JoinMember] = {}
         self._aggregates: dict[Grouping, JoinAggregates] = {}
         self._until = NEVER
@@ -61,14 +64,16 @@ class JoinCore(Core):
 
     # -- queries -----------------------------------------------------------------------------------------------------
 
-    def add(self, name: str, plan: Emit, core: SharedCore, begins: int, held_from: Sequence[int | None]) -> None:
+    def add(self, name: str, node: DeltaQuery, begins: int, held_from: Sequence[int | None]) -> None:
+        plan, core = node.plan, node.core
+        assert core is not None
         read, numbers = columns_read(plan, core), _numbers(core)
         columns = [f"{numbers[column.source or '']}.{column.name}" for column in read]
         names = [f"{column.source}.{column.name}" for column in read]
         grouping = None
-        aggregation = _aggregation(plan, core)
-        window = report_window(plan)
-        if aggregation is not None and window is not None and window.slide_us is not None:
+        if node.folds:
+            aggregation, window = _aggregation(plan, core), report_window(plan)
+            assert window is not None and window.slide_us is not None, "a folded query reports"
             grouping = aggregation.keys
             folded = self._aggregates.setdefault(grouping, JoinAggregates(grouping, len(core.inputs), self._until))
             since = NEVER if begins == NEVER else begins + 1 - max(core.ranges)
@@ -207,20 +212,18 @@ class JoinCore(Core):
         self._arrange()
 
 
-def _aggregation(plan: Emit, core: SharedCore) -> Aggregation | None:
-    """What a query reports of groups of pairs, where that can be folded for many queries at once."""
+def _aggregation(plan: Emit, core: SharedCore) -> Aggregation:
+    """What a query reports of groups of pairs, where the planner has found that it can be folded with others."""
     found = grouped_above(plan, core)
-    if found is None:
-        return None
+    assert found is not None
     aggregate, having, items = found
-    aggregation = Aggregation(
+    return Aggregation(
         tuple(_by_number(key, core) for key in aggregate.keys),
         tuple(aggregated.bound for aggregated in aggregate.aggregates),
         tuple(tuple(_by_number(a, core) for a in aggregated.arguments) for aggregated in aggregate.aggregates),
         items,
         having,
     )
-    return aggregation if supports(aggregation) else None
 
 
 def _by_number(expression: Expression, core: SharedCore) -> Expression:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
 from panewise.aggregates.matrix import validity
-from panewise.operators.join_condition import KeyClass
 from panewise.plan.evaluate import compiled
+from panewise.plan.join_condition import KeyClass
 from panewise.state.group_table import GroupTable
 
 Ints = NDArray[np.int64]

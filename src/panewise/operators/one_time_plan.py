@@ -31,6 +31,7 @@ from panewise.operators.versioned_join import VersionedJoin
 from panewise.operators.window_join import WindowJoin
 from panewise.plan.aggregation import Aggregation
 from panewise.plan.nodes import Aggregate, Emit, Join, Node, Project, Scan, WindowOf
+from panewise.plan.physical import JoinPlan
 
 
 class GroupsOnce(DeltaOperator):
@@ -95,18 +96,20 @@ class _Builder(PlanBuilder):
 
 
 class _Plan(DeltaPlan):
-    def __init__(self, plan: Emit, inputs: int, budget: ReadBudget | None) -> None:
+    def __init__(self, plan: Emit, inputs: int, joins: Sequence[JoinPlan], budget: ReadBudget | None) -> None:
         self.builder = partial(_Builder, budget=budget)
-        super().__init__(plan, [None] * inputs)
+        super().__init__(plan, [None] * inputs, joins)
         for operator in self.operators:
             if isinstance(operator, WindowJoin | VersionedJoin):
                 operator.spend(budget)
 
 
-def relation_at_end(plan: Emit, rows: Sequence[Rows], until: int, budget: ReadBudget | None = None) -> pa.Table:
+def relation_at_end(
+    plan: Emit, rows: Sequence[Rows], until: int, joins: Sequence[JoinPlan], budget: ReadBudget | None = None
+) -> pa.Table:
     """The relation of a continuous plan just before `until`, over these rows of its inputs, in order of time."""
     assert not plan.periodic
     with nullcontext() if budget is None else budget.texts():
-        once = _Plan(plan, len(rows), budget)
+        once = _Plan(plan, len(rows), joins, budget)
         once.process(rows, until)
         return once.lookup(until - 1)

@@ -1,30 +1,26 @@
-"""A join of three inputs or more in the order that is cheapest by what is measured while it runs.
+"""A join that says what it measures while it runs, and goes on in other orders when it is told to.
 
-Rates, rows alive and distinct keys are looked at when as many rows have come as the join holds, and at least
-`LOOK_FROM`; where the orders in use cost more than `DRIFT` times the best ones, the join goes on with those. Its rows
-stay as they are, only their chains are made anew. Golab and Özsu 2003, section 5; Golab 2006, chapter 5.
+Who decides is `optimize/joins/reordering.py`; a host applies that between two steps. Rows stay as they are, only their
+chains are made anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from panewise.operators.deltas import Delta
 from panewise.operators.window_join import WindowJoin
-from panewise.optimize.joins.drift import drift_of
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput
-
-LOOK_FROM = 4096  # rows
-DRIFT = 1.2
+from panewise.optimize.joins.reordering import JoinLoad
 
 
 class OrderedJoin(WindowJoin):
-    """A `WindowJoin` that changes its orders."""
+    """A `WindowJoin` that counts what comes."""
 
     name = "OrderedJoin"
     _come: list[int] | None = None  # rows of each input since the last look
-    _since: int | None = None
+    _since, _until_now = 0, 0
     reorders = 0
     names: tuple[str, ...] = ()  # of the inputs, for people
 
@@ -39,30 +35,37 @@ class OrderedJoin(WindowJoin):
 
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
         result = super().process(inputs, since, until)
-        if len(inputs) > 2:
-            self._note([len(delta) for delta in inputs], since, until)
+        self._note(inputs, since, until)
         return result
 
     def in_parts(self, inputs: list[Delta], since: int, until: int) -> Iterator[Delta]:
         yield from super().in_parts(inputs, since, until)
-        if len(inputs) > 2:
-            self._note([len(delta) for delta in inputs], since, until)
+        self._note(inputs, since, until)
 
-    def _note(self, come: list[int], since: int, until: int) -> None:
-        if self._come is None or self._since is None:
-            self._come, self._since = [0] * len(come), since
-        self._come = [before + more for before, more in zip(self._come, come, strict=True)]
-        if sum(self._come) >= max(LOOK_FROM, sum(self.rows_held)):
-            drift = drift_of(self.orders, *self.measured(max(1, until - self._since)))
-            self._come = None
-            if drift.exceeds(DRIFT):
-                self.reorder(drift.best)
-                self.reorders += 1
+    def _note(self, inputs: list[Delta], since: int, until: int) -> None:
+        if self._come is None:
+            self._come, self._since = [0] * len(inputs), since
+        self._come = [before + len(delta) for before, delta in zip(self._come, inputs, strict=True)]
+        self._until_now = until
 
-    def measured(self, span: int) -> tuple[list[JoinInput], list[JoinEdge]]:
-        """The inputs and their equalities, by the rows that have come in a span of time and those that are alive."""
-        assert self._come is not None
+    @property
+    def rows_come(self) -> int:
+        """How many rows have come since the last look."""
+        return 0 if self._come is None else sum(self._come)
+
+    def look(self) -> JoinLoad:
+        """What has been measured since the last look: O(rows held)."""
+        assert self._come is not None, "nothing has come"
+        span = max(1, self._until_now - self._since)
         inputs = [JoinInput(come / span, float(self.rows_alive(i))) for i, come in enumerate(self._come)]
+        self._come = None
+        return JoinLoad(inputs, self._equalities())
+
+    def reorder(self, orders: Sequence[Sequence[int]]) -> None:
+        super().reorder(orders)
+        self.reorders += 1
+
+    def _equalities(self) -> list[JoinEdge]:
         edges = []
         for c, members in enumerate(self.classes):
             distinct = {i: float(max(1, self.distinct_keys(i, c))) for i in members}
@@ -77,4 +80,4 @@ class OrderedJoin(WindowJoin):
                         right_distinct=distinct[right],
                     )
                 )
-        return inputs, edges
+        return edges

@@ -6,11 +6,11 @@ plan's edges carry.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from panewise.language.expressions import Call, ColumnRef, Expression, rewritten
+from panewise.language.expressions import Call, Expression
 from panewise.language.statements import SelectItem
 from panewise.operators.beginning import Beginning
 from panewise.operators.delta_nodes import DeltaNode, OperatorNode, RenamedNode, Selecting, SourceNode, ValuesNode
@@ -23,11 +23,15 @@ from panewise.operators.union import UnionAll
 from panewise.operators.versioned_join import VersionedJoin
 from panewise.plan.aggregation import Aggregation
 from panewise.plan.conjunctions import conjunction, conjuncts
-from panewise.plan.inputs import (
-    in_layers,
-    is_table,
-    joined_as,
-    source_names,
+from panewise.plan.inputs import in_layers, is_table, source_names
+from panewise.plan.join_layers import (
+    AMONG_STREAMS,
+    WITH_CHANGES,
+    JoinLayer,
+    behind_exists,
+    layers_of,
+    named_columns,
+    read_outside,
 )
 from panewise.plan.nodes import (
     Aggregate,
@@ -41,7 +45,8 @@ from panewise.plan.nodes import (
     Union,
     WindowOf,
 )
-from panewise.schema import Column, Schema
+from panewise.plan.physical import JoinPlan
+from panewise.schema import Schema
 from panewise.state.calendar_queue import CalendarQueue
 from panewise.state.fifo_queue import FifoQueue
 
@@ -51,12 +56,15 @@ class PlanBuilder:
     """Builds the nodes of one plan.
 
     `numbers`: of windows and tables, by id, among the sources; `begins`: the first instant that the plan accounts for;
-    `core`: a node whose deltas somebody else makes, as source 0.
+    `core`: a node whose deltas somebody else makes, as source 0. `joins`: how joins were planned, by the id of their
+    node and their layer. `built_joins`: their operators, by the number of the join and its layer, once they are made.
     """
 
     numbers: dict[int, int]
     begins: int
     core: Node | None = None
+    joins: Mapping[tuple[int, int], JoinPlan] = field(default_factory=dict)
+    built_joins: dict[tuple[int, int], OrderedJoin] = field(default_factory=dict)
 
     def built(self, node: Node) -> DeltaNode:
         if node is self.core:
@@ -72,8 +80,8 @@ class PlanBuilder:
                 return self._values(items, self.built(below))
             case Filter(input=below, predicate=predicate):
                 return OperatorNode(Selecting(predicate, _strict(below)), [self.built(below)])
-            case Join(inputs=inputs, condition=condition):
-                return self._joined(inputs, condition)
+            case Join(condition=condition):
+                return self._joined(node, condition)
             case Distinct(input=below):
                 distinct = DistinctOperator(below.schema, _strict(below), _queue(below))
                 return OperatorNode(distinct, [self.built(below)])
@@ -103,64 +111,54 @@ class PlanBuilder:
     def _group_operator(self, aggregation: Aggregation, node: Aggregate) -> DeltaOperator:
         return GroupedRelation(aggregation, node.input.pattern)
 
-    def _joined(self, inputs: tuple[Node, ...], condition: Expression | None) -> DeltaNode:
-        """All inputs at once, or, where rows meet versions of tables, layer by layer (`in_layers`)."""
-        ordered = in_layers(inputs)
-        versioned = [node for node in ordered if is_table(node) and not node.retroactive]
-        if not versioned:
-            return self._window_join(ordered, condition)
-        streams = [node for node in ordered if not is_table(node)]
-        parts = conjuncts(condition)
-        known = {name for node in streams for name in source_names(node)}
-        if len(streams) == 1:
-            joined = self.source(streams[0])
+    def _joined(self, node: Join, condition: Expression | None) -> DeltaNode:
+        """All inputs at once, or, where rows meet versions of tables, layer by layer (`join_layers`)."""
+        layers = layers_of(node.inputs, condition)
+        if layers.among_streams is None:
+            joined = self.source(layers.first[0])
         else:
-            joined = self._window_join(streams, conjunction(_taken(parts, known)))
-        columns = [column for node in streams for column in _named(node)]
-        for table in versioned:
-            known.add(table.alias)
-            own = _named(table)
-            condition = in_join(conjunction(_taken(parts, known)))
-            operator = VersionedJoin(Schema(tuple(columns)).to_arrow(), own.to_arrow(), condition)
-            joined = OperatorNode(operator, [joined, self.source(table)])
-            columns += own
-        joined = OperatorNode(Beginning(Schema(tuple(columns)).to_arrow(), self.begins), [joined])
-        changing = [node for node in ordered if is_table(node) and node.retroactive]
-        if not changing:
+            strict = [_strict(part) for part in layers.first]
+            internal = [any(window.internal for window in part.windows()) for part in layers.first]
+            join = self._ordered(node, AMONG_STREAMS, layers.among_streams, strict, internal)
+            joined = OperatorNode(join, [self.source(part) for part in layers.first])
+        if not layers.versioned:
             return joined
-        schemas = [Schema(tuple(columns)), *(_named(node) for node in changing)]
-        join = OrderedJoin(
-            [schema.to_arrow() for schema in schemas],
-            in_join(conjunction(parts)),
-            strict=[False] + [True] * len(changing),
-        )
-        join.names = (", ".join(name for node in [*streams, *versioned] for name in source_names(node)),)
-        join.names += tuple(node.alias for node in changing)
-        return OperatorNode(join, [joined, *map(self.source, changing)])
+        for table, met_by, met in layers.versioned:
+            operator = VersionedJoin(met_by.to_arrow(), named_columns(table).to_arrow(), met)
+            joined = OperatorNode(operator, [joined, self.source(table)])
+        columns = [column for table, met_by, _ in layers.versioned[-1:] for column in (*met_by, *named_columns(table))]
+        joined = OperatorNode(Beginning(Schema(tuple(columns)).to_arrow(), self.begins), [joined])
+        if layers.with_changes is None:
+            return joined
+        strict = [False] + [True] * len(layers.changing)
+        join = self._ordered(node, WITH_CHANGES, layers.with_changes, strict, None)
+        return OperatorNode(join, [joined, *map(self.source, layers.changing)])
 
-    def _window_join(self, inputs: Sequence[Node], condition: Expression | None) -> DeltaNode:
-        schemas = [_named(node).to_arrow() for node in inputs]
-        strict = [_strict(node) for node in inputs]
-        internal = [any(window.internal for window in node.windows()) for node in inputs]
-        join = OrderedJoin(schemas, in_join(condition), strict=strict, internal=internal)
-        join.names = tuple(map(joined_as, inputs))
-        return OperatorNode(join, [self.source(node) for node in inputs])
+    def _ordered(
+        self, node: Join, number: int, layer: JoinLayer, strict: list[bool], internal: list[bool] | None
+    ) -> OrderedJoin:
+        """The operator of a layer, in the orders that the planner has given it."""
+        planned = self.joins[id(node), number]
+        schemas = [schema.to_arrow() for schema in layer.schemas]
+        join = OrderedJoin(schemas, layer.condition, planned.orders, strict=strict, internal=internal)
+        join.names = planned.names
+        self.built_joins[planned.join, number] = join
+        return join
 
     def source(self, node: Node) -> DeltaNode:
         """An input that is joined with others."""
-        names = list(_named(node).names)
+        names = list(named_columns(node).names)
         if isinstance(node, WindowOf) or is_table(node):
             return SourceNode(self.numbers[id(node)], names)
         return RenamedNode(self.built(node), names)
 
     def _related(self, left: Node, right: Node, kind: str) -> DeltaNode:
         """[NOT] EXISTS: equalities between both sides are keys, what reads the right side alone is its selection."""
-        below, condition = _taken_apart(right)
+        below, condition = behind_exists(right)
         inner = source_names(below)
         own, left_keys, right_keys = [], [], []
         for part in conjuncts(condition):
-            sources = {column.source for column in part.columns()}
-            if not sources - inner - {None}:
+            if not read_outside(part, inner):
                 own.append(part)
                 continue
             assert isinstance(part, Call) and part.function == "eq", "the planner refuses other relations"
@@ -171,7 +169,7 @@ class PlanBuilder:
             right_keys.append(inside)
         selection = conjunction(own)
         if isinstance(below, Join):
-            node: DeltaNode = self._joined(below.inputs, selection)
+            node: DeltaNode = self._joined(below, selection)
         else:
             node = self.built(below)
             if selection is not None:
@@ -196,43 +194,10 @@ def _queue(node: Node) -> type[FifoQueue] | type[CalendarQueue]:
     return FifoQueue if node.pattern <= Pattern.WEAKEST else CalendarQueue
 
 
-def _named(node: Node) -> Schema:
-    """The columns of an input that is joined with others."""
-    source = joined_as(node)
-    return Schema(tuple(Column(f"{source}.{column.name}", column.type) for column in node.schema))
-
-
-def in_join(condition: Expression | None) -> Expression | None:
-    return None if condition is None else rewritten(condition, _qualified)
-
-
-def _taken(parts: list[Expression], known: set[str]) -> list[Expression]:
-    """Takes those out that read no other inputs than these."""
-    found = [part for part in parts if {column.source for column in part.columns()} <= known]
-    parts[:] = [part for part in parts if part not in found]
-    return found
-
-
 def _edge_schema(node: Node) -> Schema:
     """The columns of what comes out of a node, by the names that they have there."""
     if isinstance(node, Join):
-        return Schema(tuple(column for part in in_layers(node.inputs) for column in _named(part)))
+        return Schema(tuple(column for part in in_layers(node.inputs) for column in named_columns(part)))
     if isinstance(node, Filter):
         return _edge_schema(node.input)
     return _edge_schema(node.left) if isinstance(node, Negate) else node.schema
-
-
-def _qualified(expression: Expression) -> Expression | None:
-    """Columns by the names that they have in a join."""
-    if isinstance(expression, ColumnRef) and expression.source is not None:
-        return ColumnRef(expression.type, f"{expression.source}.{expression.name}")
-    return None
-
-
-def _taken_apart(right: Node) -> tuple[Node, Expression | None]:
-    """What stands behind EXISTS: its inputs, and its WHERE."""
-    assert isinstance(right, Project), "the planner refuses aggregates and DISTINCT behind EXISTS"
-    below = right.input
-    if isinstance(below, Filter):
-        return below.input, below.predicate
-    return (below, below.condition) if isinstance(below, Join) else (below, None)

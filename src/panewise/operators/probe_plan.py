@@ -4,8 +4,7 @@ A slot is one class of one input. At every level the index is that of a class wh
 too; further shared classes are compared. An input that shares no class with a bound one is scanned: all inputs are then
 in one more class, in which every key is 0, so that a scan is the walk along a chain as well.
 
-Orders are per origin of the new row (Golab and Özsu 2003, section 5.2). The default follows equalities as far as they
-lead and then takes the lowest number.
+Orders are per origin of the new row (Golab and Özsu 2003, section 5.2). The planner chooses them (`optimize/joins`).
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.plan.physical import Orders
+
 Small = NDArray[np.int32]
-Orders = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,6 @@ class ProbePlan:
     check_slots: Small
     check_sources: Small
     linked: NDArray[np.bool_]  # slots that some level walks along
-
-
-def default_orders(inputs: int, classes: Sequence[frozenset[int]]) -> Orders:
-    """Connected inputs first.
-
-    >>> default_orders(3, [frozenset({0, 2}), frozenset({1, 2})])
-    ((2, 1), (2, 0), (0, 1))
-    """
-    orders = []
-    for origin in range(inputs):
-        bound, order = {origin}, []
-        while len(bound) < inputs:
-            rest = [i for i in range(inputs) if i not in bound]
-            connected = [i for i in rest if any(i in members and bound & members for members in classes)]
-            order.append((connected or rest)[0])
-            bound.add(order[-1])
-        orders.append(tuple(order))
-    return tuple(orders)
 
 
 def needs_scan(orders: Orders, classes: Sequence[frozenset[int]]) -> bool:

@@ -30,6 +30,7 @@ from panewise.operators.deltas import FOREVER, Delta, Ints
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.rows import Rows
+from panewise.plan.physical import Orders
 
 Ranges = tuple[int, ...]
 
@@ -56,8 +57,9 @@ class SharedJoin:
         condition: Expression | None,
         labels: Sequence[str],
         internal: Sequence[bool],
+        orders: Orders,
     ) -> None:
-        self._join = OrderedJoin(schemas, condition, internal=internal if any(internal) else None)
+        self._join = OrderedJoin(schemas, condition, orders, internal=internal if any(internal) else None)
         self._join.names = tuple(labels)
         self._same = True  # all rows had the same ranges
         self._timed = True

@@ -30,30 +30,32 @@ from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
 from panewise.operators.deltas import FOREVER, NONE, Delta, DeltaOperator, Ints
 from panewise.operators.found_results import Results
-from panewise.operators.join_condition import resolved, taken_apart
 from panewise.operators.join_keys import JoinKeys
 from panewise.operators.join_loops import count_up
 from panewise.operators.join_results import JoinResults
 from panewise.operators.join_rows import JoinRows
 from panewise.operators.lifetimes import NEVER
-from panewise.operators.probe_plan import Orders, default_orders, needs_scan, probe_plan
+from panewise.operators.probe_plan import needs_scan, probe_plan
 from panewise.operators.probing import Order, Probing, Residual, order_of
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.stored_columns import StoredColumns, appended, pooled, trimmed
 from panewise.plan.evaluate import compiled
+from panewise.plan.join_condition import resolved, taken_apart
+from panewise.plan.physical import Orders
 from panewise.schema import Schema
 
 Small = NDArray[np.int32]
 RESULT_BYTES = 24  # birth, death and number of a result
+PAIR = (1,), (0,)
 STEP_COST = 64  # what a step may cost by itself, in rows looked at for dead ones
 
 
 class WindowJoin(DeltaOperator):
     """Joins inputs whose columns have different names; `condition` refers to them by these.
 
-    `orders[i]` names the inputs that a new row of input i probes, one after the other; `strict[i]` says that rows of
-    input i may end. `columns` are those of the result, all where it is None. Where `internal[i]`, results stay when
-    their row of input i goes: that only says how long others find it.
+    `orders[i]` names the inputs that a new row of input i probes, one after the other (None: each of two the other);
+    `strict[i]` says that rows of input i may end. `columns` are those of the result, all where it is None. Where
+    `internal[i]`, results stay when their row of input i goes: that only says how long others find it.
 
     >>> from panewise.language.functions import resolve
     >>> from panewise.language.expressions import ColumnRef
@@ -80,6 +82,7 @@ class WindowJoin(DeltaOperator):
         internal: Sequence[bool] | None = None,
     ) -> None:
         assert len(schemas) >= 2, "a join has two inputs at least"
+        assert orders is not None or len(schemas) == 2, "the planner says in which orders many inputs are probed"
         schemas = [Schema.from_arrow(schema).to_arrow() for schema in schemas]
         parts = taken_apart(schemas, condition)
         self._filters = [None if part is None else compiled(part) for part in parts.filters]
@@ -96,7 +99,7 @@ class WindowJoin(DeltaOperator):
         self._next_sequence = 0
         self._until = NEVER
         self._unchecked = 0  # rows since dead ones were last counted: that costs O(rows held)
-        self._arrange(default_orders(len(schemas), self._members) if orders is None else tuple(map(tuple, orders)))
+        self._arrange(PAIR if orders is None else tuple(map(tuple, orders)))
 
     def _choose_columns(
         self, schemas: Sequence[pa.Schema], residual: Expression | None, columns: Sequence[str] | None

@@ -1,102 +1,219 @@
-"""The planner: from a logical plan to the node that runs. Nothing else chooses operators, sharing or spread.
+"""The node of a query, made of its logical plan, of what was measured and of what runs already.
 
-The node follows from the plan and its options alone, so that every process of a host comes to the same one. What has
-been measured decides later, inside a family (`sharing/weaving.py`), and can never move a query to another operator. A
-plan that no operator runs has been refused before (`plan/supported.py`).
+Operators, spread and shape follow from the plan and its options alone. What is chosen by cost is chosen here once: the
+rewrites of a plan over several inputs, and the orders in which its joins begin. Both are in the node. What has been
+`Decided` before is not chosen again but carried out. Without statistics everything follows from the plan, so that every
+process of a host comes to the same node. `planner.py` is the face of this.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TypeVar
+
 from panewise.catalog import Options
+from panewise.errors import SnapshotError
 from panewise.language.sql_text import to_sql
 from panewise.language.statements import Emit as Emission
 from panewise.optimize.collective_condition import collective_condition
-from panewise.optimize.rewrites.rewriting import Rewritten, rewrite, rewrite_unless_shared
+from panewise.optimize.joins.first_orders import joins_planned
+from panewise.optimize.refresh_option import with_slide
+from panewise.optimize.rewrites.plan_costs import costed
+from panewise.optimize.rewrites.rewriting import Rewritten, rewrite, rewrite_unless_shared, rewritten_again
+from panewise.optimize.rewrites.statistics import Statistics
+from panewise.optimize.sharing.core_folds import folds_in_core
 from panewise.optimize.technique_option import chosen_technique
 from panewise.plan.aggregation import aggregation_of
 from panewise.plan.blocks import Block, block_of
+from panewise.plan.decided import NOTHING_DECIDED, Decided
 from panewise.plan.inputs import has_several_inputs, named_answer, windowed_inputs
-from panewise.plan.nodes import Emit, Node, Scan
+from panewise.plan.nodes import Emit, Join, Node, Scan
+from panewise.plan.once import Once, OnceQuery
 from panewise.plan.partitioning import partitioning
 from panewise.plan.physical import (
     Adapting,
+    CoreKey,
+    CoreOperator,
     DeltaQuery,
     FamilyQuery,
     FamilyShape,
-    Once,
-    OnceQuery,
+    JoinPlan,
     Operator,
+    PhysicalPlan,
     PhysicalQuery,
     RowQuery,
     Spread,
     Way,
+    core_key,
+    inner_name,
+    shown_name,
+    sources_of,
 )
-from panewise.plan.shared_core import core_of
+from panewise.plan.shared_core import SharedCore, core_of
 from panewise.plan.written_names import written
 from panewise.temporal import RowsWindow, TimeWindow
 
+NOTHING_MEASURED = Statistics()
+NOTHING_RUNS = PhysicalPlan()
+Sharing = TypeVar("Sharing", FamilyQuery, DeltaQuery)
 
-def physical(plan: Emit, options: Options = (), sharing: str = "weave", name: str = "") -> PhysicalQuery:
-    """The node of a query. `sharing`: one of `SHARING`; where nothing is shared, queries are told apart by `name`."""
-    block = block_of(plan)
-    if has_several_inputs(plan):
-        return _of_several(plan, block, sharing, name)
-    silent = dict(options).get("mode") == "lookup"
-    window = block.window
-    partitioned = isinstance(window, RowsWindow) and bool(window.partition_by)
-    if block.aggregate is None or not block.periodic or block.restore or partitioned:
-        operator = _operator(block, silent)
-        inner = _inner(block.source, sharing, name, 1)
-        return RowQuery(plan, block, inner, operator, silent, Spread(Way.TOGETHER))
-    technique = chosen_technique(options)
-    adapting = Adapting(weave=sharing == "weave" and technique is None, fold_together=sharing != "none")
-    shape = FamilyShape(
-        isinstance(window, RowsWindow), block.where, block.aggregate.keys, technique, _alone(sharing, name), adapting
-    )
-    return FamilyQuery(plan, block, _inner(block.source, sharing, name, 1), shape, _spread_of_member(block))
+
+def physical(
+    plan: Emit,
+    options: Options = (),
+    sharing: str = "weave",
+    name: str = "",
+    *,
+    statistics: Statistics = NOTHING_MEASURED,
+    running: PhysicalPlan = NOTHING_RUNS,
+    decided: Decided = NOTHING_DECIDED,
+) -> PhysicalQuery:
+    """The node of a query. `sharing`: one of `SHARING`; where nothing is shared, queries are told apart by `name`.
+
+    `running`: what a query may share with. `decided`: what was decided on it when it was created.
+    """
+    node_of = _NodeMaker(sharing, statistics, running)
+    return node_of.query(plan, options, name, decided)
 
 
 def physical_once(plan: Emit) -> OnceQuery:
     """The node of a query that is answered once."""
     if has_several_inputs(plan):
-        return OnceQuery(plan, None, Once.WHOLE)
+        return OnceQuery(plan, None, Once.INPUTS)
     block = block_of(plan)
-    source = block.source
+    return OnceQuery(plan, block, _way_once(plan, block))
+
+
+def _way_once(plan: Emit, block: Block) -> Once:
     if named_answer(plan) is not None:
-        way = Once.ANSWER
-    elif not isinstance(source, Scan) or source.kind == "table":
-        way = Once.WHOLE
-    elif source.kind == "archive":
-        way = Once.ARCHIVE
-    else:
-        way = Once.WHOLE if block.window is None else Once.WINDOW
-    return OnceQuery(plan, block, way)
+        return Once.ANSWER
+    source = block.source
+    assert isinstance(source, Scan), "a query in parentheses has been refused"
+    if source.kind in ("table", "archive"):
+        return Once.TABLE if source.kind == "table" else Once.ARCHIVE
+    if not isinstance(block.window, TimeWindow):
+        return Once.COUNTED
+    return Once.SLICES if block.aggregate is not None and block.periodic else Once.WINDOW
 
 
-def _alone(sharing: str, name: str) -> str:
-    """What tells a query apart from all others, where it is to share with nobody."""
-    return name if sharing == "none" else ""
+class _NodeMaker:
+    """Makes the nodes of a query and of those in parentheses inside it."""
+
+    def __init__(self, sharing: str, statistics: Statistics, running: PhysicalPlan) -> None:
+        self._sharing = sharing
+        self._statistics = statistics
+        self._running = running
+
+    def query(self, plan: Emit, options: Options, name: str, decided: Decided) -> PhysicalQuery:
+        """`options` are those of the outermost query, in which others have no part."""
+        if decided.slide_us is not None:
+            plan = with_slide(plan, decided.slide_us)
+        block = block_of(plan)
+        if has_several_inputs(plan):
+            return self._of_several(plan, block, name, decided)
+        silent = dict(options).get("mode") == "lookup"
+        window = block.window
+        inner = self._inner([block.source], name, decided)[0]
+        partitioned = isinstance(window, RowsWindow) and bool(window.partition_by)
+        if block.aggregate is None or not block.periodic or block.restore or partitioned:
+            return RowQuery(plan, block, inner, _operator(block, silent), silent, Spread(Way.TOGETHER))
+        technique = chosen_technique(options)
+        adapting = Adapting(weave=self._sharing == "weave" and technique is None, fold_together=self._sharing != "none")
+        counts_rows, keys = isinstance(window, RowsWindow), block.aggregate.keys
+        shape = FamilyShape(counts_rows, block.where, keys, technique, self._alone(name), adapting)
+        node = FamilyQuery(plan, block, inner, shape, _spread_of_member(block), decided.slide_us)
+        return alone_with_past(node, name) if decided.with_past else node
+
+    def _alone(self, name: str) -> str:
+        """What tells a query apart from all others, where it is to share with nobody."""
+        return name if self._sharing == "none" else ""
+
+    def _inner(self, inputs: list[Node], name: str, decided: Decided) -> list[PhysicalQuery | None]:
+        """The nodes of queries in parentheses; None for an input that has a name."""
+        found: list[PhysicalQuery | None] = []
+        told, number = list(decided.inner), 0
+        for source in inputs:
+            if isinstance(source, Emit):
+                number += 1
+                own = told[number - 1] if number <= len(told) else NOTHING_DECIDED
+                found.append(self.query(source, (), inner_name(name, number), own))
+            else:
+                found.append(None)
+        return found
+
+    def _of_several(self, plan: Emit, block: Block, name: str, decided: Decided) -> DeltaQuery:
+        division = partitioning(plan)
+        way = Way.EXCHANGED if division.keys else Way.TOGETHER
+        spread = Spread(way, exchanged_by=division.keys, reason=division.reason)
+        alone = self._alone(name)
+        rewritten = self._rewritten(plan, name, alone, decided)
+        core = core_of(plan) if rewritten.plan is plan else None
+        plan = rewritten.plan
+        inner = tuple(self._inner([node.input for node in windowed_inputs(plan)], name, decided))
+        joins = _joins(plan, name, self._statistics, decided)
+        folds = core is not None and folds_in_core(plan, core)
+        node = DeltaQuery(
+            plan, block, inner, core, _operator_of_core(core), folds, joins, rewritten.applied, alone, spread
+        )
+        if decided.with_past:
+            return alone_with_past(node, name)
+        return node if decided.orders is not None else self._as_it_runs(node, name)
+
+    def _as_it_runs(self, node: DeltaQuery, name: str) -> DeltaQuery:
+        """A core that runs already goes on in the orders in which it began for its first query."""
+        key, own = core_key(name, node), node.core_join
+        others = () if key is None or own is None else self._running.cores.get(key, ())
+        first = self._running.node_of(others[0]) if others else None
+        if not isinstance(first, DeltaQuery) or first.core_join is None or own is None:
+            return node
+        orders = first.core_join.orders
+        return replace(node, joins=tuple(replace(j, orders=orders) if j is own else j for j in node.joins))
+
+    def _rewritten(self, plan: Emit, name: str, alone: str, decided: Decided) -> Rewritten:
+        """The cheapest plan that means the same; one with a core which others may have too mostly keeps it."""
+        if decided.rewrites is not None:
+            return rewritten_again(plan, decided, shown_name(name))
+        core = core_of(plan)
+        if core is None:
+            return rewrite(plan, self._statistics)
+        sources = sources_of(name, [node.input for node in windowed_inputs(plan)])
+        key = CoreKey(sources, core.meaning, alone)
+        paid = costed(core.node, self._statistics).total if key in self._running.cores else 0.0
+        return rewrite_unless_shared(plan, self._statistics, paid)
 
 
-def _inner(source: Node, sharing: str, name: str, number: int) -> PhysicalQuery | None:
-    """The node of a query in parentheses."""
-    return physical(source, (), sharing, f"{name}/{number}") if isinstance(source, Emit) else None
+def alone_with_past(node: Sharing, name: str) -> Sharing:
+    """The node of a query that begins with rows of before its time, which cannot be put below those of others."""
+    if isinstance(node, DeltaQuery):
+        return replace(node, alone=name, with_past=True)
+    return replace(node, shape=replace(node.shape, alone=name), with_past=True)
 
 
-def _of_several(plan: Emit, block: Block, sharing: str, name: str) -> DeltaQuery:
-    division = partitioning(plan)
-    way = Way.EXCHANGED if division.keys else Way.TOGETHER
-    spread = Spread(way, exchanged_by=division.keys, reason=division.reason)
-    rewritten = cheapest(plan)
-    core = core_of(plan) if rewritten.plan is plan else None
-    plan = rewritten.plan
-    inner = tuple(_inner(node.input, sharing, name, number) for number, node in enumerate(windowed_inputs(plan), 1))
-    return DeltaQuery(plan, block, inner, core, rewritten.applied, _alone(sharing, name), spread)
+def _joins(plan: Emit, name: str, statistics: Statistics, decided: Decided) -> tuple[JoinPlan, ...]:
+    if decided.orders is None:
+        return joins_planned(plan, statistics)
+    joins = joins_planned(plan)
+    for join, orders in zip(joins, decided.orders, strict=False):
+        # As many origins as the join has inputs, each with all of the others.
+        inputs = list(range(len(join.names)))
+        if [sorted((origin, *order)) for origin, order in enumerate(orders)] != [inputs] * len(inputs):
+            raise _other_joins(name)
+    if len(joins) != len(decided.orders):
+        raise _other_joins(name)
+    return tuple(replace(join, orders=orders) for join, orders in zip(joins, decided.orders, strict=True))
 
 
-def cheapest(plan: Emit) -> Rewritten:
-    """The cheapest plan that means the same, but that one with a core which others may have too mostly keeps it."""
-    return rewrite(plan) if core_of(plan) is None else rewrite_unless_shared(plan)
+def _other_joins(name: str) -> SnapshotError:
+    return SnapshotError(
+        f"the state of query '{shown_name(name)}' is that of joins which this panewise would not make of it",
+        hint="go on with the panewise that wrote it, or drop the query there and create it anew here",
+    )
+
+
+def _operator_of_core(core: SharedCore | None) -> CoreOperator | None:
+    if core is None:
+        return None
+    return CoreOperator.JOIN if isinstance(core.node, Join) else CoreOperator.DISTINCT
 
 
 def _operator(block: Block, silent: bool) -> Operator:

@@ -14,14 +14,14 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from panewise.errors import NotHeldError, PlanError
+from panewise.errors import NotHeldError
 from panewise.operators.partial_relation import relation_in_parts
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.rows import Rows
 from panewise.plan.aggregation import aggregation_of
-from panewise.plan.blocks import Block, block_of
-from panewise.plan.inputs import has_several_inputs, named_answer
+from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit, Scan
+from panewise.plan.once import Once, OnceQuery
 from panewise.runtime.archive_history import minds_order
 from panewise.runtime.ask_inputs import Sources, WindowRows, ask_inputs, check_answer_columns
 from panewise.runtime.channel import INT64_MIN, Channel
@@ -32,24 +32,25 @@ from panewise.state.group_table import GroupTable
 from panewise.temporal import RowsWindow, TimeWindow, Window, format_duration, format_instant
 
 
-def ask_once(plan: Emit, sources: Sources, budget: ReadBudget) -> pa.Table:
-    """The answer of a one-time query that `check_supported` has let pass."""
-    if has_several_inputs(plan):
-        return ask_inputs(plan, sources, budget)
-    block = block_of(plan)
-    answered = named_answer(plan)
-    if answered is not None:
-        table = sources.answer_of(answered)
-        check_answer_columns(block, table.schema.names)
-        return relation_in_parts(block, rows_of_answer(table), budget)
-    if not isinstance(block.source, Scan):
-        raise PlanError("a one-time query over a subquery has no operator yet", hint="create the inner query first")
-    if block.source.kind == "table":
-        rows = rows_of_answer(pa.Table.from_batches([sources.table_of(block.source.name).batch()]))
-        return relation_in_parts(block, rows, budget)
-    channel = sources.channel_of(block.source.name)
-    assert block.window is not None
-    rows = sources.rows_in(block.window, channel, last_report(block.window, channel.watermark))
+def ask_once(node: OnceQuery, sources: Sources, budget: ReadBudget) -> pa.Table:
+    """The answer of a one-time query, from what its node says. Archives alone are read elsewhere (`archive_reads`)."""
+    if node.way is Once.INPUTS:
+        return ask_inputs(node.plan, sources, budget)
+    block = node.block
+    assert block is not None
+    source = block.source
+    assert isinstance(source, Scan)
+    match node.way:
+        case Once.ANSWER:
+            table = sources.answer_of(source.name)
+            check_answer_columns(block, table.schema.names)
+            rows = rows_of_answer(table)
+        case Once.TABLE:
+            rows = rows_of_answer(pa.Table.from_batches([sources.table_of(source.name).batch()]))
+        case _:
+            channel = sources.channel_of(source.name)
+            assert block.window is not None
+            rows = sources.rows_in(block.window, channel, last_report(block.window, channel.watermark))
     return relation_in_parts(block, rows, budget)
 
 
@@ -68,12 +69,12 @@ def rows_of_answer(table: pa.Table) -> Rows:
     return Rows(batch, numbers, numbers)
 
 
-def from_tree(block: Block, channel: Channel, trees: Iterable[FamilyConsumer]) -> pa.Table | None:
-    """The last report of a periodic aggregate, from a tree that holds it; None where none does."""
-    if block.aggregate is None or not block.periodic or not isinstance(block.window, TimeWindow):
-        return None
+def from_slices(block: Block, channel: Channel, families: Iterable[FamilyConsumer]) -> pa.Table | None:
+    """The last report of an aggregate over a window of time that slides, from a family that holds it; None where none
+    does."""
+    assert isinstance(block.window, TimeWindow)
     aggregation = aggregation_of(block)
-    for consumer in trees:
+    for consumer in families:
         family = consumer.family
         if consumer.channel is not channel or consumer.counts_rows or not _fits(consumer, block):
             continue

@@ -26,6 +26,7 @@ from panewise.language.statements import SelectItem
 from panewise.operators.one_time_plan import relation_at_end
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.rows import Rows
+from panewise.optimize.joins.first_orders import joins_planned
 from panewise.plan.blocks import Block
 from panewise.plan.inputs import is_table, reads_answer, report_window, table_inputs, windowed_inputs
 from panewise.plan.nodes import Aggregated, Emit, Node, Scan, WindowOf
@@ -65,7 +66,7 @@ class TableRows(Protocol):
 
 
 def ask_inputs(plan: Emit, sources: Sources, budget: ReadBudget) -> pa.Table:
-    """The answer of a one-time query over several inputs that `check_supported` has let pass."""
+    """The answer of a one-time query over several inputs that `check_once` has let pass."""
     channels = {id(node): _channel(node, sources) for node in windowed_inputs(plan) if not reads_answer(node)}
     tables = {node.name: sources.table_of(node.name) for node in table_inputs(plan)}
     until = until_of(plan, [*channels.values(), *(t.changes for t in tables.values() if t.changes is not None)])
@@ -90,12 +91,12 @@ def answer_from(
     plain = _plain(plan.input, held, tables, rows)
     assert isinstance(plain, Node)
     _check_columns(plain)
-    return relation_at_end(Emit(plain, Emission.CHANGES, periodic=False), rows, until, budget)
+    once = Emit(plain, Emission.CHANGES, periodic=False)
+    return relation_at_end(once, rows, until, joins_planned(once), budget)
 
 
 def _channel(node: WindowOf, sources: Sources) -> Channel:
-    if not isinstance(node.input, Scan):
-        raise PlanError("a one-time query over a subquery has no operator yet", hint="create the inner query first")
+    assert isinstance(node.input, Scan), "a query in parentheses has been refused"
     return sources.channel_of(node.input.name)
 
 

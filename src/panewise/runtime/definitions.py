@@ -16,16 +16,11 @@ from panewise.catalog import (
     TableDefinition,
 )
 from panewise.credentials import masked_option
-from panewise.errors import PlanError
 from panewise.language import statements as s
 from panewise.language.sql_text import name_to_sql
-from panewise.optimize.technique_option import check_technique
-from panewise.plan.blocks import block_of
+from panewise.optimize.refusals import check_query
 from panewise.plan.build import build
-from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.supported import check_supported
-from panewise.runtime.refresh_option import check_refresh, is_at_most
 from panewise.schema import Column
 from panewise.temporal import format_duration
 
@@ -53,33 +48,10 @@ def definition_of(
             of_archive = statement.name, statement.source, statement.schema, statement.timestamp, statement.options
             return ArchiveDefinition(*of_archive), None
     plan = build(statement.query, find_aggregate)
-    check_supported(plan)
-    for name, value in statement.options:
-        if name == "sharing":
-            raise PlanError(f"the option {name} has no effect yet", hint="leave it out")
-        if name == "refresh" and is_at_most(statement.options):
-            check_refresh(plan)
-        if name == "technique":
-            check_technique(str(value), block_of(plan))
-        if name == "mode" and value == "lookup" and not taken_before:
-            _check_lookup_mode(plan)
+    check_query(plan, statement.options, taken_before)
     inputs = tuple(dict.fromkeys(node.name for node in plan.walk() if isinstance(node, Scan)))
     definition = QueryDefinition(statement.name, plan.schema, plan.timestamp, statement.text, inputs, statement.options)
     return definition, plan
-
-
-def _check_lookup_mode(plan: Emit) -> None:
-    """A query in that mode reports nothing and holds its answer of the moment; reports are what SLIDE asks for."""
-    if plan.periodic:
-        raise PlanError(
-            "mode = 'lookup' is for a window without SLIDE, and a query with one reports",
-            hint="leave out SLIDE, or leave out the mode: lookup finds the last report of any query",
-        )
-    if has_several_inputs(plan):
-        raise PlanError(
-            "mode = 'lookup' over several inputs or DISTINCT has no operator yet",
-            hint="leave the mode out: lookup finds the answer of any continuous query",
-        )
 
 
 def shown_statement_of(definition: Definition) -> str:

@@ -134,7 +134,10 @@ class Durability:
             self.suspended.note(statement.text)
             return True
         body = b"" if found.rows is None else packed([found.rows])[0]
-        told = {} if found.archive_cut == UNKNOWN else {"archive_cut": found.archive_cut}
+        told: dict[str, Any] = {} if found.archive_cut == UNKNOWN else {"archive_cut": found.archive_cut}
+        decided = {} if found.decided is None else found.decided.to_dict()
+        if decided:
+            told["decided"] = decided
         self._append({"kind": "statement", "text": statement.text, "rows": len(body), **told}, body)
         return True
 

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from panewise.connectors.tables import no_rows
 from panewise.errors import BindError, CatalogError, DurabilityError, PanewiseError
 from panewise.language import statements as s
 from panewise.language.binder import parse
+from panewise.plan.decided import Decided
 from panewise.runtime.books import Books
 from panewise.runtime.durability import Durability, Replayed
 from panewise.runtime.durable_folder import DurableFolder, check_not_around, folder_of, holds_engine
@@ -23,6 +25,7 @@ from panewise.runtime.durable_log import Record
 from panewise.runtime.durable_replay import replay
 from panewise.runtime.durable_sync import check_sync
 from panewise.runtime.engine_snapshot import define_again, restore_into, snapshot_of
+from panewise.runtime.found_outside import FoundOutside
 from panewise.runtime.statement_runner import StatementRunner
 from panewise.runtime.suspended_folder import REASON, Dropped
 from panewise.state.durable_files import FileSystem, PrivateFiles
@@ -115,7 +118,7 @@ def _define(books: Books, statements: StatementRunner, snapshot: bytes | None, r
         if problem is not None:  # only the last record may be of a statement that was refused
             raise problem
         try:
-            _define_one(statements, record.fields.get("text", ""))
+            _define_one(statements, record.fields)
         except PanewiseError as refused:
             problem = refused
     books.hosting.taken_before = False
@@ -125,10 +128,11 @@ def _define(books: Books, statements: StatementRunner, snapshot: bytes | None, r
         keeper.suspend(REASON)
 
 
-def _define_one(statements: StatementRunner, text: str) -> None:
+def _define_one(statements: StatementRunner, fields: dict[str, Any]) -> None:
+    text, decided = fields.get("text", ""), Decided.of_dict(fields.get("decided", {}))
     for parsed in parse(text) if text else ():
         if isinstance(statements.bound(parsed), _DEFINING):
-            statements.execute_parsed(parsed)
+            statements.execute_parsed(parsed, FoundOutside(decided=decided))
 
 
 # -- what was dropped while nothing ran --------------------------------------------------------------------------------

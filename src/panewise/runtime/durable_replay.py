@@ -19,7 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from panewise.errors import BindError, DurabilityError, DurabilityWarning, PanewiseError, ParseError
+from panewise.errors import BindError, DurabilityError, DurabilityWarning, PanewiseError, ParseError, SnapshotError
+from panewise.plan.decided import Decided
 from panewise.runtime.books import Books
 from panewise.runtime.durability import Replayed
 from panewise.runtime.durable_log import Record
@@ -47,6 +48,9 @@ def replay(books: Books, statements: StatementRunner, records: Iterable[Record])
         except (ParseError, BindError) as problem:
             # A statement is bound before it is written down, so this is not what went wrong at that time.
             raise _impossible(record, problem, hint="an aggregate of yours? prepare= registers them first") from problem
+        except SnapshotError as problem:  # the query was planned so, whatever became of it
+            told = f"record {record.number} of the log cannot happen again ({_told(record)}): {problem.message}"
+            raise SnapshotError(told, hint=problem.hint) from problem
         except PanewiseError as problem:
             if not last:
                 raise _impossible(record, problem, hint=_OTHER_VERSION) from problem
@@ -82,7 +86,8 @@ def _happen(books: Books, statements: StatementRunner, fields: dict[str, Any], b
     match fields:
         case {"kind": "statement", "text": text, "rows": size}:
             rows = unpacked(body, [size])[0] if size else None
-            statements.execute_again(text, FoundOutside(rows, fields.get("archive_cut", UNKNOWN)))
+            decided = Decided.of_dict(fields.get("decided", {}))
+            statements.execute_again(text, FoundOutside(rows, fields.get("archive_cut", UNKNOWN), decided))
         case {"kind": "push", "stream": name, "sizes": sizes}:
             aside = [(row, reason) for row, reason in fields["aside"]]
             # A log of before there was an oldest row has none: then what is new counts from the newest.

@@ -15,9 +15,10 @@ from panewise.catalog import (
     TableDefinition,
 )
 from panewise.credentials import masked_option
+from panewise.plan.physical import shown_name
 from panewise.runtime.answer_form import answer_since
 from panewise.runtime.archives import Archives
-from panewise.runtime.hosted_query import HostedQuery, shown_name
+from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.lateness import lateness_of
 from panewise.temporal import format_instant

@@ -5,12 +5,14 @@ A snapshot is restored by running the statements in a fresh engine and giving ev
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from panewise.connectors.tables import no_rows
 from panewise.errors import SnapshotError
-from panewise.plan.physical import SHARING
+from panewise.plan.decided import NOTHING_DECIDED, Decided, decided_on
+from panewise.plan.physical import HIDDEN, SHARING, FamilyQuery
 from panewise.runtime.books import Books
 from panewise.runtime.definitions import statement_of
 from panewise.runtime.failures import LOGGER
@@ -28,7 +30,8 @@ def snapshot_of(books: Books, statements: StatementRunner) -> bytes:
         {
             "sharing": books.hosting.sharing,
             "statements": [statement_of(definition) for definition in books.catalog],
-            "slides_at_most": statements.slides_at_most,
+            "slides_at_most": _slides_got(books),
+            "decided": _decided(books),
             "streams": {name: stream.snapshot() for name, stream in books.streams.items()},
             "tables": {name: table.snapshot() for name, table in books.tables.items()},
             "archives": books.archives.snapshot(),
@@ -71,7 +74,6 @@ def restore_into(books: Books, statements: StatementRunner, tree: dict[str, Any]
 
 def _restore(books: Books, statements: StatementRunner, tree: dict[str, Any]) -> None:
     hosting, archives = books.hosting, books.archives
-    hosting.with_history = set(tree.get("with_history", ()))
     archives.only_books, before = True, archives.only_books
     stopped, hosting.stopped = hosting.stopped, set()  # they get their state first, as all others do
     define_again(books, statements, tree)
@@ -90,10 +92,44 @@ def _restore(books: Books, statements: StatementRunner, tree: dict[str, Any]) ->
 def define_again(books: Books, statements: StatementRunner, tree: dict[str, Any]) -> None:
     """What a snapshot defines is defined again, without rows."""
     reading, statements.read_table = statements.read_table, no_rows  # the snapshot has them
-    statements.slides_given = dict(tree.get("slides_at_most", {}))
+    statements.decided_before = decided_in(tree)
     books.hosting.taken_before = True
     for text in tree["statements"]:
         statements.execute_again(text)
     books.hosting.taken_before = False
-    statements.slides_given = {}
+    statements.decided_before = None
     statements.read_table = reading
+
+
+def _slides_got(books: Books) -> dict[str, int]:
+    """As older ones wrote and read them; `decided` says the same."""
+    nodes = {name: planned.node for name, planned in books.hosting.plan.queries.items()}
+    return {n: node.slide_got for n, node in nodes.items() if isinstance(node, FamilyQuery) and node.slide_got}
+
+
+def _decided(books: Books) -> dict[str, Any]:
+    """What was decided on the queries of which something was, by name."""
+    found = {name: decided_on(planned.node).to_dict() for name, planned in books.hosting.plan.queries.items()}
+    return {name: decided for name, decided in found.items() if decided}
+
+
+def decided_in(tree: dict[str, Any]) -> dict[str, Decided]:
+    """What a snapshot says was decided. An older one says it of slides and of queries that began with the past."""
+    found = {name: Decided.of_dict(decided) for name, decided in tree.get("decided", {}).items()}
+    if "decided" not in tree:
+        for name, slide_us in tree.get("slides_at_most", {}).items():
+            found[name] = Decided(slide_us)
+        for name in tree.get("with_history", ()):
+            outer, *path = name.split(HIDDEN)
+            found[outer] = _with_past(found.get(outer, NOTHING_DECIDED), [int(number) for number in path])
+    return found
+
+
+def _with_past(decided: Decided, path: list[int]) -> Decided:
+    """The same, where a query inside the one that it is about began with the past: that of these numbers."""
+    if not path:
+        return replace(decided, with_past=True)
+    number = path[0] - 1
+    inner = [*decided.inner, *[NOTHING_DECIDED] * (number + 1 - len(decided.inner))]
+    inner[number] = _with_past(inner[number], path[1:])
+    return replace(decided, inner=tuple(inner))

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 from functools import partial
 
-from panewise.optimize.physical import physical, physical_once
-from panewise.optimize.rewrites.explained import explained
+from panewise.optimize.explained_node import explained_node, family_said
+from panewise.optimize.physical import physical_once
+from panewise.optimize.planner import LogicalQuery, Planner
 from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.nodes import Emit
-from panewise.plan.physical import DeltaQuery, RowQuery
+from panewise.plan.physical import HIDDEN, FamilyQuery
 from panewise.runtime.channel import Channel
 from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.hosting import Hosting
 from panewise.runtime.readers import Reader
 from panewise.runtime.stream import Stream
 
+UNREGISTERED = HIDDEN  # a name that no query has
 
-def explain_plan(plan: Emit) -> Explanation:
-    """How a query would be run that is not registered."""
-    match physical(plan):
-        case DeltaQuery() as node:
-            return explained(node.plan, node.rewrites)
-        case RowQuery() as node:
-            return explain(plan).saying({"operator": node.operator.value})
-        case _:
-            return explain(plan)
+
+def explain_plan(plan: Emit, planner: Planner, hosting: Hosting) -> Explanation:
+    """How a query would be run here that is not registered, beside those that are."""
+    planned = planner.planned(hosting.plan, LogicalQuery(UNREGISTERED, plan))
+    return explained_node(planned, UNREGISTERED, planner.statistics)
 
 
 def explain_once(plan: Emit) -> Explanation:
@@ -39,7 +37,9 @@ def explain_once(plan: Emit) -> Explanation:
 
 def explain_query(query: HostedQuery, hosting: Hosting) -> Explanation:
     """How a query is run, and what it shares."""
-    return hosting.consumers[query.name].explained_query(query)
+    explanation = hosting.consumers[query.name].explained_query(query)
+    node = hosting.node_of(query.name)
+    return explanation.saying(family_said(node)) if isinstance(node, FamilyQuery) else explanation
 
 
 def explain_all(streams: dict[str, Stream], hosting: Hosting) -> Explanation:

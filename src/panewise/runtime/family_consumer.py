@@ -24,14 +24,15 @@ from panewise.optimize.sharing.report import FamilyReport, family_explanation
 from panewise.optimize.sharing.weaver import ASSUMED_ROWS_PER_SECOND, SECOND, Load, Weaver
 from panewise.plan.aggregation import Aggregation
 from panewise.plan.explain import Explanation, explain, shared_with
-from panewise.plan.physical import FamilyShape
+from panewise.plan.physical import Difference, FamilyKey, shown_name
+from panewise.runtime.adapting import Change
 from panewise.runtime.bounded_steps import reports_most
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.failures import guarded
 from panewise.runtime.family_results import FamilyResults
 from panewise.runtime.finish import Finish
 from panewise.runtime.followers import Followers, Meaning
-from panewise.runtime.hosted_query import HostedQuery, shown_name
+from panewise.runtime.hosted_query import HostedQuery
 from panewise.runtime.leading_families import Leads
 from panewise.runtime.query_consumer import QueryConsumer
 from panewise.runtime.readers import Folding
@@ -53,9 +54,12 @@ class FamilyConsumer(QueryConsumer):
 
     is_shared = True
 
-    def __init__(self, channel: Channel, shape: FamilyShape, held_from: int | None) -> None:
+    def __init__(self, channel: Channel, key: FamilyKey, held_from: int | None, change: Change) -> None:
+        """`change`: goes from one plan of the host to another."""
         self.channel = channel
-        self.shape = shape
+        self.key = key
+        self.shape = shape = key.shape
+        self._change = change
         self._weaver = Weaver()
         self.family = Family(
             shape.keys,
@@ -246,7 +250,7 @@ class FamilyConsumer(QueryConsumer):
         if self._weaver.is_due(load, family.changes, family.tree_count):
             plan = self._weaver.next_plan(family.plan, load, family.changes)
             if plan is not None:
-                family.become(plan)
+                self._change(Difference(woven={self.key: plan}))
 
     @property
     def can_wait(self) -> bool:

@@ -18,6 +18,7 @@ from panewise.operators.reports import Piece
 from panewise.operators.rows import Rows
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit
+from panewise.plan.physical import HIDDEN, shown_name
 from panewise.runtime.channel import Channel
 from panewise.runtime.entering_rows import EnteringRows
 from panewise.runtime.ledger import Ledger, Place, Reading, piece_bytes, row_count
@@ -30,12 +31,6 @@ Ints = NDArray[np.int64]
 Subscriber = Callable[[pa.RecordBatch], None]
 UNREAD_ROWS_MAX = 10_000_000
 CHUNK = 1 << 16
-HIDDEN = "\0"  # stands in names of queries inside queries, and in no name that a statement can give
-
-
-def shown_name(name: str) -> str:
-    """The name of a query for people: that of the second query inside `q` is `q/2`."""
-    return name.replace(HIDDEN, "/")
 
 
 class HostedQuery(Channel):

@@ -1,16 +1,20 @@
 """Hosting: queries are started and stopped as their physical nodes say, and attached to what they read.
 
-What runs a query is decided before (`optimize/physical.py`). A `FamilyQuery` joins the family of its shape on its
+What runs a query is decided before (`optimize/planner.py`). A `FamilyQuery` joins the family of its shape on its
 channel, a `RowQuery` gets an operator of its own (`block_operators.py`), a `DeltaQuery` reads the channels of all its
 inputs. A query inside another one's FROM is hosted first, under a name that nobody else can use.
+
+All that runs is one `PhysicalPlan`, and `change` is the one way from one to the next: queries go and come, families are
+woven anew, joins reordered. Only the host knows what rows of before a query's time there are: where a query begins with
+them and could not share then, the planner's node of it is another one (`alone_with_past`), and that is what runs.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,29 +22,41 @@ import pyarrow as pa
 
 from panewise.errors import NotHeldError, PlanError, SnapshotError, raise_interrupt_behind
 from panewise.language.statements import Emit as Emission
+from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.relation_to_stream import RelationToStream
 from panewise.operators.series_start import surely_shown
+from panewise.optimize.physical import Sharing, alone_with_past
 from panewise.plan.aggregation import Aggregation, aggregation_of
 from panewise.plan.blocks import Block
 from panewise.plan.inputs import table_inputs, windowed_inputs
 from panewise.plan.nodes import Node, Scan
 from panewise.plan.physical import (
+    HIDDEN,
+    CoreKey,
     DeltaQuery,
     Difference,
+    FamilyKey,
     FamilyQuery,
-    FamilyShape,
+    JoinKey,
+    Orders,
     PhysicalPlan,
     PhysicalQuery,
     Planned,
     RowQuery,
+    core_key,
+    family_key,
+    inner_name,
+    shown_name,
+    with_inner,
 )
+from panewise.runtime.adapting import Change
 from panewise.runtime.archive_history import History, PlanHistory, history_of, plan_history
 from panewise.runtime.block_operators import items_of, operator_of
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.families_together import FamiliesTogether
 from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.runtime.finish import CountedFinish, TimedFinish
-from panewise.runtime.hosted_query import HIDDEN, HostedQuery, overflow_remark, shown_name
+from panewise.runtime.hosted_query import HostedQuery, overflow_remark
 from panewise.runtime.late_queries import (
     check_begun,
     check_counts,
@@ -86,12 +102,14 @@ class Hosting:
         self.queries: dict[str, HostedQuery] = {}
         self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for who calls the engine
         self.consumers: dict[str, QueryConsumer] = {}  # by query
-        self._planned: dict[str, Planned] = {}  # by query, but for those inside others
-        self._families: dict[tuple[int, FamilyShape], FamilyConsumer] = {}
-        self._cores: dict[object, SharedPlan] = {}  # by inputs and meaning
+        # How consumers go to another plan. Weakly: the thread of a queue has its stream, and must not keep the engine.
+        self._adapt: Change = partial(_adapted, weakref.ref(self))
+        self.plan = PhysicalPlan()  # what runs here, those that were refused or have failed included
+        self._nodes: dict[str, PhysicalQuery] = {}  # by query, as they run, those inside others included
+        self._families: dict[FamilyKey, FamilyConsumer] = {}
+        self._cores: dict[CoreKey, SharedPlan] = {}
         self._hidden: dict[str, list[str]] = {}  # queries inside a query
         self._slides = ShortestSlides()
-        self.with_history: set[str] = set()  # queries that have a family for themselves, made of archived rows
         self.took_history = False  # whether an archive has had a say in the state of a query
         self.stopped: set[str] = set()  # queries that are hosted and do not run, because they are about to be dropped
         # Statements happen again that were taken once, perhaps by a panewise that refused less.
@@ -113,14 +131,13 @@ class Hosting:
         consumer = self.consumers.get(name)
         return next((family for family in self._families.values() if family is consumer), None)
 
+    def node_of(self, name: str) -> PhysicalQuery:
+        """The node of a query as it runs, of one in parentheses too."""
+        return self._nodes[name]
+
     @property
     def families(self) -> list[FamilyConsumer]:
         return [family for family in self._families.values() if not family.torn]
-
-    @property
-    def plan(self) -> PhysicalPlan:
-        """What runs here, those that were refused or have failed included."""
-        return PhysicalPlan(dict(self._planned))
 
     def change(self, difference: Difference, refused: Refused | None = None) -> None:
         """Goes to another plan, between two batches. A query that comes too late is a PlanError, or `refused`.
@@ -128,16 +145,51 @@ class Hosting:
         Without `refused` at most one query comes, so that a PlanError leaves the plan as it was.
         """
         assert refused is not None or len(difference.going) + len(difference.coming) <= 1
+        for key, woven in difference.woven.items():
+            self._families[key].family.become(woven)
+        for join, orders in difference.ordered.items():
+            self._joins_of(join.of)[join.join, join.layer].reorder(orders)
+        if difference.ordered:
+            self.plan = self.plan.changed(Difference(ordered=difference.ordered))
         for name in difference.going:
             self._drop(name)
+        if difference.going:
+            self.plan = self.plan.changed(Difference(difference.going))
+        came: dict[str, Planned] = {}
         for name, planned in difference.coming.items():
+            node = planned.node
             try:
-                self._host(name, planned.node)
+                self._host(name, node)
+                node = self._nodes[name]
             except PlanError as problem:
                 if refused is None:
                     raise
-                refused(name, planned.node, problem)
-            self._planned[name] = planned
+                refused(name, node, problem)
+            came[name] = Planned(node, planned.created)
+        if came:
+            self.plan = self.plan.changed(Difference(coming=came))
+
+    def _joins_of(self, of: str | CoreKey) -> Mapping[tuple[int, int], OrderedJoin]:
+        """The joins of a query or a core whose orders may change, by number and layer."""
+        return self.consumers[of].joins if isinstance(of, str) else self._cores[of].core.adapting
+
+    def _note_orders(self) -> None:
+        """Joins that have got their state go on in the orders of that."""
+        owners: list[str | CoreKey] = [*self._cores]
+        owners += [name for name, consumer in self.consumers.items() if not consumer.torn]
+        found: dict[JoinKey, Orders] = {}
+        for of in owners:
+            for (number, layer), join in self._joins_of(of).items():
+                found[JoinKey(of, number, layer)] = join.orders
+        begun = {key: orders for key, orders in found.items() if orders != self._first_orders(key)}
+        if begun:
+            self.plan = self.plan.changed(Difference(ordered=begun))
+
+    def _first_orders(self, key: JoinKey) -> Orders:
+        name = key.of if isinstance(key.of, str) else next(iter(self._cores[key.of].members), "")
+        node = self._nodes.get(name)
+        joins = node.joins if isinstance(node, DeltaQuery) else ()
+        return next((one.orders for one in joins if (one.join, one.layer) == (key.join, key.layer)), ())
 
     def _host(self, name: str, node: PhysicalQuery) -> HostedQuery:
         """Starts a query; PlanError where it comes too late.
@@ -145,7 +197,6 @@ class Hosting:
         Whatever is raised on the way, nothing has been started then: neither it nor a query inside it. An interrupt
         leaves it in the middle: the engine is broken then, and to take back what is half done may raise again.
         """
-        with_history = set(self.with_history)
         try:
             match node:
                 case FamilyQuery():
@@ -154,11 +205,12 @@ class Hosting:
                     query = self._host_operator(name, node)
                 case DeltaQuery():
                     query = self._host_plan(name, node)
+            inner = [self._nodes[hidden] for hidden in self._hidden.get(name, ())]
+            self._nodes[name] = with_inner(self._nodes.get(name, node), inner)
             self._note_slide(query)
             return query
         except Exception as problem:
             raise_interrupt_behind(problem)
-            self.with_history = with_history
             self._take_back(name)
             raise
 
@@ -170,10 +222,14 @@ class Hosting:
         if held_from is not None:
             query.count_not_all()
         self.consumers[name] = self._join_family(query, node, channel, history)
-        if name not in self.with_history:
+        if not self._begins_with_past(name, node):
             query.begin_whole_from(whole_from(block, held_from), held_from is not None and node.shape.counts_rows)
         self.queries[name] = query
         return self._begun(query, [channel])
+
+    def _begins_with_past(self, name: str, node: FamilyQuery | DeltaQuery) -> bool:
+        """Whether it runs for itself, as rows of before its time are among those that it begins with."""
+        return _has_past(self._nodes.get(name, node))
 
     def _host_operator(self, name: str, node: RowQuery) -> HostedQuery:
         """Starts a query whose rows come in order, in an operator of its own."""
@@ -275,7 +331,7 @@ class Hosting:
             query.begin_at(max([query.watermark, *(c.watermark for c in channels if c.missed_before is not None)]))
         consumer: DeltaConsumer
         if node.core is None:
-            consumer = PlanConsumer(query, node, channels, tables, history)
+            consumer = PlanConsumer(query, node, channels, tables, history, self._adapt)
         else:
             consumer = self._sharing(query, node, channels, history)
         if not query.counts_all and history is None:
@@ -288,6 +344,7 @@ class Hosting:
         """A query that could not be started leaves nothing behind, wherever its start has ended."""
         consumer = self.consumers.pop(name, None)
         self.queries.pop(name, None)
+        self._nodes.pop(name, None)
         self._too_late.pop(name, None)
         for family in list(self._families.values()):
             family.leave(name)
@@ -312,15 +369,20 @@ class Hosting:
         self, query: HostedQuery, node: DeltaQuery, channels: list[Channel], history: PlanHistory | None
     ) -> SharingConsumer:
         """A query over a core that others may have too."""
-        assert node.core is not None
-        alone = query.name if query.name in self.with_history else node.alone
-        key = tuple(map(id, channels)), node.core.meaning, alone
+        key = core_key(query.name, node)
         if key in self._cores and history is not None:
-            self.with_history.add(query.name)  # rows of the past cannot be put below those of others
-            key = *key[:-1], query.name
+            node = self._alone(query.name, node)  # rows of the past cannot be put below those of others
+            key = core_key(query.name, node)
+        assert key is not None
         if key not in self._cores or self._cores[key].torn:
-            self._cores[key] = SharedPlan(node.core, channels)
+            self._cores[key] = SharedPlan(key, node, channels, self._adapt)
         return SharingConsumer(query, node, channels, self._cores[key], history)
+
+    def _alone(self, name: str, node: Sharing) -> Sharing:
+        """The node of a query that shares with nobody, because it begins with the past: that is what runs."""
+        alone = alone_with_past(node, name)
+        self._nodes[name] = alone
+        return alone
 
     def _table(self, name: str) -> Table:
         assert self._table_of is not None, "a host without tables refuses them before"
@@ -331,7 +393,7 @@ class Hosting:
         if inner is None:
             assert isinstance(source, Scan)
             return self._channel_of(source.name)
-        hidden = f"{name}{HIDDEN}{len(self._hidden.get(name, [])) + 1}"
+        hidden = inner_name(name, len(self._hidden.get(name, [])) + 1)
         hosted = self._host(hidden, inner)
         hosted.stand_apart()  # its results are wanted as they come, and are counted
         self._hidden.setdefault(name, []).append(hidden)
@@ -340,12 +402,10 @@ class Hosting:
     def _join_family(
         self, query: HostedQuery, node: FamilyQuery, channel: Channel, history: History | None
     ) -> FamilyConsumer:
-        block, shape = node.block, node.shape
+        block, key = node.block, family_key(query.name, node)
         assert block.window is not None
         aggregation = aggregation_of(block)
-        if query.name in self.with_history:
-            shape = replace(shape, alone=query.name)
-        consumer = self._families.get((id(channel), shape))
+        consumer = self._families.get(key)
         if consumer is not None and consumer.torn:
             consumer = None
         if history is None and (consumer is None or not _answers_at_once(consumer, aggregation, block.window)):
@@ -353,12 +413,11 @@ class Hosting:
         if history is not None and (consumer is not None or history.begins is not None):
             # What others hold begins too late for it, and slices of the past cannot be put below theirs; nor can others
             # use its own, where they hold all the past as if it were of one instant.
-            self.with_history.add(query.name)
-            shape, consumer = replace(shape, alone=query.name), None
-        fresh = consumer is None
+            key, consumer = family_key(query.name, self._alone(query.name, node)), None
+        fresh, shape = consumer is None, key.shape
         if consumer is None:
             held_from = channel.held_from if history is None else history.held_from
-            consumer = self._families[id(channel), shape] = FamilyConsumer(channel, shape, held_from)
+            consumer = self._families[key] = FamilyConsumer(channel, key, held_from, self._adapt)
             if channel.together is None and shape.adapting.fold_together:
                 channel.together = FamiliesTogether()
         if fresh and shape.counts_rows:
@@ -399,8 +458,7 @@ class Hosting:
         """Stops a query; what only it needed goes."""
         self._slides.forget(name)
         del self.queries[name]
-        self._planned.pop(name, None)
-        self.with_history.discard(name)
+        self._nodes.pop(name, None)
         consumer = self.consumers.pop(name, None)
         if consumer is not None:  # else it was refused, and is there to say so
             consumer.leave(name)
@@ -462,7 +520,7 @@ class Hosting:
             "fed_by": {
                 name: numbers[id(consumer)] for name, consumer in self.consumers.items() if id(consumer) in numbers
             },
-            "with_history": sorted(self.with_history),
+            "with_history": sorted(name for name, node in self._nodes.items() if _has_past(node)),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -483,12 +541,23 @@ class Hosting:
                 consumer.restore(snapshot["consumers"][number])
                 done.add(id(consumer))
             self.queries[name].restore(query)
+        self._note_orders()
         for name in self.stopped & set(self.queries):
             self._stop(name, STOPPED)
 
     def _leave(self, name: str, reason: str) -> None:
         """A query that has failed leaves those that are hosted with it before they get their state."""
         self.consumers[name].fail_query(name, reason)
+
+
+def _adapted(hosting_of: Callable[[], Hosting | None], difference: Difference) -> None:
+    hosting = hosting_of()
+    if hosting is not None:
+        hosting.change(difference)
+
+
+def _has_past(node: PhysicalQuery) -> bool:
+    return not isinstance(node, RowQuery) and node.with_past
 
 
 def _answers_at_once(consumer: FamilyConsumer, aggregation: Aggregation, window: Window) -> bool:

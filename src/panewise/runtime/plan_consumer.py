@@ -8,7 +8,7 @@ it as for its inputs.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 from panewise.errors import NotHeldError
 from panewise.operators.delta_plan import DeltaPlan
 from panewise.operators.deltas import Described
+from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.rows import Rows
 from panewise.operators.table_source import TableSource
@@ -25,6 +26,7 @@ from panewise.optimize.rewrites.statistics import Statistics
 from panewise.plan.explain import Explanation
 from panewise.plan.inputs import windowed_inputs
 from panewise.plan.physical import DeltaQuery
+from panewise.runtime.adapting import Change, orders_changed
 from panewise.runtime.archive_history import PlanHistory
 from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.hosted_query import HostedQuery
@@ -57,7 +59,13 @@ class DeltaConsumer(OneQueryConsumer):
 
     def explained_query(self, query: HostedQuery) -> Explanation:
         rates = {port.channel.name: port.rate for port in self.ports if port.rate is not None}
-        return explained(self.node.plan, self.node.rewrites, Statistics(rates=rates), self._said, self.folded)
+        statistics = Statistics(rates=rates)
+        return explained(self.node, statistics, self._said, self.folded, self.sharing)
+
+    @property
+    def sharing(self) -> int:
+        """How many queries run its core, itself among them."""
+        return 1
 
     @property
     def _said(self) -> dict[str, str]:
@@ -66,6 +74,10 @@ class DeltaConsumer(OneQueryConsumer):
         for operator in self.operators:
             found.update(operator.said)
         return found
+
+    @property
+    def joins(self) -> Mapping[tuple[int, int], OrderedJoin]:
+        return self.plan.adapting
 
     @property
     def begins(self) -> int | None:
@@ -106,14 +118,17 @@ class PlanConsumer(DeltaConsumer):
         query: HostedQuery,
         node: DeltaQuery,
         channels: list[Channel],
-        tables: Sequence[Table] = (),
-        history: PlanHistory | None = None,
+        tables: Sequence[Table],
+        history: PlanHistory | None,
+        change: Change,
     ) -> None:
-        """`history`: what it begins with; no tables then."""
+        """`history`: what it begins with; no tables then. `change`: goes from one plan of the host to another."""
+        self._change = change
         self._make = partial(
             DeltaPlan,
             query.plan,
             missed_before(channels, history),
+            node.joins,
             tables_held_from=[table.held_from for table in tables],
             begins=None if history is None else history.begins,
         )
@@ -172,6 +187,9 @@ class PlanConsumer(DeltaConsumer):
     def _step(self, rows: list[Rows], since: int, until: int) -> int:
         made = self.plan.results_made
         self.say(lambda: self.plan.process(rows, until), until)
+        adapted = orders_changed(self.query.name, self.plan.adapting)
+        if adapted.ordered:
+            self._change(adapted)
         return self.plan.results_made - made
 
     def _begin_anew(self) -> None:

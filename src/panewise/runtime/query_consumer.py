@@ -15,11 +15,12 @@ Who has a consumer does not ask which it is. What is said here of the rest holds
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.partition_tail import RowCounts
 from panewise.operators.relation_rows import RelationRows
 from panewise.operators.table_source import TableSource
@@ -74,6 +75,11 @@ class QueryConsumer(ABC):
     def advance(self) -> None:
         """As far as all inputs have come. No part of its results that leaves at once has more rows than about a bound,
         or those of one report or of one instant."""
+
+    @property
+    def joins(self) -> Mapping[tuple[int, int], OrderedJoin]:
+        """The joins whose orders may change, by the number of the join in the query's plan and its layer."""
+        return {}
 
     def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
         """How many rows of each partition it has counted; None where it does not count by these columns."""

@@ -23,9 +23,8 @@ from panewise.operators.rows import Rows
 from panewise.operators.series_start import first_of_inputs, surely_shown
 from panewise.plan.explain import Explanation, shared_with
 from panewise.plan.inputs import report_window
-from panewise.plan.nodes import Join
-from panewise.plan.physical import DeltaQuery
-from panewise.plan.shared_core import SharedCore
+from panewise.plan.physical import CoreKey, CoreOperator, DeltaQuery
+from panewise.runtime.adapting import Change, orders_changed
 from panewise.runtime.archive_history import PlanHistory
 from panewise.runtime.bounded_steps import InReport
 from panewise.runtime.channel import INT64_MIN, Channel
@@ -37,17 +36,27 @@ from panewise.runtime.readers import PortOwner
 from panewise.runtime.stepping import Stepping
 
 
-def core_operator(core: SharedCore) -> Core:
-    """The operator of a core."""
-    return JoinCore(core) if isinstance(core.node, Join) else DistinctCore(core)
+def core_operator(node: DeltaQuery) -> Core:
+    """The operator of a core, as the node of its first query says."""
+    assert node.core is not None
+    if node.core_operator is CoreOperator.DISTINCT:
+        return DistinctCore(node.core)
+    planned = node.core_join
+    assert planned is not None
+    return JoinCore(node.core, planned)
 
 
 class SharedPlan(PortOwner):
-    """The ports and the core of queries that have it in common."""
+    """The ports and the core of queries that have it in common.
 
-    def __init__(self, core: SharedCore, channels: list[Channel]) -> None:
-        self._core = core
-        self.core = core_operator(core)
+    `change` goes from one plan of the host to another, as far as the core is concerned.
+    """
+
+    def __init__(self, key: CoreKey, node: DeltaQuery, channels: list[Channel], change: Change) -> None:
+        self._key = key
+        self._node = node
+        self._change = change
+        self.core = core_operator(node)
         self.ports = [Port(self, channel) for channel in channels]
         self.members: dict[str, SharingConsumer] = {}
         self._stepping = Stepping(self.ports, self._step)
@@ -57,7 +66,7 @@ class SharedPlan(PortOwner):
     def add(self, member: SharingConsumer, history: PlanHistory | None) -> None:
         """`history`: what it begins with, if it is the first."""
         name = member.query.name
-        self.core.add(name, member.query.plan, member.core, member.plan.begins, member.held_from)
+        self.core.add(name, member.node, member.plan.begins, member.held_from)
         self.members[name], self._starts[name] = member, NEVER if member.begun else FOREVER
         if len(self.members) == 1:
             attach_ports(self.ports, None if history is None else history.rows)
@@ -96,6 +105,9 @@ class SharedPlan(PortOwner):
         for following in parts:
             self._hand_on(part, until, since)
             part = following
+        adapted = orders_changed(self._key, self.core.adapting)
+        if adapted.ordered:
+            self._change(adapted)
         self._hand_on(part, until, until)
         return self.core.results_made - before
 
@@ -111,7 +123,7 @@ class SharedPlan(PortOwner):
         for port in self.ports:
             port.channel.detach(port)
         self._stepping.forget()
-        self.core = core_operator(self._core)
+        self.core = core_operator(self._node)
         for member in members:
             member.fail(reason)
 
@@ -175,7 +187,7 @@ class SharingConsumer(DeltaConsumer):
         assert node.core is not None
         self.core = core = node.core
         self.held_from = missed_before(channels, history)
-        self._make = partial(DeltaPlan, query.plan, self.held_from, core.node)
+        self._make = partial(DeltaPlan, query.plan, self.held_from, node.joins, core.node)
         super().__init__(query, node, channels, self._make())
         self.report = None if query.plan.restore else report_window(query.plan)
         self.shared = shared
@@ -242,6 +254,10 @@ class SharingConsumer(DeltaConsumer):
     def folded(self) -> bool:
         """Whether the core answers it, with others that have the same groups."""
         return not self.torn and self.shared.core.folds(self.query.name)
+
+    @property
+    def sharing(self) -> int:
+        return max(1, len(self.shared.members))  # none where all have failed
 
     @property
     def _said(self) -> dict[str, str]:

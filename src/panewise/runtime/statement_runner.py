@@ -8,7 +8,7 @@ begun is undone whatever is raised. A log has the statement before it is run.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
@@ -26,12 +26,13 @@ from panewise.connectors.tables import check_changeable, check_options, read_tab
 from panewise.errors import CatalogError, QueryError, raise_interrupt_behind
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
-from panewise.optimize.physical import physical
+from panewise.optimize.planner import LogicalQuery, Planner
+from panewise.optimize.refusals import HostKind, check_host, check_once, check_query
 from panewise.plan.build import build
+from panewise.plan.decided import NOTHING_DECIDED, Decided, decided_on
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.physical import Difference, Planned
+from panewise.plan.physical import Difference, PhysicalPlan, Planned
 from panewise.plan.scale_sampled import scale_sampled
-from panewise.plan.supported import check_supported
 from panewise.runtime.archive_reads import ArchiveExplanation, explained_table
 from panewise.runtime.archives import Migration, last_cut
 from panewise.runtime.books import Books
@@ -45,8 +46,8 @@ from panewise.runtime.hosting import Hosting
 from panewise.runtime.interpreter import Definer, Defining, interpret
 from panewise.runtime.listeners import Listeners
 from panewise.runtime.made_queries import MadeQueries
+from panewise.runtime.measured import measured
 from panewise.runtime.queue_thread import Process, declare_queue
-from panewise.runtime.refresh_option import is_at_most, slide_at_most, with_slide
 from panewise.runtime.run.driver import Driver
 from panewise.runtime.stream import Stream
 from panewise.runtime.table import Table
@@ -70,8 +71,8 @@ class StatementRunner(Definer):
         # How the rows of a table with a connector are read when it is created.
         self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
         self.queries_made: MadeQueries | None = None  # where somebody else in this process runs the same statements
-        self.slides_at_most: dict[str, int] = {}  # what queries got that are refreshed "at_most"
-        self.slides_given: dict[str, int] = {}  # and what they had got when a snapshot was taken
+        # What was decided on queries, by name, while those of a snapshot are defined again.
+        self.decided_before: Mapping[str, Decided] | None = None
         self._found = NOTHING_YET  # outside, by the statement that is being run
         self._feeds: dict[str, ChangeFeed] = {}  # of tables that streams change, by lower-case name
 
@@ -123,7 +124,9 @@ class StatementRunner(Definer):
             self.execute_parsed(parsed, found)
 
     def _looked_outside(self, statement: s.Statement) -> FoundOutside:
-        """What a statement needs to know from outside, before it is written down."""
+        """What a statement needs to know from outside, or is decided by that, before it is written down."""
+        if isinstance(statement, s.CreateQuery) and self._books.catalog.find(statement.name) is None:
+            return FoundOutside(decided=self._decided(statement))
         if isinstance(statement, s.CreateArchive):
             return FoundOutside(archive_cut=last_cut(str(dict(statement.options)["path"])))
         if not isinstance(statement, s.CreateTable) or self._books.catalog.find(statement.name) is not None:
@@ -132,6 +135,19 @@ class StatementRunner(Definer):
         assert isinstance(definition, TableDefinition)
         check_options(definition)
         return FoundOutside(self.read_table(definition) if table_connector(definition) is not None else None)
+
+    def _decided(self, statement: s.CreateQuery) -> Decided:
+        """What the planner decides on a query that is going to be created."""
+        books = self._books
+        sampled = scale_sampled(statement, books.catalog)
+        assert isinstance(sampled, s.CreateQuery)
+        definition, plan = definition_of(sampled, books.find_aggregate)
+        assert plan is not None
+        query = LogicalQuery(definition.name.lower(), plan, definition.options)
+        return decided_on(self._planner(plan).node(books.hosting.plan, query))
+
+    def _planner(self, plan: Emit) -> Planner:
+        return Planner(self._books.hosting.sharing, measured(plan, self._books))
 
     def _run(self, statement: s.Statement, found: FoundOutside) -> pa.Table | Unfinished | None:
         books = self._books
@@ -148,6 +164,7 @@ class StatementRunner(Definer):
                 table.run(statement)
             case _:
                 assert isinstance(statement, Defining), statement
+                check_host(statement, HostKind.EMBEDDED)
                 self._found = found
                 before = books.hosting.taken_before
                 made = None if self.queries_made is None else self.queries_made.find(statement.text, books.catalog)
@@ -210,25 +227,31 @@ class StatementRunner(Definer):
             feed.end()
 
     def _create_query(self, statement: s.CreateQuery, definition: QueryDefinition, plan: Emit, undo: ExitStack) -> None:
-        key, options = definition.name.lower(), definition.options
-        at_most = self._slide_at_most(key, plan) if is_at_most(options) else None
-        meant = plan if at_most is None else with_slide(plan, at_most)
-        hosting, made = self._books.hosting, self.queries_made
-        node = None if made is None else made.node_of(meant, definition, hosting.sharing)
-        if node is None:
-            node = physical(meant, options, hosting.sharing, key)
-            if made is not None:
-                made.note(statement, definition, meant, node, hosting.sharing, self._books.catalog)
-        hosting.change(Difference(coming={key: Planned(node)}))
-        undo.callback(hosting.change, Difference(going=(key,)))
-        if at_most is not None:
-            undo.callback(self.slides_at_most.pop, key, None)
-            self.slides_at_most[key] = at_most
+        hosting = self._books.hosting
+        wanted = self._wanted(statement, definition, plan)
+        hosting.change(wanted.difference(hosting.plan))
+        undo.callback(self._drop_query, definition.name.lower())
         self._limit_streams()
 
-    def _slide_at_most(self, key: str, plan: Emit) -> int:
-        others = [query.block for query in self._books.hosting.queries.values()]
-        return self.slides_given.get(key) or slide_at_most(plan, others)
+    def _wanted(self, statement: s.CreateQuery, definition: QueryDefinition, plan: Emit) -> PhysicalPlan:
+        """What is to run with a new query."""
+        hosting, decided = self._books.hosting, self._found.decided
+        key = definition.name.lower()
+        if self.decided_before is not None:
+            decided = self.decided_before.get(key, NOTHING_DECIDED)
+        query, made = LogicalQuery(key, plan, definition.options), self.queries_made
+        if made is None:
+            return self._planner(plan).planned(hosting.plan, query, decided)
+        # Whoever else runs the statement plans by assumptions alone, so that all its processes agree.
+        node = made.node_of(plan, definition, hosting.sharing)
+        if node is None:
+            node = Planner(hosting.sharing).node(PhysicalPlan(), query, decided)
+            made.note(statement, definition, plan, node, hosting.sharing, self._books.catalog)
+        return hosting.plan.changed(Difference(coming={key: Planned(node)}))
+
+    def _drop_query(self, key: str) -> None:
+        hosting = self._books.hosting
+        hosting.change(Planner(hosting.sharing).without(hosting.plan, key).difference(hosting.plan))
 
     def _new_table(self, definition: TableDefinition) -> Table:
         check_changes(definition, self._books.catalog)
@@ -250,8 +273,7 @@ class StatementRunner(Definer):
         key = definition.name.lower()
         match definition:
             case QueryDefinition():
-                self._books.hosting.change(Difference(going=(key,)))
-                self.slides_at_most.pop(key, None)
+                self._drop_query(key)
                 self._listeners.forget(key)
                 self._limit_streams()
             case StreamDefinition():
@@ -291,10 +313,12 @@ class StatementRunner(Definer):
         if statement.query is not None:
             plan = build(statement.query, self._books.find_aggregate)
             archived = any(isinstance(node, Scan) and node.kind == "archive" for node in plan.walk())
-            check_supported(plan, once=archived)
-            explanation = explain_once(plan) if archived else explain_plan(plan)
             if archived:
+                check_once(plan)
+                explanation = explain_once(plan)
                 return ArchiveExplanation(plan, explanation, self._books.archives.__getitem__)
+            check_query(plan)
+            explanation = explain_plan(plan, self._planner(plan), self._books.hosting)
         elif statement.name is not None:
             hosted = self._books.query(statement.name)
             explanation = explain_query(hosted, self._books.hosting)

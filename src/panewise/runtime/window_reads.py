@@ -16,17 +16,18 @@ import pyarrow as pa
 from panewise.language.statements import WINDOWLESS
 from panewise.operators.read_budget import ReadBudget, ReadLimits, weight_of
 from panewise.optimize.physical import physical_once
-from panewise.plan.inputs import named_answer, of_block
+from panewise.optimize.refusals import check_once
+from panewise.plan.blocks import Block
+from panewise.plan.inputs import of_block
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.physical import Once, OnceQuery
-from panewise.plan.supported import check_supported
+from panewise.plan.once import Once, OnceQuery
 from panewise.plan.text_sizes import cells_of
 from panewise.runtime.answers import with_watermark
 from panewise.runtime.archive_reads import ArchiveRead
-from panewise.runtime.ask import ask_once, asks_archive, from_tree, last_report, rows_for
+from panewise.runtime.ask import ask_once, asks_archive, from_slices, last_report, rows_for
 from panewise.runtime.ask_inputs import Sources, expressions_of
 from panewise.runtime.books import Books
-from panewise.runtime.channel import INT64_MIN
+from panewise.runtime.channel import INT64_MIN, Channel
 from panewise.runtime.isolation import Isolation
 from panewise.runtime.pinned_sources import PinnedSources
 from panewise.runtime.stepwise_read import StepwiseRead
@@ -54,46 +55,57 @@ class WindowReads:
         return with_watermark(begun, self._come_to(plan))
 
     def _begun(self, plan: Emit, budget: ReadBudget) -> pa.Table | Read:
-        if named_answer(plan) is None:
-            check_supported(plan, once=True)
+        check_once(plan)
         node = physical_once(plan)
-        if node.way is Once.ARCHIVE:
-            return self._of_archive(node, budget)
-        begun = self._of_window(node, budget) if node.way is Once.WINDOW else None
-        return self._of_whole(plan, budget) if begun is None else begun
+        match node.way:
+            case Once.ARCHIVE:
+                return self._of_archive(node, budget)
+            case Once.SLICES:
+                begun = self._of_slices(node)
+                begun = self._in_steps(node, budget) if begun is None else begun
+            case Once.WINDOW:
+                begun = self._in_steps(node, budget)
+            case Once.ANSWER | Once.TABLE | Once.COUNTED | Once.INPUTS:
+                begun = None
+        return self._of_whole(node, budget) if begun is None else begun
 
     def _of_archive(self, node: OnceQuery, budget: ReadBudget) -> ArchiveRead:
         assert node.block is not None
         assert isinstance(node.block.source, Scan)
         return ArchiveRead(self.isolation, node.block, self._books.archives[node.block.source.name], budget)
 
-    def _of_window(self, node: OnceQuery, budget: ReadBudget) -> pa.Table | Read | None:
-        """From the slices of a registered query, or in steps over many rows of a window of time; else None."""
+    def _of_slices(self, node: OnceQuery) -> pa.Table | None:
+        """From the slices of a family that hold the last report; None where none does."""
+        block, channel = self._over(node)
+        return from_slices(block, channel, self._books.hosting.families)
+
+    def _in_steps(self, node: OnceQuery, budget: ReadBudget) -> StepwiseRead | None:
+        """Over the rows of a window of time, where those that are held are many and all that it needs."""
+        block, channel = self._over(node)
+        window = block.window
+        assert isinstance(window, TimeWindow)
+        few = channel.retained_rows <= self.isolation.rows_inside
+        if few or asks_archive(window, channel, last_report(window, channel.watermark)):
+            return None
+        find, inside = partial(self._books.find_channel, channel.name), self.isolation.ends_inside
+        return StepwiseRead(self.isolation, block, channel, find, inside, budget)
+
+    def _over(self, node: OnceQuery) -> tuple[Block, Channel]:
         block = node.block
         assert block is not None
         assert isinstance(block.source, Scan)
-        assert block.window is not None
-        name = block.source.name
-        channel = self._books.channel(name)
-        shared = from_tree(block, channel, self._books.hosting.families)
-        if shared is not None or channel.retained_rows <= self.isolation.rows_inside:
-            return shared
-        if asks_archive(block.window, channel, last_report(block.window, channel.watermark)):
-            return None
-        if not isinstance(block.window, TimeWindow):
-            return None
-        find, inside = partial(self._books.find_channel, name), self.isolation.ends_inside
-        return StepwiseRead(self.isolation, block, channel, find, inside, budget)
+        return block, self._books.channel(block.source.name)
 
-    def _of_whole(self, plan: Emit, budget: ReadBudget) -> pa.Table | WholeRead:
+    def _of_whole(self, node: OnceQuery, budget: ReadBudget) -> pa.Table | WholeRead:
         """Everything else: what it reads is pinned now, and computed now where that is little."""
+        plan = node.plan
 
         def pin() -> PinnedSources:
             return PinnedSources(plan, self._books, self._come_to(plan), budget.take_batch)
 
         def compute(pinned: PinnedSources) -> pa.Table:
             sources = Sources(pinned.channel_of, pinned.answer_of, pinned.table_of, rows_for(plan))
-            return ask_once(plan, sources, budget)
+            return ask_once(node, sources, budget)
 
         pinned = pin()
         if not self.isolation.ends_inside and pinned.work() * _weight(plan) > self.isolation.rows_inside:

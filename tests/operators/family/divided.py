@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from panewise.operators.family.family import Family
 from panewise.plan.aggregation import StateKey
-from panewise.plan.physical import FamilyPlan, MemberPlan, TreePlan
+from panewise.plan.family_plan import FamilyPlan, MemberPlan, TreePlan
 
 Techniques = str | Mapping[StateKey, str] | None
 

@@ -15,6 +15,7 @@ from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.functions import resolve
 from panewise.operators.deltas import Delta
 from panewise.operators.window_join import WindowJoin
+from panewise.optimize.joins.first_orders import unmeasured_orders
 from panewise.schema import BIGINT
 from papers.golab2003.join_strategies import GROUPED, LAZY, ReferenceJoin, Strategy
 from tests.now_or_soak import examples
@@ -91,7 +92,9 @@ def test_the_window_join_finds_the_same(run: tuple[Streams, list[int], Reference
         numbers = np.arange(len(stream))
         batch = pa.RecordBatch.from_arrays([pa.array(keys), pa.array(numbers)], schema=schema)
         deltas.append(Delta(batch, numbers, times, times + window))
-    result = WindowJoin(schemas, condition, columns=[f"{name}.row" for name in names]).process(deltas, -3, 100)
+    orders = unmeasured_orders(schemas, condition)
+    windowed = WindowJoin(schemas, condition, orders, columns=[f"{name}.row" for name in names])
+    result = windowed.process(deltas, -3, 100)
     found = zip(*(column.to_pylist() for column in result.batch.columns), strict=True)
     assert sorted(found) == sorted(zip(*join.run(*columns(streams)).rows.tolist(), strict=True))
 

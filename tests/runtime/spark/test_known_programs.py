@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import panewise as pw
+from panewise.optimize import planner
 from panewise.runtime import definitions, statement_runner
 from panewise.runtime.spark import known_programs, program
 from panewise.runtime.spark.changes import Change, Changing, write_change
@@ -36,7 +37,7 @@ class Work:
         self.built = self.planned = self.read = 0
         for module in (statement_runner, program):
             self._count(monkeypatch, module, "bind_one", self._bound)
-            self._count(monkeypatch, module, "physical", self._planned)
+        self._count(monkeypatch, planner, "physical", self._planned)
         self._count(monkeypatch, definitions, "build", self._built)
         self._count(monkeypatch, known_programs, "read_change", self._read)
         known_programs._known.clear()

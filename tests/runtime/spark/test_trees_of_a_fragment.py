@@ -6,6 +6,7 @@ partitioning (k, w):  trees that group by k, w and by w, k
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from itertools import product
@@ -17,6 +18,7 @@ import pytest
 
 import panewise as pw
 from panewise.plan import physical
+from panewise.plan.decided import decided_on
 from panewise.runtime.spark import tree_pages
 from panewise.runtime.spark.bucket_head import Head
 from panewise.runtime.spark.changes import Change, Place, write_change
@@ -103,6 +105,52 @@ def test_a_place_that_does_not_fit_is_refused() -> None:
     wrong = {**change.places, "forth": change.places["plain"]}
     with pytest.raises(pw.SnapshotError, match="'forth'"):
         Program(4).apply(replace(change, places=wrong))
+
+
+PAIR = "t [RANGE 5 SECONDS] AS a, t [RANGE 6 SECONDS] AS b"
+SEVERAL = (
+    f"CREATE QUERY kinds AS SELECT DISTINCT a.k, b.v FROM {PAIR} WHERE a.k = b.k",
+    f"CREATE QUERY three AS SELECT a.k FROM {PAIR}, t [RANGE 7 SECONDS] AS c WHERE a.k = b.k AND b.v = c.v",
+)
+
+
+def test_what_was_decided_on_queries_is_read_and_not_decided_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another panewise might have planned them; one that wrote nothing had planned by assumptions."""
+    change = Program(4).apply(Change(0, 0, (STREAM, *SEVERAL)))
+    assert change.places is not None
+    kinds, three = change.places["kinds"], change.places["three"]
+    assert [step["rule"] for step in kinds.decided["rewrites"]] == ["push down distinct"]
+    assert three.decided["orders"] == [[[1, 2], [0, 2], [1, 0]]]
+    other = (
+        {"rewrites": [], "gives": "", "orders": [[[1], [0]]]},
+        {**three.decided, "orders": [[[2, 1], [2, 0], [0, 1]]]},
+    )
+    places = {name: replace(change.places[name], decided=one) for name, one in zip(change.places, other, strict=True)}
+    folder = Folder(str(tmp_path))
+    (tmp_path / "catalog").mkdir()
+    write_change(folder, replace(change, places=places))
+    nodes = {name: query.node for name, query in read_program(folder, 4, {}).newest.queries.items()}
+    assert {name: decided_on(node).to_dict() for name, node in nodes.items()} == dict(zip(nodes, other, strict=True))
+    path = tmp_path / "catalog" / "000000.json"
+    written = json.loads(path.read_text())
+    for place in written["places"].values():
+        del place["decided"]
+    path.write_text(json.dumps(written))
+    older = read_program(folder, 4, {}).newest.queries
+    assert {name: decided_on(query.node).to_dict() for name, query in older.items()} == {
+        name: place.decided for name, place in change.places.items()
+    }
+
+
+def test_a_rewrite_that_cannot_be_made_again_is_refused() -> None:
+    change = Program(4).apply(Change(0, 0, (STREAM, *SEVERAL)))
+    assert change.places is not None
+    kinds = change.places["kinds"]
+    gone = {**kinds.decided, "rewrites": [{**kinds.decided["rewrites"][0], "rule": "some other rule"}]}
+    with pytest.raises(pw.SnapshotError, match="'kinds' is that of a plan whose rewrite 1 is 'some other rule'"):
+        Program(4).apply(replace(change, places={**change.places, "kinds": replace(kinds, decided=gone)}))
 
 
 def random_rows(chance: random.Random, count: int, since: float) -> Rows:

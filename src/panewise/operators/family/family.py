@@ -60,7 +60,7 @@ from panewise.operators.rows import Rows
 from panewise.plan import physical
 from panewise.plan.aggregation import ROW_COUNT, Aggregation, StateKey
 from panewise.plan.evaluate import compiled
-from panewise.plan.physical import FamilyPlan, TreePlan
+from panewise.plan.family_plan import FamilyPlan, TreePlan
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.slot_loops import assign_known
 from panewise.slicing.window_set import WindowSet

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from panewise.operators.family.first_reports import first_candidate, first_showing, is_whole
 from panewise.operators.family.schedule import Schedule
 from panewise.plan.aggregation import Aggregation
-from panewise.plan.physical import MemberPlan
+from panewise.plan.family_plan import MemberPlan
 from panewise.slicing.pairs import Cadence
 
 Ints = NDArray[np.int64]

@@ -1,56 +1,84 @@
 """EXPLAIN of a plan over several inputs: what every operator keeps rows in, what it costs, and how the plan came to be.
 
-Costs are row touches a second (`plan_costs.py`), of measured rates where there are some.
+Costs are row touches a second (`plan_costs.py`), of measured rates where there are some. A core that several queries
+run is paid once: each shows its share of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from panewise.optimize.rewrites.plan_costs import Costed, costed
 from panewise.optimize.rewrites.statistics import Statistics
 from panewise.plan.explain import Explanation, explain
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Join, Negate, Node, Pattern, WindowOf
-from panewise.plan.physical import Rewrite
+from panewise.plan.physical import DeltaQuery
 
 SLICES = "slices by when the results leave, of all queries with these groups"
 
 
 def explained(
-    plan: Emit,
-    rewrites: tuple[Rewrite, ...],
+    node: DeltaQuery,
     statistics: Statistics | None = None,
     said: Mapping[str, str] | None = None,
     folded: bool = False,
+    sharing: int = 1,
 ) -> Explanation:
     """The plan that runs, with its costs at the top, what its operators say, and the rewrites that made it.
 
-    `folded`: aggregates over its join are folded with those of others.
+    `folded`: aggregates over its join are folded with those of others. `sharing`: so many queries run its core, which
+    is paid once for all of them.
     """
-    explanation = _with_costs(plan, statistics or Statistics(), folded).saying(said or {})
-    if not rewrites:
+    core = None if node.core is None or sharing < 2 else node.core.node
+    explanation = _with_costs(node.plan, statistics or Statistics(), folded, _Shared(core, sharing)).saying(said or {})
+    if not node.rewrites:
         return explanation
-    return explanation.saying({"rewritten": "; ".join(map(str, rewrites))})
+    return explanation.saying({"rewritten": "; ".join(map(str, node.rewrites))})
 
 
-def _with_costs(plan: Emit, statistics: Statistics, folded: bool) -> Explanation:
+@dataclass(frozen=True)
+class _Shared:
+    """The part of a plan that several queries run together; None where there is none."""
+
+    core: Node | None
+    queries: int
+
+
+def _with_costs(plan: Emit, statistics: Statistics, folded: bool, shared: _Shared) -> Explanation:
     costs = costed(plan, statistics)
-    of_all: dict[str, object] = {"cost of all": round(costs.total)}
+    of_core = sum(part.total for part in _parts(costs) if part.node is shared.core)
+    of_all: dict[str, object] = {"cost of all": round(costs.total - of_core + of_core / shared.queries)}
+    if shared.core is not None:
+        of_all["cost of the core"] = f"{round(of_core)}, shared by {shared.queries} queries"
     if statistics.rates:
         of_all["rows a second"] = ", ".join(f"{name} {rate:.6g}" for name, rate in statistics.rates.items())
-    return _with_states(explain(plan), costs, folded).saying(of_all)
+    return _with_states(explain(plan), costs, folded, shared).saying(of_all)
 
 
-def _with_states(explanation: Explanation, costs: Costed, folded: bool) -> Explanation:
-    """Every node with what its operator keeps rows in, which follows from the patterns of its inputs, and its cost."""
+def _parts(costs: Costed) -> Iterator[Costed]:
+    yield costs
+    for part in () if isinstance(costs.node, WindowOf) else costs.inputs:
+        yield from _parts(part)
+
+
+def _with_states(
+    explanation: Explanation, costs: Costed, folded: bool, shared: _Shared, within: bool = False
+) -> Explanation:
+    """Every node with what its operator keeps rows in, which follows from the patterns of its inputs, and its cost.
+
+    `within`: below a core that others run too, of whose cost this query has its share.
+    """
     node = costs.node
+    within = within or node is shared.core
     state = SLICES if folded and isinstance(node, Aggregate) else _state(node)
-    properties = explanation.properties | ({"state": state} if state else {}) | {"cost": round(costs.own)}
+    own = round(costs.own / shared.queries if within else costs.own)
+    properties = explanation.properties | ({"state": state} if state else {}) | {"cost": own}
     if isinstance(node, WindowOf):  # what it reads is a stream, or a query that has its own costs
         return replace(explanation, properties=properties)
     pairs = zip(explanation.inputs, costs.inputs, strict=True)
-    return replace(explanation, properties=properties, inputs=tuple(_with_states(*pair, folded) for pair in pairs))
+    inputs = tuple(_with_states(*pair, folded, shared, within) for pair in pairs)
+    return replace(explanation, properties=properties, inputs=inputs)
 
 
 def _state(node: Node) -> str:

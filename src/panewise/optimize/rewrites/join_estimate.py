@@ -1,7 +1,7 @@
 """The size and the cost of a join of any number of edges, by the model of `optimize/joins`.
 
 The condition is a conjunction: what reads one input selects its rows before they are held, equalities between two
-inputs are looked up, everything else is tested on candidates, as `operators/join_condition.py` has it.
+inputs are looked up, everything else is tested on candidates, as `plan/join_condition.py` has it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Where nothing was measured: `RATE` rows a second of every stream, `DISTINCT` values of every column, of the keys that
 NOT EXISTS asks for `MATCHED` among those that the right side can have, and customary shares of rows for each kind of
-predicate. So a plan without measurements is judged by its windows and its shape alone, always in the same way, and a
-restored query runs the same plan.
+predicate. So a plan without measurements is judged by its windows and its shape alone, always in the same way. What was
+decided by measurements is written down (`plan/decided.py`), and a restored query runs the same plan.
 """
 
 from __future__ import annotations

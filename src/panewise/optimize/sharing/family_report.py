@@ -31,7 +31,8 @@ from panewise.optimize.sharing.weaver import (
     tree_cost,
 )
 from panewise.plan.aggregation import StateKey
-from panewise.plan.physical import FamilyPlan, FamilyShape, MemberPlan, TreePlan
+from panewise.plan.family_plan import FamilyPlan, MemberPlan, TreePlan
+from panewise.plan.physical import FamilyShape
 from panewise.slicing.pairs import classes_of
 
 

@@ -29,7 +29,7 @@ from panewise.optimize.sharing.edges import edge_rate
 from panewise.optimize.sharing.joining import fits
 from panewise.optimize.sharing.weaving import Weave, weave
 from panewise.plan.aggregation import StateKey
-from panewise.plan.physical import FamilyPlan, MemberPlan, TreePlan
+from panewise.plan.family_plan import FamilyPlan, MemberPlan, TreePlan
 from panewise.synopses.techniques import TECHNIQUES
 
 SECOND = 1_000_000

@@ -1,13 +1,15 @@
 """Changes of a pipeline's definitions, as the folder `catalog/` keeps them: a file each, written once.
 
-A change is its statements as text, and what was decided on them: under which numbers each query is computed. State and
-partials go by these numbers, so a later panewise that would number otherwise still finds what is there.
+A change is its statements as text, and what was decided on them: how each query is planned, and under which numbers it
+is computed. State and partials go by these, so a later panewise that would plan or number otherwise still finds what is
+there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from panewise.language.statements import Statement
 from panewise.runtime.spark.folder import Folder
@@ -20,15 +22,17 @@ CHANGE_FORMAT = 2  # 1 had no places
 class Place:
     """The numbers under which a query is computed, decided once and written down: state and partials go by them.
 
-    `tree` and `selection` are 0 where its fragment has no trees.
+    `tree` and `selection` are 0 where its fragment has no trees. `decided`: what the planner has decided on the query,
+    as it is written down (`plan/decided.py`); a panewise that wrote none had planned by assumptions alone.
     """
 
     fragment: int
     tree: int = 0
     selection: int = 0
+    decided: Mapping[str, Any] = field(default_factory=dict)
 
 
-PLACE = Record(Place, "fragment tree selection")
+PLACE = Record(Place, "fragment tree selection decided")
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from panewise.catalog import ArchiveDefinition, QueryDefinition, SinkDefinition, StreamDefinition, TableDefinition
-from panewise.connectors.options import written_option
 from panewise.connectors.places import check_against_sources
 from panewise.errors import CatalogError, ConnectorError, DataError, PlanError
 from panewise.language import statements as s
-from panewise.language.archive_layout import BY_COST, OWN
 from panewise.language.binder import ParsedStatement, parse
 from panewise.language.sql_text import name_to_sql
+from panewise.optimize.refusals import HostKind, check_host
 from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation
 from panewise.runtime.archives import check_place, layout_of, opened
@@ -30,7 +29,6 @@ from panewise.runtime.definitions import statement_of
 from panewise.runtime.engine import Engine
 from panewise.runtime.hosted_query import overflow_remark
 from panewise.runtime.made_queries import MadeQueries
-from panewise.runtime.refresh_option import refuse_at_most
 from panewise.runtime.shedding import refuse_overload_options
 from panewise.runtime.spark.archive_reading import with_files
 from panewise.runtime.spark.changes import Changing
@@ -215,28 +213,7 @@ class SparkPipeline:
         """Refuses what only the embedded engine does."""
         if isinstance(statement, s.CreateStream | s.AlterStream):
             refuse_overload_options(statement.name, statement.options)
-        if isinstance(statement, s.CreateQuery):
-            refuse_at_most(statement.name, statement.options)
-        if isinstance(statement, s.CreateArchive | s.AlterArchive):
-            self._check_archive(statement)
-        if isinstance(statement, s.CreateTable) and written_option(statement.options, "changes") is not None:
-            raise PlanError(
-                f"table '{statement.name}' would be changed by a stream, which has no operator on Spark yet",
-                hint="change it by statements, or join the stream itself",
-            )
-
-    def _check_archive(self, statement: s.CreateArchive | s.AlterArchive) -> None:
-        if isinstance(statement, s.CreateArchive) and dict(statement.options)["lifetime"] == OWN:
-            raise PlanError(
-                "on Spark results come without the times at which they leave the answer of their query, so lifetime = "
-                f"'{OWN}' is for the embedded engine",
-                hint="give the archive a lifetime, such as '1 day'",
-            )
-        if isinstance(statement, s.AlterArchive) and dict(statement.options).get("layout") == BY_COST:
-            raise PlanError(
-                "on Spark nobody counts what an archive is asked for, so its layout cannot be chosen by cost",
-                hint="name one, such as '4x4'",
-            )
+        check_host(statement, HostKind.SPARK)
 
     def _read_table(self, definition: TableDefinition) -> pa.RecordBatch:
         check_against_sources(self.books.catalog, [definition])

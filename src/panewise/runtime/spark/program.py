@@ -47,10 +47,11 @@ from panewise.errors import SnapshotError
 from panewise.language import statements as s
 from panewise.language.binder import bind_one, parse
 from panewise.language.expressions import Expression
-from panewise.optimize.physical import physical
 from panewise.optimize.placing import Placing
+from panewise.optimize.planner import LogicalQuery, Planner
+from panewise.plan.decided import Decided, decided_on
 from panewise.plan.nodes import Emit
-from panewise.plan.physical import FamilyQuery, FamilyShape, PhysicalQuery, Way
+from panewise.plan.physical import FamilyQuery, FamilyShape, PhysicalPlan, PhysicalQuery, Way
 from panewise.plan.placement import Placement
 from panewise.runtime.definitions import Created
 from panewise.runtime.interpreter import Definer, Defining, interpret
@@ -139,17 +140,21 @@ class Program:
     def place(self, query: QueryDefinition, plan: Emit, statement: s.CreateQuery, draft: _Draft) -> PlannedQuery:
         """A new query in its fragment; it gets its tree when the version is complete."""
         key, change = query.name.lower(), draft.change
-        node = self._node(query, plan, statement)
         stored = None if change.places is None else change.places.get(key)
+        node = self._node(query, plan, statement, None if stored is None else Decided.of_dict(stored.decided))
         placement = draft.placing.placement(key, plan, node, change.places_by_name)
         fragment = self._fragment(placement, key, stored)
         placed = fragment.number, fragment.placement
         return PlannedQuery(query, statement.query, plan, node, change.version, *placed)
 
-    def _node(self, query: QueryDefinition, plan: Emit, statement: s.CreateQuery) -> PhysicalQuery:
+    def _node(
+        self, query: QueryDefinition, plan: Emit, statement: s.CreateQuery, decided: Decided | None
+    ) -> PhysicalQuery:
         node = self.made.node_of(plan, query, self.sharing)
-        if node is None:
-            node = physical(plan, query.options, self.sharing, query.name.lower())
+        if node is None or (decided is not None and decided_on(node) != decided):
+            # Rates are not known where all processes plan alike: what is not decided is assumed.
+            wanted = LogicalQuery(query.name.lower(), plan, query.options)
+            node = Planner(self.sharing).node(PhysicalPlan(), wanted, decided)
             self.made.note(statement, query, plan, node, self.sharing, self.catalog)
         return node
 
@@ -212,7 +217,8 @@ class Program:
                 queries[name] = replace(query, tree=number)
 
     def _place_of(self, query: PlannedQuery) -> Place:
-        return Place(query.fragment, query.tree, self.trees[query.tree].selection if query.tree else 0)
+        selection = self.trees[query.tree].selection if query.tree else 0
+        return Place(query.fragment, query.tree, selection, decided_on(query.node).to_dict())
 
     def _new_tree(self, number: int, fragment: int, shape: FamilyShape, selection: int) -> None:
         self._selections.setdefault(shape.where, selection)

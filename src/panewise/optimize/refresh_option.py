@@ -11,13 +11,12 @@ which another query of its family (same source, WHERE and GROUP BY) reports anyw
     what it gets      6 s               |            every report of it is one of the other's instants
 
 So the family needs no edges for the ends of its windows, and both are answered in one pass. With no such query it keeps
-its slide. What it got stays, whoever comes and goes later, and is part of a snapshot: a query's rhythm never changes
-while it lives. Each report is that of the window with the slide it got; EXPLAIN shows it.
+its slide. What it got stays, whoever comes and goes later, and is written down (`plan/decided.py`): a query's rhythm
+never changes while it lives. Each report is that of the window with the slide it got; EXPLAIN shows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from panewise.catalog import Options
@@ -25,6 +24,7 @@ from panewise.errors import PlanError
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Aggregate, Emit, Filter, Node, Project, WindowOf
+from panewise.plan.physical import PhysicalPlan, hosted
 from panewise.temporal import TimeWindow
 
 AT_MOST = "at_most"
@@ -32,15 +32,6 @@ AT_MOST = "at_most"
 
 def is_at_most(options: Options) -> bool:
     return dict(options).get("refresh") == AT_MOST
-
-
-def refuse_at_most(query: str, options: Options) -> None:
-    """PlanError where a query asks for what only the embedded engine does."""
-    if is_at_most(options):
-        raise PlanError(
-            f"refresh = 'at_most' of query '{query}' is for the embedded engine: on Spark every slide is exact",
-            hint="leave it out",
-        )
 
 
 def check_refresh(plan: Emit) -> None:
@@ -53,9 +44,10 @@ def check_refresh(plan: Emit) -> None:
         )
 
 
-def slide_at_most(plan: Emit, others: Iterable[Block]) -> int:
-    """The longest slide within that of the plan at which one of the others reports anyway; otherwise its own."""
+def slide_at_most(plan: Emit, running: PhysicalPlan) -> int:
+    """The longest slide within that of the plan at which a query that runs reports anyway; otherwise its own."""
     block = block_of(plan)
+    others = (node.block for name, planned in running.queries.items() for _, node in hosted(name, planned.node))
     window = block.window
     assert isinstance(window, TimeWindow) and window.slide_us is not None
     slides = [
