@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from unittest import mock
 
+from panewise.operators.family import dense_reporting
 from tests.soak.life_judgement import Judge
 from tests.soak.life_players import Life, Player
 from tests.soak.life_reference import reference_life
@@ -24,10 +26,12 @@ from tests.soak.lives import FOREVER, Query, Script
 def play(seed: int) -> int:
     """Plays one script; 1."""
     script = ScriptWriter(seed).script()
-    problem = problem_of(script)
-    if problem is not None:
-        smaller = shrunk(script, lambda candidate: _alike(problem, problem_of(candidate)))
-        raise AssertionError(f"seed {seed}: {problem_of(smaller) or problem}\n{told(smaller)}")
+    # Long runs of empty reports are kept in another way than short ones.
+    with mock.patch.object(dense_reporting, "GAP_MATERIALISED", 3 if seed % 3 == 0 else 1024):
+        problem = problem_of(script)
+        if problem is not None:
+            smaller = shrunk(script, lambda candidate: _alike(problem, problem_of(candidate)))
+            raise AssertionError(f"seed {seed}: {problem_of(smaller) or problem}\n{told(smaller)}")
     return 1
 
 

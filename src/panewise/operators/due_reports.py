@@ -21,6 +21,11 @@ class EmptyReports:
     count: int
     slide: int
 
+    @property
+    def points(self) -> Ints:
+        """The reports, one by one."""
+        return self.first + self.slide * np.arange(self.count, dtype=np.int64)
+
 
 def due_reports(cadence: Cadence, starts: Ints, ends: Ints, after: int, upto: int) -> Ints:
     """The reports e with after < e <= upto whose window holds one of the slices, ascending.

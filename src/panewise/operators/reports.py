@@ -9,9 +9,10 @@ answers. Whoever wants one member's reports gets a slice, made when it is asked 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -68,7 +69,7 @@ class Reports(Mapping[str, list[Piece]]):
                 pieces.setdefault(self.names[number], []).append(batch)
         for found in pieces.values():
             if len(found) > 1:
-                found.sort(key=first_end)
+                found[:] = in_order(found)
         return pieces
 
     def __getitem__(self, name: str) -> list[Piece]:
@@ -79,6 +80,26 @@ class Reports(Mapping[str, list[Piece]]):
 
     def __len__(self) -> int:
         return len(self._pieces)
+
+
+def in_order(pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces of one member in the order of their reports.
+
+    A batch is cut where a range of empty reports lies between two of its own. No other pieces overlap.
+    """
+    gaps = np.sort(np.array([piece.first for piece in pieces if isinstance(piece, EmptyReports)], np.int64))
+    if not len(gaps):
+        return sorted(pieces, key=first_end)
+    found: list[Piece] = []
+    for piece in pieces:
+        if isinstance(piece, EmptyReports):
+            found.append(piece)
+            continue
+        cuts = np.unique(np.searchsorted(integers(piece.column(1)), gaps))
+        cuts = cuts[(cuts > 0) & (cuts < piece.num_rows)]
+        places = [0, *cuts.tolist(), piece.num_rows]
+        found.extend(piece.slice(begin, end - begin) for begin, end in pairwise(places))
+    return sorted(found, key=first_end)
 
 
 def first_end(piece: Piece) -> int:

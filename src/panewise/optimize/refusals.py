@@ -21,6 +21,9 @@ from panewise.plan.blocks import block_of
 from panewise.plan.inputs import has_several_inputs, named_answer, windowed_inputs
 from panewise.plan.nodes import Emit
 from panewise.plan.supported import check_supported
+from panewise.temporal import RowsWindow, Window
+
+ROWS_MAX = 10**18  # that a window of rows counts in each of its clauses
 
 
 class HostKind(Enum):
@@ -53,8 +56,22 @@ def check_once(plan: Emit) -> None:
     if named_answer(plan) is not None:
         return  # an answer is read as it is, whatever a window over the results would say
     check_supported(plan, once=True)
+    for node in windowed_inputs(plan):
+        check_lengths(node.window)
     if any(isinstance(node.input, Emit) for node in windowed_inputs(plan)):
         raise PlanError("a one-time query over a subquery has no operator yet", hint="create the inner query first")
+
+
+def check_lengths(window: Window | None) -> None:
+    """PlanError for a window of more rows than any stream has: their numbers would leave the range of integers."""
+    if not isinstance(window, RowsWindow):
+        return
+    for clause, rows in (("ROWS", window.rows), ("SLIDE", window.slide or 0), ("OFFSET", window.offset)):
+        if rows > ROWS_MAX:
+            raise PlanError(
+                f"{clause} {rows} of {window} is more than {ROWS_MAX:,} rows, the most that a window counts",
+                hint="[UNBOUNDED] holds all rows there ever were",
+            )
 
 
 def check_host(statement: s.Statement, host: HostKind) -> None:

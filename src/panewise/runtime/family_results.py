@@ -63,6 +63,7 @@ class FamilyResults:
         if finish is not None:
             self._finishes[name] = finish
         if not aggregation.keys:
+            # Of windows of rows only snapshots of an earlier panewise have ranges that wait to be written out.
             query.write_empty_by(lambda ends: self.final(query, self._family.empty_batch(self.member(name), ends)))
         if apart:
             self.apart[name] = query
@@ -122,6 +123,8 @@ class FamilyResults:
         self._write(reports)
         for name, query in list(self.apart.items()):
             raw = reports.get(self._followers.member_of[name], [])
+            if not self._family.timed:
+                raw = [self._written_out(name, piece) for piece in raw]
             finals = [final for piece in raw if (final := self._final_piece(query, piece)) is not None]
             if finals:
                 last = finals[-1] if self._family.timed else self._last_by_number(name, raw[-1], finals[-1])
@@ -143,6 +146,15 @@ class FamilyResults:
         for shape, entry in entries.items():
             self._ledgers[shape].write(entry, next(iter(self.queries.values())).unread_max)
 
+    def _written_out(self, name: str, piece: Piece) -> pa.RecordBatch:
+        """Reports of a window of rows. A range of empty ones does not wait until it is read: the times of its rows are
+        known now, and there are no more reports than rows."""
+        if not isinstance(piece, EmptyReports):
+            return piece
+        batch = self._family.empty_batch(self.member(name), piece.points)
+        assert batch is not None, "only a query without groups reports windows without rows"
+        return batch
+
     def _final_piece(self, query: HostedQuery, piece: Piece) -> Piece | None:
         return piece if isinstance(piece, EmptyReports) else self.final(query, piece)
 
@@ -159,9 +171,7 @@ class FamilyResults:
     def _finished(self, query: HostedQuery, raw: list[Piece], finals: list[Piece]) -> list[Piece]:
         """What changed between the reports; ranges of empty ones are written out for it."""
         batches = [batch for piece in finals for batch in query.batches(piece)]
-        points = [
-            integers(piece.column(1)) if isinstance(piece, pa.RecordBatch) else _ends_of(query, piece) for piece in raw
-        ]
+        points = [piece.points if isinstance(piece, EmptyReports) else integers(piece.column(1)) for piece in raw]
         table = self._finishes[query.name].process(
             pa.Table.from_batches(batches, schema=query.arrow),
             np.concatenate(points) if points else np.empty(0, np.int64),
@@ -183,11 +193,9 @@ class FamilyResults:
 
     def _last_by_number(self, name: str, raw: Piece, final: Piece) -> Piece | None:
         """The last report of a window of rows, if it has rows: several reports may end at the same instant."""
-        due = self.member(name).cadence.last_report(self._row_times.taken)
-        if isinstance(raw, EmptyReports) or isinstance(final, EmptyReports):
-            assert isinstance(raw, EmptyReports)
-            return final if raw.first + raw.slide * (raw.count - 1) == due else None
-        numbers = integers(raw.column(1))
+        assert not isinstance(raw, EmptyReports), "they are written out"
+        assert not isinstance(final, EmptyReports)
+        due, numbers = self.member(name).cadence.last_report(self._row_times.taken), integers(raw.column(1))
         return final.slice(int(np.searchsorted(numbers, due))) if int(numbers[-1]) == due else None
 
     def last_report(self, name: str) -> pa.RecordBatch | None:
@@ -223,8 +231,3 @@ class FamilyResults:
 def _kept_of(piece: Piece) -> Piece:
     """What is kept of the last piece for lookups: all of a small one, of a large one only its last report."""
     return piece if row_count(piece) <= SMALL_ROWS else last_report_of(piece)
-
-
-def _ends_of(query: HostedQuery, reports: EmptyReports) -> Ints:
-    batches = [integers(batch.column(1)) for batch in query.batches(reports)]
-    return np.concatenate(batches) if batches else np.empty(0, np.int64)

@@ -26,6 +26,7 @@ from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.relation_to_stream import RelationToStream
 from panewise.operators.series_start import surely_shown
 from panewise.optimize.physical import Sharing, alone_with_past
+from panewise.optimize.refusals import check_lengths
 from panewise.plan.aggregation import Aggregation, aggregation_of
 from panewise.plan.blocks import Block
 from panewise.plan.inputs import table_inputs, windowed_inputs
@@ -265,6 +266,7 @@ class Hosting:
         check_source(channel)
         with self._failing_if_taken_before(name):
             alone = block.rows_stand_alone and not silent
+            check_lengths(block.window)
             check_numbers(block.window, channel)
             check_begun(block.window, channel, alone)
             if history is None:
@@ -314,6 +316,8 @@ class Hosting:
         history = plan_history(plan, channels)
         tables = [self._table(table.name) for table in table_inputs(plan)]
         with self._failing_if_taken_before(name):
+            for window in windows:
+                check_lengths(window.window)
             for window, channel in zip(windows, channels, strict=True) if history is None else ():
                 check_begun(window.window, channel, alone=False)
                 check_window(window.window, channel, alone=False)

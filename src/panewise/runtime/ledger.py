@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers, wrapped
 from panewise.operators.due_reports import EmptyReports
-from panewise.operators.reports import Piece, Together, first_end
+from panewise.operators.reports import Piece, Together, in_order
 from panewise.runtime.unread_total import UnreadTotal
 
 Ints = NDArray[np.int64]
@@ -54,7 +54,7 @@ class Entry:
     def of(self, number: int) -> list[Piece]:
         """The pieces of a member, in order of time."""
         found = [batch for shared in self.together if (batch := shared.of(number)) is not None]
-        return sorted([*found, *self.apart[number]], key=first_end) if number in self.apart else found
+        return in_order([*found, *self.apart[number]]) if number in self.apart else found
 
     @property
     def rows(self) -> int:
