@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from panewise.catalog import StreamDefinition
-from panewise.connectors.conform import EPOCH_UNITS, conform, matching_names
+from panewise.connectors.conform import conform, matching_names
 from panewise.connectors.files import ENDINGS, files_of
-from panewise.connectors.json_rows import Rows, broken_rows, parse_objects, rows_batch
-from panewise.connectors.options import STREAM_OPTIONS, Option, one_of, read_options, single_character, text
+from panewise.connectors.json_rows import Rows, broken_rows, check_keys, parse_objects, rows_batch
+from panewise.connectors.options import STREAM_OPTIONS, Option, read_options, single_character, text
 from panewise.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _BLOCK_BYTES = 8 << 20
 
 
 class Source(Protocol):
-    """Yields a stream's rows: Arrow batches, or lists of rows where a batch holds values of wrong types.
+    """Yields a stream's rows: Arrow batches, or lists of rows for texts that are no rows.
 
     The same options and `files` give the same batches again, and more files behind them more batches behind those.
     """
@@ -39,7 +39,7 @@ class Source(Protocol):
         """All batches, or those of some of its files."""
 
 
-FILE_OPTIONS = (Option("path", text), Option("epoch", one_of(*EPOCH_UNITS), None))
+FILE_OPTIONS = (Option("path", text),)
 
 
 class ParquetSource:
@@ -171,8 +171,7 @@ class JsonSource:
                 objects = parse_objects(lines[start : start + BATCH_ROWS], self._skip, "line", f"'{file}'", number)
                 rows, broken = objects
                 if number == 1 and rows:
-                    keys = dict.fromkeys(key for row in rows for key in row)
-                    matching_names(keys, self._schema, f"'{file}'")
+                    check_keys(rows, self._schema, self._timestamp, f"'{file}'")
                 if rows:
                     yield rows_batch(rows, self._schema, f"'{file}'", self._epoch)
                 if broken:

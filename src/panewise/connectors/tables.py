@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from panewise.catalog import StreamDefinition, TableDefinition
 from panewise.connectors.conform import conform
 from panewise.connectors.files import ENDINGS, files_of
-from panewise.connectors.options import CONNECTOR, STREAM_OPTIONS, Option, read_options, text, written_option
+from panewise.connectors.options import CONNECTOR, EPOCH, STREAM_OPTIONS, Option, read_options, text, written_option
 from panewise.connectors.registry import SOURCES
 from panewise.errors import ConnectorError, did_you_mean
 
@@ -66,7 +66,7 @@ def _options(connector: str) -> tuple[Option, ...]:
         return CONNECTOR, Option("path", text)
     of_streams = {option.name for option in STREAM_OPTIONS}
     known: tuple[Option, ...] = SOURCES[connector].options  # type: ignore[attr-defined]
-    return (CONNECTOR, *(option for option in known if option.name not in of_streams))
+    return (CONNECTOR, EPOCH, *(option for option in known if option.name not in of_streams))
 
 
 def read_table(table: TableDefinition) -> pa.RecordBatch:

@@ -38,7 +38,9 @@ WINDOWS_CLOSED_MAX = 10_000_000
 UNLIMITED = INSTANT_MAX - INSTANT_MIN
 AHEAD_DEFAULT = DAY  # by which a row may be ahead of the clock where its stream does not say
 OFF = "off"
-OF_THE_CLOCK = "ahead of the clock"  # These words stand in the reason of such a bad row.
+# These words stand in the reason of such a bad row.
+OF_THE_CLOCK = "ahead of the clock"
+TOO_MANY = f"would close more than {WINDOWS_CLOSED_MAX:,} windows"
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 Ints = NDArray[np.int64]
@@ -48,6 +50,14 @@ Mask = NDArray[np.bool_]
 def reach_of(slide: int | None) -> int:
     """How far the watermark may move where the shortest slide is this; None: nobody reports by time."""
     return UNLIMITED if slide is None else min(slide * WINDOWS_CLOSED_MAX, UNLIMITED)
+
+
+def way_across(stream: str) -> str:
+    """What to write where a stream has a longer gap than its windows allow at once. `stream`: as CQL writes it."""
+    return (
+        f"after a gap without rows, advance() brings '{stream}' on in steps that close fewer windows each, and a query "
+        "with a longer SLIDE has fewer windows in the gap (docs/overload.md)"
+    )
 
 
 def ahead_of(options: Options) -> int | None:
@@ -155,8 +165,7 @@ class WindowLimit:
     def reason(self, time: int, extent: Extent) -> str:
         """Why a row of this time is bad, in words."""
         come = "" if extent.newest is None else f" (the stream has come to {format_instant(extent.newest)})"
-        what = f"would close more than {WINDOWS_CLOSED_MAX:,} windows of a query"
-        return f"its timestamp {format_instant(time)} {what}{come}"
+        return f"its timestamp {format_instant(time)} {TOO_MANY} of a query{come}"
 
     def reason_of_clock(self, time: int) -> str:
         """Why a row after the horizon is bad."""

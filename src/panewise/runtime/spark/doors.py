@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from panewise.catalog import StreamDefinition
+from panewise.connectors.options import epoch_of
 from panewise.connectors.registry import SOURCES
 
 Piece: TypeAlias = pa.RecordBatch | list[dict[str, Any]]
@@ -66,13 +67,12 @@ class TextDoor:
 
         stream = wanted.whole
         options = dict(stream.options)
-        epoch = options.get("epoch")
         yield from decode_json(
             batch.column(self.column).cast(pa.binary()),
             stream.schema,
             stream.timestamp,
             skip=options.get("on_bad_row") == "skip",
-            epoch=None if epoch is None else str(epoch).lower(),
+            epoch=epoch_of(stream.options),
             place=f"stream '{stream.name}'",
         )
 
