@@ -95,8 +95,8 @@ def is_mixed(type_: pa.DataType) -> bool:
     return bool(pa.types.is_union(type_)) and type_.mode == "dense"
 
 
-def parts_of(values: pa.Array) -> list[tuple[pa.Array, Ints]]:
-    """The values of each child of a union that are there, and at which rows of it."""
+def references_of(values: pa.Array) -> list[tuple[pa.Array, pa.Array, Ints]]:
+    """Of a union: each child that is referred to, the places in it that are, and at which rows."""
     import numpy as np
     import pyarrow as pa
 
@@ -104,12 +104,17 @@ def parts_of(values: pa.Array) -> list[tuple[pa.Array, Ints]]:
     _, codes, offsets, *_ = values.buffers()
     here = slice(values.offset, values.offset + len(values))
     code_of, offset_of = np.frombuffer(codes, np.int8)[here], np.frombuffer(offsets, np.int32)[here]
-    parts = []
+    found = []
     for number, code in enumerate(values.type.type_codes):
         rows = np.flatnonzero(code_of == code)
         if len(rows):
-            parts.append((values.field(number).take(pa.array(offset_of[rows])), rows))
-    return parts
+            found.append((values.field(number), pa.array(offset_of[rows]), rows))
+    return found
+
+
+def parts_of(values: pa.Array) -> list[tuple[pa.Array, Ints]]:
+    """Of a union: the values of each child, and at which rows they are."""
+    return [(child.take(places), rows) for child, places, rows in references_of(values)]
 
 
 def put_together(values: pa.Array, parts: list[pa.Array]) -> pa.Array:

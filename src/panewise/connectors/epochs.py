@@ -38,8 +38,11 @@ def misread_unit(number: int) -> str | None:
     return unit if unit in _ROUND and number % _ROUND[unit] else None
 
 
-def advice(column: str, shown: str, stream: str, *, has_connector: bool) -> str | None:
-    """What to write where a number stands in a TIMESTAMP column, as it was shown; None where it is no number."""
+def advice(column: str, shown: str, of: str, *, has_connector: bool) -> str | None:
+    """What to write where a number stands in a TIMESTAMP column, as it was shown; None where it is no number.
+
+    `of`: the stream or table that is created, with its kind and as CQL writes it.
+    """
     try:
         number = float(shown.strip("'\""))
     except ValueError:
@@ -48,9 +51,9 @@ def advice(column: str, shown: str, stream: str, *, has_connector: bool) -> str 
     looks = f"{shown} looks like {unit} since 1970" if unit else f"{shown} does not say its unit"
     option = f"epoch = '{unit or 'seconds'}'"
     if has_connector:
-        return f"{looks}: {option} in WITH of CREATE STREAM {stream} reads numbers as times"
+        return f"{looks}: {option} in WITH of CREATE {of} reads numbers as times"
     pandas_unit = EPOCH_UNITS[unit or "microseconds"]
     return (
-        f"{looks}: CREATE STREAM {stream} (...) WITH ({option}) reads numbers as times, and a frame can say it too: "
+        f"{looks}: CREATE {of} (...) WITH ({option}) reads numbers as times, and a frame can say it too: "
         f"pandas.to_datetime(frame['{column}'], unit='{pandas_unit}')"
     )

@@ -199,8 +199,8 @@ class Intake:
         ways = f"ALTER STREAM {stream} SET (on_bad_row = 'skip') sets such rows aside"
         column, is_said, value = reason.removesuffix(" is not a TIMESTAMP").partition(" = ")
         if is_said and reason.endswith(" is not a TIMESTAMP"):
-            unit = advice(column, value, stream, has_connector=self._connected)
-            ways = ways if unit is None else f"{unit}; {ways}"
+            known = self.epoch is not None
+            ways = (None if known else advice(column, value, f"STREAM {stream}", has_connector=self._connected)) or ways
         if OF_THE_CLOCK in reason:
             ways += f", ahead = '{OFF}' takes rows of any time"
         if TOO_MANY in reason:
@@ -297,7 +297,7 @@ def shown_row(row: pa.RecordBatch) -> dict[str, Any]:
 def _shown(value: pa.Scalar) -> Any:
     """The value; what Python cannot hold (an instant past 9999, a text that is not UTF-8) as Arrow shows it."""
     if is_mixed(value.type):
-        return _shown(value.value)
+        return None if value.value is None else _shown(value.value)
     try:
         return value.as_py()
     except (OverflowError, ValueError):

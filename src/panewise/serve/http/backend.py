@@ -101,6 +101,9 @@ class Backend(Protocol):
     def lookup(self, query: str, at: int | None, key: Any) -> Lookup:
         """The answer now or at an instant (microseconds), or of one group: a value, or a dict of columns."""
 
+    def columns(self, stream: str) -> tuple[str, ...]:
+        """The names of a stream's columns."""
+
     def push(
         self,
         stream: str,

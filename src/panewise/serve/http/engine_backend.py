@@ -213,6 +213,11 @@ class EngineBackend:
             raise
         return Lookup(table, watermark_us(table), 0.0)
 
+    def columns(self, stream: str) -> tuple[str, ...]:
+        definition = self.engine.catalog.get(stream, "stream")
+        assert isinstance(definition, StreamDefinition)
+        return definition.schema.names
+
     def push(
         self,
         stream: str,

@@ -282,6 +282,11 @@ class SparkBackend:
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
+    def columns(self, stream: str) -> tuple[str, ...]:
+        definition = self.pipeline.books.catalog.get(stream, "stream")
+        assert isinstance(definition, StreamDefinition)
+        return definition.schema.names
+
     def push(
         self,
         stream: str,

@@ -75,10 +75,11 @@ async def push(name: str, request: Request) -> Response:
 
 def _push(serving: Serving, name: str, kind: str, content: bytes, producer: str | None, sequence: int | None) -> Pushed:
     data: pa.Table | list[dict[str, Any]]
+    columns = serving.backend.columns(name)
     if kind == NDJSON:
-        data = ndjson_rows(content)
+        data = ndjson_rows(content, columns)
     else:
-        data = arrow_table(content, serving.settings.max_body_bytes)
+        data = arrow_table(content, serving.settings.max_body_bytes, columns)
     timeout = serving.settings.push_timeout_s
     return serving.backend.push(name, data, producer=producer, sequence=sequence, timeout=timeout)
 
