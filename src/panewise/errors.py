@@ -172,6 +172,10 @@ class LateRowsWarning(UserWarning):
     """Rows came later than their stream waits for, and nobody keeps them (docs/streams.md)."""
 
 
+class BadRowsWarning(UserWarning):
+    """Rows were bad, and set aside because their stream says on_bad_row = 'skip' (docs/streams.md)."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint that names what exists: the nearest names first, otherwise a few of them."""
     names = sorted(set(known))

@@ -1,8 +1,8 @@
 """What a number in a TIMESTAMP column counts since 1970.
 
-The option `epoch` of a stream says it. Without the option a number of a file or a frame is no instant, and an integer in
-a row given as a dict counts microseconds. Seconds and milliseconds of our time, read as microseconds, lie in the first
-weeks of 1970: `misread_unit` finds those. Times that people make up for tests are round numbers, and are taken.
+The option `epoch` of a stream says it. Without the option a number of a file or a frame is no instant, and an integer
+in a row given as a dict counts microseconds. Seconds and milliseconds of our time, read as microseconds, lie in the
+first weeks of 1970: `misread_unit` finds those. Times that people make up for tests are round numbers, and are taken.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def parse_objects(
 
 
 def rows_batch(rows: Rows, schema: Schema, place: str, epoch: str | None) -> pa.RecordBatch:
-    """One Arrow batch; a column that mixes types and does not convert is a union, whose values are judged one by one."""
+    """One Arrow batch; a column that mixes types and does not convert is a union, whose values are judged apart."""
     import pyarrow as pa
 
     spelled = {key.lower(): key for row in rows for key in row}

@@ -18,6 +18,7 @@ from panewise.schema import STRING, TIMESTAMP, DataType
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 @dataclass(frozen=True)
 class Reading:
     """How integers in a TIMESTAMP column are read; see `fitted`."""
@@ -32,7 +33,7 @@ _KINDS_MOST = 100  # children of a union have numbers of one byte
 def fitted(values: list[Any], type_: DataType, *, counts: bool, guards: bool = True) -> pa.Array:
     """An array of the column's type if all values fit, else a union.
 
-    `counts`: integers are microseconds since 1970; with `guards`, but for those that are plainly seconds or milliseconds.
+    `counts`: integers are microseconds since 1970; with `guards`, not those that are plainly seconds or milliseconds.
     """
     reading = Reading(counts, guards)
     array = fitting(values, type_, reading)
@@ -40,7 +41,7 @@ def fitted(values: list[Any], type_: DataType, *, counts: bool, guards: bool = T
 
 
 def plain(values: list[Any], type_: DataType) -> pa.Array:
-    """An array of the type that the values have, else a union. `type_`: of their column, to which nothing converts yet."""
+    """An array of the type that the values have, else a union. `type_`: of their column; nothing is converted to it."""
     import pyarrow as pa
 
     try:

@@ -22,14 +22,15 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import integers, numbers, texts
 from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import converted, is_mixed, parts_of, put_together
-from panewise.connectors.epochs import MISREAD_LEAST, MISREAD_MOST, advice, misread_unit
-from panewise.connectors.options import epoch_of, written_option
+from panewise.connectors.epochs import MISREAD_LEAST, MISREAD_MOST, misread_unit
+from panewise.connectors.options import epoch_of
 from panewise.connectors.python_values import fitted, is_unicode, table_of_frame, unfit
 from panewise.connectors.row_keys import misspelled
 from panewise.errors import DataError, did_you_mean
-from panewise.runtime.watermark import survey
-from panewise.runtime.window_limit import OF_THE_CLOCK, OFF, TOO_MANY, Extent, WindowLimit, way_across
 from panewise.language.sql_text import name_to_sql
+from panewise.runtime.bad_row_remarks import remedy
+from panewise.runtime.watermark import survey
+from panewise.runtime.window_limit import OF_THE_CLOCK, OFF, Extent, WindowLimit
 from panewise.schema import TIMESTAMP, Column, DataType
 from panewise.temporal import EPOCH, INSTANT_MAX, INSTANT_MIN
 
@@ -47,8 +48,7 @@ class Intake:
         self.time_index = definition.schema.names.index(definition.timestamp)
         self._makers = [_MAKERS.get(column.type.name) for column in definition.schema]
         self.epoch = epoch_of(definition.options)  # what numbers in TIMESTAMP columns count
-        self.ignored: dict[str, None] = {}  # keys of rows that are no columns
-        self._connected = written_option(definition.options, "connector") not in (None, "memory")
+        self._definition = definition
         self._plain = [_plain(column.type, self.epoch) for column in definition.schema]
         times = [i for i, column in enumerate(definition.schema) if column.type == TIMESTAMP]
         self._guarded = times if self.epoch is None else []
@@ -123,7 +123,6 @@ class Intake:
                     f"'{found[1]}'",
                     hint=f"did you mean {found[1]}? Nothing of this push was taken",
                 )
-        self.ignored.update(dict.fromkeys(sorted(unknown)))
 
     def _missing(self, name: str, found: Iterable[str]) -> DataError:
         return DataError(f"rows pushed to '{self.name}' have no column '{name}'", hint=did_you_mean(name, found))
@@ -195,16 +194,11 @@ class Intake:
 
     def refusal(self, batch: pa.RecordBatch, row: int, reason: str, first: int) -> DataError:
         shown = shown_row(batch.slice(row, 1))
-        stream = name_to_sql(self.name)
-        ways = f"ALTER STREAM {stream} SET (on_bad_row = 'skip') sets such rows aside"
-        column, is_said, value = reason.removesuffix(" is not a TIMESTAMP").partition(" = ")
-        if is_said and reason.endswith(" is not a TIMESTAMP"):
-            known = self.epoch is not None
-            ways = (None if known else advice(column, value, f"STREAM {stream}", has_connector=self._connected)) or ways
+        ways = remedy(self._definition, reason)
+        if ways is None:
+            ways = f"ALTER STREAM {name_to_sql(self.name)} SET (on_bad_row = 'skip') sets such rows aside"
         if OF_THE_CLOCK in reason:
             ways += f", ahead = '{OFF}' takes rows of any time"
-        if TOO_MANY in reason:
-            ways += f"; {way_across(stream)}"
         return DataError(
             f"row {first + row} pushed to '{self.name}' is bad: {reason}\nthe row: {shown}",
             hint=f"nothing of this push was taken; {ways}",
@@ -338,7 +332,8 @@ def _one_by_one(source: pa.Array, type_: DataType, epoch: str | None) -> tuple[p
     """The array with NULL in place of values that do not convert, and those values with their rows."""
     if not is_mixed(source.type):
         return _by_halves(source, type_, epoch)
-    parts, bad = [], []
+    parts: list[pa.Array] = []
+    bad: list[tuple[int, Any]] = []
     for part, rows in parts_of(source):
         array, reasons = _by_halves(part, type_, epoch)
         parts.append(array)

@@ -53,10 +53,10 @@ def reach_of(slide: int | None) -> int:
 
 
 def way_across(stream: str) -> str:
-    """What to write where a stream has a longer gap than its windows allow at once. `stream`: as CQL writes it."""
+    """What to do where a stream has a longer gap than its windows allow at once."""
     return (
-        f"after a gap without rows, advance() brings '{stream}' on in steps that close fewer windows each, and a query "
-        "with a longer SLIDE has fewer windows in the gap (docs/overload.md)"
+        f"across a gap without rows, advance('{stream}', ...) brings the stream on in steps that close fewer windows, "
+        "and a query with a longer SLIDE has fewer windows there (docs/overload.md)"
     )
 
 

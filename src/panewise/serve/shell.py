@@ -21,12 +21,13 @@ from panewise import __version__
 from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition
 from panewise.connectors.options import written_option
 from panewise.connectors.registry import open_source
-from panewise.errors import ConnectorError, LateRowsWarning, PanewiseError, did_you_mean
+from panewise.errors import BadRowsWarning, ConnectorError, LateRowsWarning, PanewiseError, did_you_mean
 from panewise.runtime.engine import Engine
 from panewise.runtime.run.driver import Manner
 from panewise.runtime.run.flows import Flow
 from panewise.runtime.run.held_interrupts import interrupts_held
 from panewise.runtime.run.terminal_tables import error_console, error_text, output_console, result_table
+from panewise.serve.run import row_remarks
 from panewise.serve.statement_texts import is_complete, read_statements, split_statements
 
 if TYPE_CHECKING:
@@ -67,6 +68,12 @@ class Shell:
             "\\flush": Command("\\flush", "close all windows that hold rows", range(1), self._flush),
             "\\results": Command("\\results [QUERY]", "what is new since it was last shown", range(2), self._results),
             "\\lookup": Command("\\lookup QUERY [INSTANT]", "the answer now, or then", range(1, 3), self._lookup),
+            "\\bad": Command(
+                "\\bad STREAM",
+                "the bad rows that were set aside since it was last asked, with reasons",
+                range(1, 2),
+                self._bad,
+            ),
             "\\stats": Command("\\stats", "rows, slices and state that are held", range(1), self._stats),
             "\\quit": Command("\\quit", "end the shell", range(1), self._quit),
         }
@@ -161,8 +168,8 @@ class Shell:
 
     def _tell_rows(self, stream: str, rows: int) -> None:
         self.console.print(f"{rows:,} rows into {stream}", style="dim")
-        if remark := self.engine.stats()["streams"][stream]["late_remark"]:
-            self.errors.print(f"warning: {remark}", style="yellow", markup=False, highlight=False)
+        for remark in row_remarks([self.engine.stats()["streams"][stream]]):
+            self.errors.print(remark)
 
     def _flush(self, _: list[str]) -> None:
         with interrupts_held():
@@ -194,6 +201,9 @@ class Shell:
             table = self.engine.lookup(query, at=at[0] if at else None)
         self.console.print(result_table(table, title=query, rows_max=ROWS_SHOWN))
 
+    def _bad(self, arguments: list[str]) -> None:
+        self.console.print(result_table(self.engine.bad_rows(arguments[0]), title=arguments[0], rows_max=ROWS_SHOWN))
+
     def _stats(self, _: list[str]) -> None:
         from rich.pretty import Pretty
 
@@ -206,7 +216,8 @@ class Shell:
 def run_shell(file: Path | None) -> int:
     """The shell on this terminal or pipe; the exit code is 1 where an input of a pipe failed."""
     with warnings.catch_warnings(), Engine() as engine:
-        warnings.simplefilter("ignore", LateRowsWarning)  # The shell says it itself.
+        for said in (LateRowsWarning, BadRowsWarning):
+            warnings.simplefilter("ignore", said)  # The shell says it itself.
         return _run(Shell(engine, output_console(), error_console()), file)
 
 

@@ -89,7 +89,7 @@ def ndjson_rows(body: bytes, columns: Sequence[str] | None = None) -> list[dict[
 
 
 def arrow_table(body: bytes, bytes_max: int, columns: Sequence[str] | None = None) -> pa.Table:
-    """The table of an Arrow IPC stream, with `columns`, those of the stream, alone: what is in others does not matter."""
+    """The table of an Arrow IPC stream. `columns`: those of the stream, where it is known; others are not read."""
     try:
         if unpacked_bytes(body) > bytes_max:
             raise Problem(413, f"unpacked, the body has more than {bytes_max:,} bytes", hint="send it in several parts")
@@ -110,7 +110,7 @@ def arrow_table(body: bytes, bytes_max: int, columns: Sequence[str] | None = Non
 
 
 def _wanted(body: bytes, columns: Sequence[str] | None) -> pa.ipc.IpcReadOptions:
-    """Only the columns that the stream has are read. Where it has none of them, all are, and refused with their names."""
+    """Only the columns that the stream has are read; all of them where it has none, to be refused with their names."""
     with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
         names = reader.schema.names
     known = {column.lower() for column in columns or names}
@@ -147,7 +147,7 @@ def _is_mixed(type_: pa.DataType) -> bool:
 
 
 def _check_decoded(table: pa.Table, bytes_max: int) -> None:
-    """One long text that many rows refer to, by a dictionary or a union, is small here and huge when it is looked up."""
+    """A long text that many rows refer to, by a dictionary or a union, is small here and huge when it is looked up."""
     size = 0
     for column in table.columns:
         for chunk in column.chunks:

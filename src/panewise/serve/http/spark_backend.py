@@ -308,7 +308,7 @@ class SparkBackend:
         self._check_running()
         taken = self.pipeline.push(stream, data, producer=producer, sequence=sequence)
         repeated = producer is not None and not taken
-        return Pushed(0 if repeated else len(data), repeated, self.handle.lateness(stream))
+        return Pushed(0 if repeated else len(data), repeated, self.handle.lateness(stream), self.handle.badness(stream))
 
     def advance(self, stream: str, until: int) -> None:
         self._check_running()
