@@ -34,14 +34,24 @@ class PanewiseError(Exception):
 
 
 class QueryError(PanewiseError):
-    """Something is wrong with a statement; `text` and `span` say where, one-based `line` and `column` too."""
+    """Something is wrong with a statement; `text` and `span` say where, one-based `line` and `column` too.
+
+    `about`: where only the plan is known, the word of the statement that it is about.
+    """
 
     def __init__(
-        self, message: str, *, text: str | None = None, span: Span | None = None, hint: str | None = None
+        self,
+        message: str,
+        *,
+        text: str | None = None,
+        span: Span | None = None,
+        hint: str | None = None,
+        about: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.text = text
         self.span = span
+        self.about = about
 
     def located(self, text: str) -> QueryError:
         """The same error with its statement's text, where it was raised without."""

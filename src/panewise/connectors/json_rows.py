@@ -60,13 +60,16 @@ def parse_objects(
         try:
             row = json.loads(text)
             if not isinstance(row, dict):
-                raise ValueError("not an object")
+                raise ValueError(f"it is a {type(row).__name__}, and not an object in braces")
             rows.append(row)
         except (ValueError, RecursionError) as error:
             shown = text.decode("utf-8", "replace")
             if not skip:
+                hint = str(error)
+                if text.lstrip().startswith(b"["):
+                    hint = f"each {unit} is one object in braces, and this begins an array: jq -c '.[]' takes it apart"
                 raise ConnectorError(
-                    f"{unit} {number} of {place} is not a JSON object: {shown[:80]}", hint=str(error)
+                    f"{unit} {number} of {place} is not a JSON object: {shown[:80]}", hint=hint
                 ) from None
             broken.append(shown)
     return rows, broken

@@ -16,7 +16,7 @@ from panewise.catalog import (
     TableDefinition,
 )
 from panewise.credentials import masked_option
-from panewise.errors import PlanError
+from panewise.errors import PlanError, QueryError
 from panewise.language import statements as s
 from panewise.language.sql_text import name_to_sql
 from panewise.optimize.technique_option import check_technique
@@ -55,17 +55,26 @@ def definition_of(
     plan = build(statement.query, find_aggregate)
     check_supported(plan)
     for name, value in statement.options:
-        if name == "sharing":
-            raise PlanError(f"the option {name} has no effect yet", hint="leave it out")
-        if name == "refresh" and is_at_most(statement.options):
-            check_refresh(plan)
-        if name == "technique":
-            check_technique(str(value), block_of(plan))
-        if name == "mode" and value == "lookup" and not taken_before:
-            _check_lookup_mode(plan)
+        try:
+            _check_option(name, value, plan, statement.options, taken_before)
+        except QueryError as problem:
+            problem.about = problem.about or name
+            raise
     inputs = tuple(dict.fromkeys(node.name for node in plan.walk() if isinstance(node, Scan)))
     definition = QueryDefinition(statement.name, plan.schema, plan.timestamp, statement.text, inputs, statement.options)
     return definition, plan
+
+
+def _check_option(name: str, value: object, plan: Emit, options: Options, taken_before: bool) -> None:
+    """One option of a query, which its plan has to admit."""
+    if name == "sharing":
+        raise PlanError(f"the option {name} has no effect yet", hint="leave it out")
+    if name == "refresh" and is_at_most(options):
+        check_refresh(plan)
+    if name == "technique":
+        check_technique(str(value), block_of(plan))
+    if name == "mode" and value == "lookup" and not taken_before:
+        _check_lookup_mode(plan)
 
 
 def _check_lookup_mode(plan: Emit) -> None:

@@ -23,9 +23,10 @@ from panewise.catalog import (
     TableDefinition,
 )
 from panewise.connectors.tables import check_changeable, check_options, read_table, table_connector
-from panewise.errors import CatalogError, QueryError, raise_interrupt_behind
+from panewise.errors import CatalogError, QueryError, Span, raise_interrupt_behind
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
+from panewise.language.tokens import tokens_of
 from panewise.optimize.physical import physical
 from panewise.plan.build import build
 from panewise.plan.nodes import Emit, Scan
@@ -289,6 +290,14 @@ def _begun_beside(hosting_of: Callable[[], Hosting | None], stream: Stream) -> i
     return None if hosting is None else hosting.begun_beside(stream)
 
 
+def word_in(parsed: ParsedStatement, word: str) -> Span:
+    """Where a word stands in a statement; all of it where the word does not."""
+    for token in tokens_of(parsed.text):
+        if parsed.span.start <= token.start < parsed.span.end and token.text.lower() == word.lower():
+            return Span(token.start, token.end + 1)
+    return parsed.span
+
+
 @contextmanager
 def located(parsed: ParsedStatement) -> Iterator[None]:
     """A problem with a statement gets its place in the text."""
@@ -296,6 +305,6 @@ def located(parsed: ParsedStatement) -> Iterator[None]:
         yield
     except QueryError as problem:
         if problem.span is None:
-            problem.span = parsed.span
+            problem.span = parsed.span if problem.about is None else word_in(parsed, problem.about)
         problem.located(parsed.text)
         raise

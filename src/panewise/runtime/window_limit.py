@@ -111,8 +111,9 @@ class WindowLimit:
             ahead = f"more than {format_duration(self.ahead)} {OF_THE_CLOCK}"
             raise DataError(
                 f"advancing '{stream}' to {format_instant(until)}, {ahead}, would make the rows before that late",
-                hint="an engine's flush() closes all windows that hold rows; "
-                f"ALTER STREAM {name_to_sql(stream)} SET (ahead = '{OFF}') takes any instant",
+                hint="flush() of an engine in this process closes all windows that hold rows, and over HTTP so does an "
+                f"advance to the end of the last one; ALTER STREAM {name_to_sql(stream)} SET (ahead = '{OFF}') takes any "
+                "instant",
             )
 
     def watermark(self, extent: Extent) -> int:
