@@ -111,7 +111,14 @@ class CatalogError(PanewiseError):
 
 
 class DataError(PanewiseError):
-    """A row or batch does not fit its stream."""
+    """A row or batch does not fit its stream. `row`: which row of the push, from 0, where it is one."""
+
+    row: int | None = None
+
+    def of_file(self, file: str, rows_before: int = 0) -> DataError:
+        """The same error of rows that come from a file, with so many before them; a file's rows count from 1."""
+        place = f"'{file}'" if self.row is None else f"'{file}', row {rows_before + self.row + 1:,}"
+        return DataError(f"{self.message}\nthe file: {place}", hint=self.hint)
 
 
 class OverloadError(PanewiseError):

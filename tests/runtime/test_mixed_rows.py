@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -219,3 +220,51 @@ def test_a_truth_value_is_no_number(type_: str) -> None:
     for data in ({"ts": FIRST, "x": True}, [{"ts": FIRST, "x": 1}, {"ts": FIRST, "x": True}]):
         with pytest.raises(DataError, match="x = True is not"):
             engine.push("t", data)
+
+
+# -- where a bad row is, and what is wrong before any row comes ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["csv", "json"])
+def test_a_bad_row_of_a_file_is_told_by_its_number_in_the_file(tmp_path: Path, text: str) -> None:
+    """Of the file, and not of its batch."""
+    bad, count = 70_000, 70_010
+    values = ["oops" if i == bad else str(i) for i in range(count)]
+    for name in ("1", "2"):
+        own = values if name == "2" else ["0"]
+        lines = ["ts,v", *(f"2026-01-05 09:30:00,{v}" for v in own)] if text == "csv" else None
+        lines = lines or [json.dumps({"ts": "2026-01-05 09:30:00", "v": v}) for v in own]
+        (tmp_path / f"{name}.{text}").write_text("\n".join(lines) + "\n")
+    with pytest.warns(pw.ConnectorWarning):
+        engine = engine_of(f", connector = '{text}', path = '{tmp_path}'", "(ts TIMESTAMP, v BIGINT)")
+    with pytest.raises(DataError, match=rf"v = 'oops'(?s:.*)the file: '.*2\.{text}', row {bad + 1:,}\n"):
+        engine.run_available()
+
+
+WRONG = {
+    "CREATE STREAM t (ts TIMESTAMP) WITH (connector = 'cvs', path = 'x')": "did you mean csv?",
+    "CREATE STREAM t (ts TIMESTAMP) WITH (connector = 'csv')": "needs the option 'path'",
+    "CREATE STREAM t (ts TIMESTAMP) WITH (connector = 'csv', path = 'x', header = 'no')": "'header' .* expected TRUE",
+    "CREATE STREAM t (ts TIMESTAMP) WITH (connector = 'csv', path = 'x', delimitr = ';')": "did you mean delimiter?",
+    "CREATE STREAM t (ts TIMESTAMP) WITH (connector = 'generator', rate = 0)": "'rate' .* greater than 0",
+    "CREATE SINK k FROM q WITH (connector = 'parket', path = 'x')": "did you mean parquet?",
+    "CREATE SINK k FROM q WITH (connector = 'json')": "needs the option 'path'",
+}
+
+
+@pytest.mark.parametrize("statement", WRONG)
+def test_connectors_are_checked_when_they_are_named(statement: str) -> None:
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM s (ts TIMESTAMP); CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 1 DAY]")
+    with pytest.raises(ConnectorError) as caught:
+        engine.execute(statement)
+    assert re.search(WRONG[statement], str(caught.value))
+    assert [definition.name for definition in engine.catalog] == ["s", "q"]
+
+
+def test_connectors_of_spark_can_be_explained_and_not_read() -> None:
+    engine = pw.Engine()
+    with pytest.warns(pw.ConnectorWarning):
+        engine.execute("CREATE STREAM t (ts TIMESTAMP) WITH (connector = 'kafka', servers = 'h:1', topic = 't')")
+    with pytest.raises(ConnectorError, match="'kafka', which only Spark has"):
+        engine.run_available()

@@ -60,7 +60,7 @@ def parse_objects(
         try:
             row = json.loads(text)
             if not isinstance(row, dict):
-                raise ValueError(f"it is a {type(row).__name__}, and not an object in braces")
+                raise ValueError("it is no object in braces")
             rows.append(row)
         except (ValueError, RecursionError) as error:
             shown = text.decode("utf-8", "replace")

@@ -199,10 +199,12 @@ class Intake:
             ways = f"ALTER STREAM {name_to_sql(self.name)} SET (on_bad_row = 'skip') sets such rows aside"
         if OF_THE_CLOCK in reason:
             ways += f", ahead = '{OFF}' takes rows of any time"
-        return DataError(
+        problem = DataError(
             f"row {first + row} pushed to '{self.name}' is bad: {reason}\nthe row: {shown}",
             hint=f"nothing of this push was taken; {ways}",
         )
+        problem.row = first + row
+        return problem
 
     def times(self, batch: pa.RecordBatch) -> Ints:
         """Event times in microseconds; NULL reads as 0, `bad_times` finds it."""

@@ -19,9 +19,11 @@ from panewise.catalog import (
     Definition,
     Options,
     QueryDefinition,
+    SinkDefinition,
     StreamDefinition,
     TableDefinition,
 )
+from panewise.connectors.registry import check_sink, check_source
 from panewise.connectors.tables import check_changeable, check_options, read_table, table_connector
 from panewise.errors import CatalogError, QueryError, Span, raise_interrupt_behind
 from panewise.language import statements as s
@@ -156,20 +158,30 @@ class StatementRunner(Definer):
         with ExitStack() as undo:  # whatever is raised from here on
             match definition:
                 case StreamDefinition():
+                    if not self._happens_again:
+                        check_source(definition)
                     self._create_stream(key, definition, undo)
                 case TableDefinition():
                     self._create_table(key, definition, found.rows, undo)
                 case ArchiveDefinition():
                     self._check_runs(definition.source)
                     self._books.archives.create(definition, found.archive_cut)
+                case SinkDefinition():
+                    if not self._happens_again:
+                        check_sink(definition)
                 case QueryDefinition():
                     assert plan is not None
                     for source in definition.inputs:
                         self._check_runs(source)
                     self._create_query(key, plan, definition.options, undo)
             undo.pop_all()
-        if not (self._books.replaying or self._books.hosting.taken_before):
+        if not self._happens_again:
             self._driver.created(definition)
+
+    @property
+    def _happens_again(self) -> bool:
+        """Whether a statement was accepted before, perhaps by a panewise that refused less."""
+        return self._books.replaying or self._books.hosting.taken_before
 
     def _create_stream(self, key: str, definition: StreamDefinition, undo: ExitStack) -> None:
         stream = Stream(definition)

@@ -112,8 +112,8 @@ class WindowLimit:
             raise DataError(
                 f"advancing '{stream}' to {format_instant(until)}, {ahead}, would make the rows before that late",
                 hint="flush() of an engine in this process closes all windows that hold rows, and over HTTP so does an "
-                f"advance to the end of the last one; ALTER STREAM {name_to_sql(stream)} SET (ahead = '{OFF}') takes any "
-                "instant",
+                "advance to the end of the last one; "
+                f"ALTER STREAM {name_to_sql(stream)} SET (ahead = '{OFF}') takes any instant",
             )
 
     def watermark(self, extent: Extent) -> int:

@@ -34,6 +34,15 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
 ROWS_SHOWN = 20
+_WORDS = ("exit", "quit", "help")
+_OTHER_NAMES = {
+    "\\q": "\\quit",
+    "\\exit": "\\quit",
+    "\\quit": "\\quit",
+    "\\h": "\\help",
+    "\\?": "\\help",
+    "\\help": "\\help",
+}
 _FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
 
 
@@ -45,6 +54,15 @@ class Command:
     help: str
     arguments: range
     run: Callable[[list[str]], None]
+
+
+def is_command(text: str) -> bool:
+    r"""Whether it is a command: after a backslash, or one of the words that people type to get out or to find out.
+
+    >>> is_command(" exit "), is_command("quit;"), is_command("exit_code"), is_command("\\stats")
+    (True, True, False, True)
+    """
+    return text.lstrip().startswith("\\") or text.strip().rstrip(";").lower() in _WORDS
 
 
 class Shell:
@@ -81,8 +99,8 @@ class Shell:
     def handle(self, text: str) -> None:
         """One input; a user's mistake is printed and changes nothing. Ctrl-C ends it between statements or batches."""
         try:
-            if text.lstrip().startswith("\\"):
-                self._command(text.strip())
+            if is_command(text):
+                self._command("\\" + text.strip().removeprefix("\\").rstrip(";"))
                 return
             for statement in split_statements(text):
                 connected = self._connected()
@@ -113,7 +131,7 @@ class Shell:
             name, *arguments = shlex.split(text.replace("\\", "\\\\", 1))
         except ValueError as error:
             raise PanewiseError(f"the command cannot be read: {error}") from None
-        name = {"\\q": "\\quit", "\\h": "\\help", "\\?": "\\help"}.get(name, name)
+        name = _OTHER_NAMES.get(name.lower(), name)
         command = self.commands.get(name)
         if command is None:
             raise PanewiseError(f"there is no command {name}", hint=did_you_mean(name, self.commands))
@@ -230,7 +248,7 @@ def _run(shell: Shell, file: Path | None) -> int:
     buffer = ""
     for line in sys.stdin:
         buffer += line
-        if buffer.lstrip().startswith("\\") or is_complete(buffer):
+        if is_command(buffer) or is_complete(buffer):
             shell.handle(buffer)
             buffer = ""
         if shell.ended:
@@ -270,7 +288,7 @@ def _session(shell: Shell) -> PromptSession[str]:
         text = event.current_buffer.text
         if completion is not None and completion.current_completion is not None:
             event.current_buffer.complete_state = None  # the chosen completion stays
-        elif not text.strip() or text.lstrip().startswith("\\") or is_complete(text):
+        elif not text.strip() or is_command(text) or is_complete(text):
             event.current_buffer.validate_and_handle()
         else:
             event.current_buffer.insert_text("\n")

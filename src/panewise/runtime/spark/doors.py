@@ -27,6 +27,15 @@ class Wanted:
 
     whole: StreamDefinition
     needed: StreamDefinition
+    place: Place
+
+
+@dataclass
+class Place:
+    """Where the last piece came from: a file, and how many of its rows came before; empty where it is no file."""
+
+    file: str = ""
+    rows_before: int = 0
 
 
 class Door(Protocol):
@@ -53,7 +62,10 @@ class FileDoor:
         # Columns of text formats are all read: whether a row is bad must not depend on who reads it.
         definition = wanted.needed if self.format == "parquet" else wanted.whole
         for path in batch.column(0).to_pylist():
-            yield from SOURCES[self.format](_of_file(definition, local_path(path))).batches()
+            wanted.place.file, wanted.place.rows_before = local_path(path), 0
+            for piece in SOURCES[self.format](_of_file(definition, local_path(path))).batches():
+                yield piece
+                wanted.place.rows_before += len(piece)
 
 
 @dataclass(frozen=True)
