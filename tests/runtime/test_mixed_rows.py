@@ -222,7 +222,7 @@ def test_a_truth_value_is_no_number(type_: str) -> None:
             engine.push("t", data)
 
 
-# -- where a bad row is, and what is wrong before any row comes ----------------------------------------------------------
+# -- where a bad row is, and what is wrong before any row comes -------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["csv", "json"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -125,3 +126,10 @@ def test_bad_rows_are_remarked_on_and_shown(tmp_path: Path) -> None:
         "1 of 2 rows of stream 'trades' were bad and set aside; of the last one size = 'many' is not a BIGINT" in said
     )
     assert "size = 'many' is not a BIGINT" in outcome.stdout
+
+
+def test_the_readme_lists_every_command() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"`(\\\\\w+)", readme))
+    commands = re.findall(r"^ *(\\\\\w+)", shell("\\help\n").stdout, re.MULTILINE)
+    assert set(commands) == listed

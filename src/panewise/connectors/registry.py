@@ -24,7 +24,7 @@ SINKS = ("parquet", "json", "console")
 # Connectors that only Spark brings.
 SPARK_ONLY = ("delta", "iceberg", "jdbc", "kafka", "kinesis", "memory", "orc", "rate", "socket")
 DATAFRAME = "dataframe"  # of streams that a pipeline was given as DataFrames
-SPARK_SINKS = ("delta", "iceberg", "jdbc", "kafka", "kinesis", "memory", "orc")
+SPARK_SINKS = ("delta", "iceberg", "jdbc", "kafka", "kinesis", "memory", "orc", "postgresql")
 SPARK_OPTIONS = ("max_files_per_trigger",)  # of sources that the engine has too
 
 
