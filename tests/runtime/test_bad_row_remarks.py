@@ -36,7 +36,7 @@ def test_the_first_bad_rows_are_told_of_by_the_push_that_brings_them() -> None:
     (text,) = said(engine, bad(3, "x"))
     assert text == (
         "1 of 4 rows of stream 't' were bad and set aside; of the last one v = 'x' is not a BIGINT. "
-        "bad_rows('t') has them, each with its reason"
+        "In the engine's process bad_rows('t') has them"
     )
     assert engine.stats()["streams"]["t"]["bad_remark"] == text
     assert said(engine, bad(*"abcdefgh")) == []

@@ -124,7 +124,7 @@ def _of_kind(
     values: list[Any], rows: list[int], type_: DataType | None, reading: Reading | None
 ) -> Iterator[tuple[pa.Array, list[int]]]:
     """Values of one Python type: those that fit, those that Arrow has a type for, and the others."""
-    if type_ is not None and reading is not None:
+    if type_ is not None and reading is not None and (type_ == STRING or type(values[0]) is not str):
         fit, others = _divided(values, rows, lambda part: fitting(part, type_, reading) is not None)
         if fit[0]:
             array = fitting(fit[0], type_, reading)

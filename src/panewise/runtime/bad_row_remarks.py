@@ -31,7 +31,7 @@ def bad_rows(stream: StreamDefinition, bad: int, rows: int, reason: str | None) 
     why = "" if reason is None else f"; of the last one {reason}"
     way = None if reason is None else remedy(stream, reason)
     ways = [] if way is None else [way]
-    return BadRows(bad, ". ".join([came + why, *ways, f"bad_rows('{stream.name}') has them, each with its reason"]))
+    return BadRows(bad, ". ".join([came + why, *ways, f"In the engine's process bad_rows('{stream.name}') has them"]))
 
 
 def remedy(stream: StreamDefinition, reason: str) -> str | None:

@@ -260,10 +260,6 @@ class Intake:
         time = values[self.time_index]
         if time is None:
             return None
-        for i in self._guarded:
-            value = values[i]
-            if type(value) is int and MISREAD_LEAST <= value <= MISREAD_MOST and misread_unit(value):
-                return None
         for i, value in enumerate(values):
             if type(value) is datetime:
                 if value.tzinfo is None:
@@ -271,6 +267,8 @@ class Intake:
                 values[i] = (value - EPOCH) // _MICROSECOND
             elif type(value) is int:
                 if not -(2**63) <= value < 2**63:
+                    return None
+                if MISREAD_LEAST <= value <= MISREAD_MOST and i in self._guarded and misread_unit(value):
                     return None
             elif type(value) is str and not value.isascii() and not is_unicode(value):
                 return None

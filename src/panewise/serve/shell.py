@@ -186,8 +186,11 @@ class Shell:
 
     def _tell_rows(self, stream: str, rows: int) -> None:
         self.console.print(f"{rows:,} rows into {stream}", style="dim")
-        for remark in row_remarks([self.engine.stats()["streams"][stream]]):
+        figures = self.engine.stats()["streams"][stream]
+        for remark in row_remarks([figures]):
             self.errors.print(remark)
+        if figures["bad_remark"]:
+            self.errors.print(f"\\bad {stream} shows them", style="yellow", markup=False, highlight=False)
 
     def _flush(self, _: list[str]) -> None:
         with interrupts_held():
