@@ -130,8 +130,14 @@ def test_numbers_that_are_plainly_no_microseconds(number: int, unit: str) -> Non
             caught.value
         )
         assert "skip" not in str(caught.value)  # which would set every row aside
-    for made_up in (0, 1_500_000_000, 12 * 86_400_000_000):  # microseconds, of times that somebody has made up
+    for made_up in (1_500_000_000, 12 * 86_400_000_000):  # microseconds, of round times
         engine.push("t", {"ts": made_up})
+    with pytest.raises(DataError, match="is not a TIMESTAMP"):
+        engine.push("t", {"ts": number})  # still
+    simulated = engine_of()
+    simulated.push("t", [{"ts": 0}, {"ts": number}])  # a time line that begins at 0
+    simulated.push("t", {"ts": number + 1})
+    assert simulated.stats()["streams"]["t"]["rows"] == 3
     said = engine_of(", epoch = 'microseconds'")
     said.push("t", [{"ts": number}])
     said.push("t", {"ts": number})

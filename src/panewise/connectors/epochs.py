@@ -2,10 +2,13 @@
 
 The option `epoch` of a stream says it. Without the option a number of a file or a frame is no instant, and an integer
 in a row given as a dict counts microseconds. Seconds and milliseconds of our time, read as microseconds, lie in the
-first weeks of 1970: `misread_unit` finds those. Times that people make up for tests are round numbers, and are taken.
+first weeks of 1970: `are_misread` finds those. Times that people make up begin at 0 or the like, or are round numbers,
+and are taken.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 # Values of the option `epoch`, with the names of Arrow's units.
 EPOCH_UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
@@ -28,14 +31,24 @@ def unit_of(number: float) -> str | None:
     return None
 
 
-def misread_unit(number: int) -> str | None:
-    """'seconds' or 'milliseconds' where an integer that would be read as microseconds counts those.
+def are_misread(numbers: Iterable[int]) -> bool:
+    """Whether integers that would be read as microseconds count seconds or milliseconds.
 
-    >>> misread_unit(1767605400), misread_unit(1_000_000_000), misread_unit(1767605400123456)
-    ('seconds', None, None)
+    >>> are_misread([1767605400]), are_misread([1_000_000_000]), are_misread([1767605400, 0])
+    (True, False, False)
     """
-    unit = unit_of(number)
-    return unit if unit in _ROUND and number % _ROUND[unit] else None
+    found = False
+    for number in numbers:
+        if is_made_up(number):
+            return False
+        unit = unit_of(number) if MISREAD_LEAST <= number <= MISREAD_MOST else None
+        found = found or (unit in _ROUND and number % _ROUND[unit] != 0)
+    return found
+
+
+def is_made_up(number: int) -> bool:
+    """Whether microseconds lie before 2001, and where neither seconds nor milliseconds of our time would be."""
+    return number < _SECONDS_FIRST * 1_000_000 and unit_of(number) is None
 
 
 def advice(column: str, shown: str, of: str, *, has_connector: bool) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from panewise.connectors.epochs import MISREAD_LEAST, MISREAD_MOST, misread_unit
+from panewise.connectors.epochs import are_misread
 from panewise.schema import STRING, TIMESTAMP, DataType
 
 if TYPE_CHECKING:
@@ -62,10 +62,9 @@ def fitting(values: list[Any], type_: DataType, reading: Reading) -> pa.Array | 
     if type_.numeric and (bool in kinds or np.bool_ in kinds):
         return None  # Arrow would read them as 0 and 1 where the column has fractions.
     if type_ == TIMESTAMP and any(issubclass(kind, int | np.integer) for kind in kinds):
-        whole = (value for value in values if isinstance(value, int | np.integer))
         if not reading.counts:
             return None
-        if reading.guards and any(MISREAD_LEAST <= n <= MISREAD_MOST and misread_unit(int(n)) for n in whole):
+        if reading.guards and are_misread(int(value) for value in values if isinstance(value, int | np.integer)):
             return None
     try:
         array = pa.array(values, type=type_.to_arrow())

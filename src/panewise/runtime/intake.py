@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import integers, numbers, texts
 from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import converted, is_mixed, parts_of, put_together
-from panewise.connectors.epochs import MISREAD_LEAST, MISREAD_MOST, misread_unit
+from panewise.connectors.epochs import MISREAD_LEAST, MISREAD_MOST, are_misread, is_made_up
 from panewise.connectors.options import epoch_of
 from panewise.connectors.python_values import fitted, is_unicode, table_of_frame, unfit
 from panewise.connectors.row_keys import misspelled
@@ -51,7 +51,12 @@ class Intake:
         self._definition = definition
         self._plain = [_plain(column.type, self.epoch) for column in definition.schema]
         times = [i for i, column in enumerate(definition.schema) if column.type == TIMESTAMP]
-        self._guarded = times if self.epoch is None else []
+        self._guarded = times if self.epoch is None else []  # columns whose integers may be of another unit
+
+    def comes_after(self, extent: Extent) -> None:
+        """Rows come to a stream that holds these already. Where its times are made up, so may be those of the rows."""
+        if self._guarded and any(time is not None and is_made_up(time) for time in extent):
+            self._guarded = []
 
     def batches(self, data: Any) -> list[pa.RecordBatch]:
         """The batches of whatever was pushed, as it came."""
@@ -103,7 +108,9 @@ class Intake:
         return [pa.RecordBatch.from_arrays(arrays, names=list(self.schema.names))]
 
     def _of_rows(self, rows: list[dict[str, Any]], column: Column, counts: bool) -> pa.Array:
-        return fitted([_value(row, column.name) for row in rows], column.type, counts=counts, guards=self.epoch is None)
+        return fitted(
+            [_value(row, column.name) for row in rows], column.type, counts=counts, guards=bool(self._guarded)
+        )
 
     def _check_keys(self, rows: list[dict[str, Any]], names: Iterable[str]) -> None:
         """A row may lack columns and have keys that are no columns, but no key that looks like a column it lacks."""
@@ -268,7 +275,7 @@ class Intake:
             elif type(value) is int:
                 if not -(2**63) <= value < 2**63:
                     return None
-                if MISREAD_LEAST <= value <= MISREAD_MOST and i in self._guarded and misread_unit(value):
+                if MISREAD_LEAST <= value <= MISREAD_MOST and i in self._guarded and are_misread([value]):
                     return None
             elif type(value) is str and not value.isascii() and not is_unicode(value):
                 return None
