@@ -123,7 +123,7 @@ def _of_kind(
     values: list[Any], rows: list[int], type_: DataType | None, reading: Reading | None
 ) -> Iterator[tuple[pa.Array, list[int]]]:
     """Values of one Python type: those that fit, those that Arrow has a type for, and the others."""
-    if type_ is not None and reading is not None and (type_ == STRING or type(values[0]) is not str):
+    if type_ is not None and reading is not None and not _never_fits(values[0], type_, reading):
         fit, others = _divided(values, rows, lambda part: fitting(part, type_, reading) is not None)
         if fit[0]:
             array = fitting(fit[0], type_, reading)
@@ -137,6 +137,13 @@ def _of_kind(
         yield pa.array(typed[0]), typed[1]
     if others[0]:
         yield _shown(others[0], type_), others[1]
+
+
+def _never_fits(value: Any, type_: DataType, reading: Reading) -> bool:
+    """Whether no value of this Python type fits: texts in another column, and numbers that are no times."""
+    if isinstance(value, str):
+        return type_ != STRING
+    return type_ == TIMESTAMP and isinstance(value, int) and not reading.counts
 
 
 _Part = tuple[list[Any], list[int]]
