@@ -36,11 +36,14 @@ def bad_rows(stream: StreamDefinition, bad: int, rows: int, reason: str | None) 
 
 def remedy(stream: StreamDefinition, reason: str) -> str | None:
     """What to write so that rows are not bad for this reason, where something can be written."""
-    name = name_to_sql(stream.name)
+    name, has_connector = name_to_sql(stream.name), _has_connector(stream)
     if TOO_MANY in reason:
-        return f"ALTER STREAM {name} SET (on_bad_row = 'skip') sets such rows aside; {way_across(stream.name)}"
+        return way_across(stream.name, has_connector=has_connector)
     column, is_said, value = reason.removesuffix(NO_TIMESTAMP).partition(" = ")
     if is_said and reason.endswith(NO_TIMESTAMP) and epoch_of(stream.options) is None:
-        connected = written_option(stream.options, "connector") not in (None, "memory")
-        return advice(column, value, f"STREAM {name}", has_connector=connected)
+        return advice(column, value, f"STREAM {name}", has_connector=has_connector)
     return None
+
+
+def _has_connector(stream: StreamDefinition) -> bool:
+    return written_option(stream.options, "connector") not in (None, "memory")

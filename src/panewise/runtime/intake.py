@@ -30,7 +30,7 @@ from panewise.errors import DataError, did_you_mean
 from panewise.language.sql_text import name_to_sql
 from panewise.runtime.bad_row_remarks import remedy
 from panewise.runtime.watermark import survey
-from panewise.runtime.window_limit import OF_THE_CLOCK, OFF, Extent, WindowLimit
+from panewise.runtime.window_limit import OF_THE_CLOCK, OFF, TOO_MANY, Extent, WindowLimit
 from panewise.schema import TIMESTAMP, Column, DataType
 from panewise.temporal import EPOCH, INSTANT_MAX, INSTANT_MIN
 
@@ -202,8 +202,9 @@ class Intake:
     def refusal(self, batch: pa.RecordBatch, row: int, reason: str, first: int) -> DataError:
         shown = shown_row(batch.slice(row, 1))
         ways = remedy(self._definition, reason)
-        if ways is None:
-            ways = f"ALTER STREAM {name_to_sql(self.name)} SET (on_bad_row = 'skip') sets such rows aside"
+        if ways is None or TOO_MANY in reason:
+            aside = f"ALTER STREAM {name_to_sql(self.name)} SET (on_bad_row = 'skip') sets such rows aside"
+            ways = aside if ways is None else f"{ways}; {aside}"
         if OF_THE_CLOCK in reason:
             ways += f", ahead = '{OFF}' takes rows of any time"
         problem = DataError(

@@ -52,11 +52,12 @@ def reach_of(slide: int | None) -> int:
     return UNLIMITED if slide is None else min(slide * WINDOWS_CLOSED_MAX, UNLIMITED)
 
 
-def way_across(stream: str) -> str:
-    """What to do where a stream has a longer gap than its windows allow at once."""
+def way_across(stream: str, *, has_connector: bool) -> str:
+    """What to do where a stream has a longer gap than its windows allow at once, so that no row comes late."""
+    first = "divide the files at the gap and read the first part" if has_connector else "push the rows before it first"
     return (
-        f"across a gap without rows, advance('{stream}', ...) brings the stream on in steps that close fewer windows, "
-        "and a query with a longer SLIDE has fewer windows there (docs/overload.md)"
+        f"across a gap without rows, {first}, and advance('{stream}', ...) brings the stream on in steps that close "
+        "fewer windows; a query with a longer SLIDE has fewer windows there (docs/overload.md)"
     )
 
 
