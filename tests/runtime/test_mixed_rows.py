@@ -221,11 +221,19 @@ def test_a_number_too_large_for_its_column_is_bad_in_every_form() -> None:
 
 
 @pytest.mark.parametrize("type_", ["INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(5, 2)"])
-def test_a_truth_value_is_no_number(type_: str) -> None:
+def test_a_truth_value_is_no_number(tmp_path: Path, type_: str) -> None:
     engine = engine_of(columns=f"(ts TIMESTAMP, x {type_})")
-    for data in ({"ts": FIRST, "x": True}, [{"ts": FIRST, "x": 1}, {"ts": FIRST, "x": True}]):
-        with pytest.raises(DataError, match="x = True is not"):
-            engine.push("t", data)
+    for first in (1, 1.5, True):
+        rows = [{"ts": FIRST, "x": first}, {"ts": FIRST, "x": True}]
+        for data in (rows[1], rows, pd.DataFrame(rows)):
+            with pytest.raises(DataError, match=r"x = (True|1\.5) is not"):
+                engine.push("t", data)
+        path = tmp_path / "rows.json"
+        path.write_text("".join(json.dumps({"ts": "2026-01-05 09:30:00", "x": row["x"]}) + "\n" for row in rows))
+        with pytest.warns(pw.ConnectorWarning):
+            file = engine_of(f", connector = 'json', path = '{path}'", f"(ts TIMESTAMP, x {type_})")
+        with pytest.raises(DataError, match=r"x = (True|1\.5) is not"):
+            file.run_available()
 
 
 # -- where a bad row is, and what is wrong before any row comes -------------------------------------------------------

@@ -45,9 +45,15 @@ def plain(values: list[Any], type_: DataType) -> pa.Array:
     import pyarrow as pa
 
     try:
-        return pa.array(values)
+        return mixed(values, type_) if _has_truth_among_others(values) else pa.array(values)
     except unfit():
         return mixed(values, type_)
+
+
+def _has_truth_among_others(values: list[Any]) -> bool:
+    """Whether truth values stand beside others: Arrow would read them as 0 and 1 behind a fraction."""
+    kinds = set(map(type, values)) - {type(None)}
+    return bool in kinds and len(kinds) > 1
 
 
 def fitting(values: list[Any], type_: DataType, reading: Reading) -> pa.Array | None:
@@ -216,21 +222,37 @@ def table_of_frame(frame: Any) -> pa.Table:
     """A frame of pandas. A column that mixes types becomes a union."""
     import pyarrow as pa
 
-    try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    except unfit():
-        if frame.columns.has_duplicates:
-            raise
-    columns = {str(name): _of_series(frame[name]) for name in frame.columns}
-    return pa.table(columns)
+    if frame.columns.has_duplicates or not _mixes(frame):
+        try:
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        except unfit():
+            if frame.columns.has_duplicates:
+                raise
+    return pa.table({str(name): _of_series(frame[name]) for name in frame.columns})
+
+
+def _mixes(frame: Any) -> bool:
+    """Whether a column has values of several types."""
+    from pandas.api.types import infer_dtype
+
+    objects = (frame[name] for name, dtype in frame.dtypes.items() if dtype.name == "object")
+    return any(infer_dtype(column, skipna=True) == "mixed" for column in objects)
 
 
 def _of_series(series: Any) -> pa.Array:
     import pyarrow as pa
 
-    try:
-        return pa.array(series, from_pandas=True)
-    except unfit():
+    values = None
+    if series.dtype.name == "object":
         missing = series.isna().tolist()
         values = [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)]
-        return mixed(values)
+    try:
+        return pa.array(series, from_pandas=True) if values is None else _inferred(values)
+    except unfit():
+        return mixed(series.tolist() if values is None else values)
+
+
+def _inferred(values: list[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    return mixed(values) if _has_truth_among_others(values) else pa.array(values, from_pandas=True)
