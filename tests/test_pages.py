@@ -11,7 +11,14 @@ import pytest
 from tests.test_readme import BLOCK
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = {"archive": 4, "durability": 5, "isolation": 5, "overload": 2, "streams": 3}  # how many blocks print something
+PAGES = {
+    "aggregates": 1,
+    "archive": 4,
+    "durability": 5,
+    "isolation": 5,
+    "overload": 2,
+    "streams": 5,
+}  # how many blocks print something
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from panewise.errors import (
         AnswerOverflowWarning,
+        BadRowsWarning,
         BindError,
         CatalogError,
         ConnectorError,
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnswerOverflowWarning",
+    "BadRowsWarning",
     "BindError",
     "CatalogError",
     "Client",

@@ -34,14 +34,24 @@ class PanewiseError(Exception):
 
 
 class QueryError(PanewiseError):
-    """Something is wrong with a statement; `text` and `span` say where, one-based `line` and `column` too."""
+    """Something is wrong with a statement; `text` and `span` say where, one-based `line` and `column` too.
+
+    `about`: where only the plan is known, the word of the statement that it is about.
+    """
 
     def __init__(
-        self, message: str, *, text: str | None = None, span: Span | None = None, hint: str | None = None
+        self,
+        message: str,
+        *,
+        text: str | None = None,
+        span: Span | None = None,
+        hint: str | None = None,
+        about: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.text = text
         self.span = span
+        self.about = about
 
     def located(self, text: str) -> QueryError:
         """The same error with its statement's text, where it was raised without."""
@@ -101,7 +111,14 @@ class CatalogError(PanewiseError):
 
 
 class DataError(PanewiseError):
-    """A row or batch does not fit its stream."""
+    """A row or batch does not fit its stream. `row`: which row of the push, from 0, where it is one."""
+
+    row: int | None = None
+
+    def of_file(self, file: str, rows_before: int = 0) -> DataError:
+        """The same error of rows that come from a file, with so many before them; a file's rows count from 1."""
+        place = f"'{file}'" if self.row is None else f"'{file}', row {rows_before + self.row + 1:,}"
+        return DataError(f"{self.message}\nthe file: {place}", hint=self.hint)
 
 
 class OverloadError(PanewiseError):
@@ -170,6 +187,10 @@ class AnswerOverflowWarning(UserWarning):
 
 class LateRowsWarning(UserWarning):
     """Rows came later than their stream waits for, and nobody keeps them (docs/streams.md)."""
+
+
+class BadRowsWarning(UserWarning):
+    """Rows were bad, and set aside because their stream says on_bad_row = 'skip' (docs/streams.md)."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

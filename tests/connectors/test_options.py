@@ -18,6 +18,7 @@ def test_values_are_read_and_defaults_filled_in() -> None:
         "idle": 60_000_000,
         "rows": 10,
         "connector": None,
+        "epoch": None,
         "late": "drop",
         "ahead": None,
         "on_bad_row": "fail",

@@ -178,3 +178,22 @@ def test_the_generator_has_four_columns() -> None:
 def _successive(rows: list[dict[str, Any]], symbol: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     chosen = [row for row in rows if row["symbol"] == symbol]
     return list(pairwise(chosen))
+
+
+def test_csv_without_a_header_has_the_columns_as_declared(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("2026-01-01 12:00:00,A,1.5,3\n2026-01-01 12:00:00,B,,4\n")
+    for written in (False, "false"):
+        rows = rows_of(stream(connector="csv", path=str(tmp_path), header=written))
+        assert [(row["symbol"], row["price"], row["size"]) for row in rows] == [("A", 1.5, 3), ("B", None, 4)]
+    (tmp_path / "a.csv").write_text("2026-01-01 12:00:00,A\n")
+    with pytest.raises(ConnectorError, match="cannot be read"):
+        rows_of(stream(connector="csv", path=str(tmp_path), header=False))
+
+
+def test_an_array_of_json_is_told_how_to_become_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"ts": "2026-01-01T12:00:00"}]\n')
+    with pytest.raises(ConnectorError, match=r"line 1 of .*is not a JSON object(?s:.*)hint: .*jq -c '\.\[\]'"):
+        rows_of(stream(connector="json", path=str(tmp_path)))
+    (tmp_path / "a.json").write_text("5\n")
+    with pytest.raises(ConnectorError, match="it is no object in braces"):
+        rows_of(stream(connector="json", path=str(tmp_path)))

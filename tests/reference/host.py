@@ -58,8 +58,6 @@ class StreamState:
 
     def fits(self, values: dict[str, Any]) -> bool:
         for name, kind in self.definition.columns:
-            if name not in values:
-                return False
             value = values[name]
             if value is None:
                 if name == self.definition.timestamp:
@@ -133,6 +131,8 @@ class ReferenceHost:
 
     def push(self, name: str, rows: list[dict[str, Any]]) -> None:
         state = self.stream(name)
+        nothing = {column: None for column, _ in state.definition.columns}
+        rows = [nothing | row for row in rows]
         bad = [row for row in rows if not state.fits(row)]
         if bad and state.definition.options.get("on_bad_row", "fail") == "fail":
             raise BadRow(str(bad[0]))

@@ -223,10 +223,8 @@ def test_columns_that_are_missing_or_unknown() -> None:
     engine = engine_of(STREAM)
     with pytest.raises(DataError, match="no column 'v'"):
         engine.push("t", TABLE.drop_columns("v"))
-    with pytest.raises(DataError, match="has no column 'vv'"):
-        engine.push("t", [row(0), {**row(1), "vv": 1}])
-    with pytest.raises(DataError, match="have no column 'x'"):
-        engine.push("t", {"ts": 0, "k": "a", "v": 1})
+    with pytest.raises(DataError, match="have no column 'ts'"):
+        engine.push("t", {"k": "a", "v": 1, "time": 0})
 
 
 def test_the_first_row_may_lie_anywhere() -> None:

@@ -126,6 +126,30 @@ def test_a_list_is_a_key_like_a_tuple(engine: pw.Engine) -> None:
         engine.lookup("by_k", key=["a", "b"])
 
 
+def test_a_key_of_another_type_is_told_how_to_write_it(engine: pw.Engine) -> None:
+    with pytest.raises(pw.NotHeldError, match=r'k is string, and 3 is not\nhint: write key="3"; .* key=%223%22'):
+        engine.lookup("by_k", key=3)
+    with pytest.raises(pw.NotHeldError, match="v is int64, and 'x' is not"):
+        engine.lookup("by_v", key="x")
+
+
+def test_a_closed_engine_takes_no_rows() -> None:
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM s (ts TIMESTAMP); CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 1 DAY]")
+    engine.push("s", {"ts": 1})
+    engine.close()
+    for call in (
+        lambda: engine.push("s", {"ts": 2}),
+        lambda: engine.advance("s", 3),
+        engine.flush,
+        engine.run_available,
+    ):
+        with pytest.raises(pw.DurabilityError, match="has been closed, and takes no rows"):
+            call()
+    assert engine.stats()["streams"]["s"]["rows"] == 1
+    engine.close()
+
+
 def test_a_series_is_refused_in_words(engine: pw.Engine) -> None:
     with pytest.raises(pw.DataError, match="cannot take a Series"):
         engine.push("plain", pd.Series([1, 2]))

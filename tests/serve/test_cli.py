@@ -182,3 +182,21 @@ def test_a_file_that_is_run_twice_adds_to_its_sinks_unless_they_are_told_otherwi
     refusing = STREAM.format(path=trades) + QUERY + sink.format("kept", connector, tmp_path, ", existing = 'fail'")
     outcome = run_embedded(cql_file(tmp_path, refusing))
     assert outcome.exit_code == 1 and "exists already" in outcome.output
+
+
+REFUSED = {
+    "--checkpoint=kept": "the folder from which the next run goes on is --path",
+    "--master=local[2]": "it runs in this process",
+    "--trigger=5 seconds": "it has no micro-batches",
+    "--replace": "changed by statements",
+    "--token-file=tokens": "add --serve",
+}
+
+
+@pytest.mark.parametrize("option", REFUSED)
+def test_options_that_would_do_nothing_are_refused(tmp_path: Path, trades: Path, option: str) -> None:
+    sink = f"CREATE SINK lines FROM volume WITH (connector = 'json', path = '{tmp_path}/volume.json');"
+    outcome = run_embedded(cql_file(tmp_path, STREAM.format(path=trades) + QUERY + sink), option)
+    assert outcome.exit_code == 1
+    assert REFUSED[option] in " ".join(outcome.output.split())
+    assert not (tmp_path / "volume.json").exists()

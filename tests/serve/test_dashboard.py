@@ -609,3 +609,12 @@ def test_late_rows_are_remarked_on_below_the_streams(browser: Browser) -> None:
         expect(remark).to_contain_text("1 of 2 rows of stream 't' came late and were dropped")
         expect(remark).to_contain_text("WATERMARK FOR ts AS ts - INTERVAL 1 SECOND")
         page.close()
+
+
+def test_bad_rows_that_are_set_aside_are_remarked_on_too(browser: Browser) -> None:
+    with DashboardHost("CREATE STREAM t (ts TIMESTAMP, v BIGINT) WITH (on_bad_row = 'skip')") as host:
+        host.backend.engine.push("t", [{"ts": 5_000_000, "v": 1}, {"ts": 5_000_000, "v": "x"}])
+        page = Watched(browser, host.address)
+        remark = page.page.locator("#streams-remarks li")
+        expect(remark).to_contain_text("1 of 2 rows of stream 't' were bad and set aside")
+        page.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -103,3 +104,32 @@ def test_rows_that_come_late_are_remarked_on(tmp_path: Path) -> None:
     assert "1 of 2 rows of stream 'trades' came late and were dropped" in said
     assert "WATERMARK FOR ts AS ts - INTERVAL 11 SECONDS" in said
     assert "LateRowsWarning" not in said
+
+
+@pytest.mark.parametrize("word", ["exit", "QUIT;", " quit ", "\\exit", "\\q"])
+def test_words_that_people_type_to_get_out(word: str) -> None:
+    outcome = shell(f"{word}\nSHOW NONSENSE;\n")
+    assert (outcome.exit_code, outcome.stderr) == (0, "")
+
+
+def test_help_is_not_the_beginning_of_a_statement() -> None:
+    assert "\\push STREAM FILE" in shell("help\n").stdout
+
+
+def test_bad_rows_are_remarked_on_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "trades.csv").write_text("ts,symbol,size\n2026-01-05 09:30:01,ALFA,5\n2026-01-05 09:30:01,ALFA,many\n")
+    skipping = "ALTER STREAM trades SET (on_bad_row = 'skip');\n"
+    outcome = shell(STATEMENTS + skipping + f"\\push trades {tmp_path / 'trades.csv'}\n\\bad trades\n")
+    assert outcome.exit_code == 0
+    said = " ".join(outcome.stderr.split())
+    assert (
+        "1 of 2 rows of stream 'trades' were bad and set aside; of the last one size = 'many' is not a BIGINT" in said
+    )
+    assert "size = 'many' is not a BIGINT" in outcome.stdout
+
+
+def test_the_readme_lists_every_command() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"`(\\\w+)", readme))
+    commands = re.findall(r"^ *(\\\w+)", shell("\\help\n").stdout, re.MULTILINE)
+    assert len(commands) == 9 and set(commands) == listed

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import tests.soak
-from panewise.errors import LateRowsWarning
+from panewise.errors import BadRowsWarning, LateRowsWarning
 
 TURN_SECONDS = 45  # how long a child plays one component; a fresh child has a fresh heap
 FAILURES_SHOWN = 5  # of one component
@@ -57,7 +57,8 @@ def play_here(component: str, first_seed: int, plays: int | None, seconds: float
     """The child's part: a line of JSON before and after each play."""
     play: Callable[[int], int] = getattr(_module(component), "play")  # noqa: B009
     gc.freeze()  # modules and machine code stay: looking through them again and again takes time
-    warnings.simplefilter("ignore", LateRowsWarning)  # scripts push late rows on purpose
+    for expected in (LateRowsWarning, BadRowsWarning):
+        warnings.simplefilter("ignore", expected)  # scripts push late and bad rows on purpose
     ends = time.monotonic() + seconds
     seed = first_seed
     while (plays is None and time.monotonic() < ends) or (plays is not None and seed < first_seed + plays):

@@ -2,7 +2,7 @@
 
 A text that is no JSON object raises or, where the stream skips bad rows, becomes a row whose event time is that text,
 so that the engine counts it and sets it aside like every other bad row. A missing key is NULL, keys are found in any
-case. Cost: one `json.loads` per object and one pass per column.
+case, and keys that are no columns are ignored (`row_keys`). Cost: one `json.loads` per object and one pass per column.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from panewise.connectors.conform import conform
-from panewise.errors import ConnectorError
+from panewise.connectors.python_values import plain
+from panewise.connectors.row_keys import misspelled
+from panewise.errors import ConnectorError, did_you_mean
 from panewise.schema import Schema
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ Rows = list[Row]
 def decode_json(
     values: pa.Array, schema: Schema, timestamp: str, skip: bool, epoch: str | None = None, place: str = "the topic"
 ) -> list[pa.RecordBatch | Rows]:
-    """The rows that binary values hold: at most one batch (or rows, where a column mixes types), then the broken ones.
+    """The rows that binary values hold: at most one batch, then the broken ones.
 
     A value that is NULL or empty is no row: topics that are compacted hold such values for keys that have gone.
 
@@ -58,30 +60,43 @@ def parse_objects(
         try:
             row = json.loads(text)
             if not isinstance(row, dict):
-                raise ValueError("not an object")
+                raise ValueError("it is no object in braces")
             rows.append(row)
         except (ValueError, RecursionError) as error:
             shown = text.decode("utf-8", "replace")
             if not skip:
+                hint = str(error)
+                if text.lstrip().startswith(b"["):
+                    hint = f"each {unit} is one object in braces, and this begins an array: jq -c '.[]' takes it apart"
                 raise ConnectorError(
-                    f"{unit} {number} of {place} is not a JSON object: {shown[:80]}", hint=str(error)
+                    f"{unit} {number} of {place} is not a JSON object: {shown[:80]}", hint=hint
                 ) from None
             broken.append(shown)
     return rows, broken
 
 
-def rows_batch(rows: Rows, schema: Schema, place: str, epoch: str | None) -> pa.RecordBatch | Rows:
-    """One Arrow batch; where a column mixes types, the rows themselves, for the engine to judge one by one."""
+def rows_batch(rows: Rows, schema: Schema, place: str, epoch: str | None) -> pa.RecordBatch:
+    """One Arrow batch; a column that mixes types and does not convert is a union, whose values are judged apart."""
     import pyarrow as pa
 
     spelled = {key.lower(): key for row in rows for key in row}
     keys = [spelled.get(name.lower(), name) for name in schema.names]
-    try:
-        arrays = [pa.array([row.get(key) for row in rows]) for key in keys]
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return [dict(zip(schema.names, map(row.get, keys), strict=True)) for row in rows]
+    arrays = [plain([row.get(key) for row in rows], column.type) for key, column in zip(keys, schema, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, names=list(schema.names))
     return conform(batch, schema, place, epoch)
+
+
+def check_keys(rows: Rows, schema: Schema, timestamp: str, place: str) -> None:
+    """ConnectorError where no row has an event time, or where a key looks like a column that no row has.
+
+    Any other column that no row has is NULL.
+    """
+    keys = dict.fromkeys(key for row in rows for key in row)
+    if timestamp.lower() not in {key.lower() for key in keys}:
+        raise ConnectorError(f"{place} has no column '{timestamp}'", hint=did_you_mean(timestamp, keys))
+    found = misspelled(keys, schema)
+    if found is not None:
+        raise ConnectorError(f"{place} has no column '{found[1]}'", hint=f"did you mean {found[0]}?")
 
 
 def broken_rows(texts: list[str], timestamp: str, names: tuple[str, ...]) -> Rows:

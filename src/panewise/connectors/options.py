@@ -13,6 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from panewise.catalog import Options
+from panewise.connectors.epochs import EPOCH_UNITS
 from panewise.errors import BindError, ConnectorError, did_you_mean
 from panewise.temporal import duration_us, instant_us
 
@@ -113,10 +114,12 @@ def _duration_or_off(value: object) -> object:
 
 
 CONNECTOR = Option("connector", text, None)
+EPOCH = Option("epoch", one_of(*EPOCH_UNITS), None)
 
 # What every stream knows, whatever connector fills it.
 STREAM_OPTIONS = (
     CONNECTOR,
+    EPOCH,
     Option("late", one_of("drop", "keep"), "drop"),
     Option("ahead", _duration_or_off, None),
     Option("idle", duration, None),
@@ -153,3 +156,9 @@ def read_options(owner: str, written: Options, known: Iterable[Option]) -> dict[
 def written_option(written: Options, name: str) -> object:
     """The value as it was written, or None."""
     return next((value for key, value in written if key.lower() == name), None)
+
+
+def epoch_of(written: Options) -> str | None:
+    """What numbers in TIMESTAMP columns count since 1970, where the options say it."""
+    found = written_option(written, EPOCH.name)
+    return None if found is None else str(found).lower()

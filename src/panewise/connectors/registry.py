@@ -8,7 +8,7 @@ from pathlib import Path
 from panewise.catalog import SinkDefinition, StreamDefinition
 from panewise.connectors.generator import GeneratorSource
 from panewise.connectors.numbered_sinks import CountedSink, NumberedJson, NumberedParquet, NumberedSink
-from panewise.connectors.options import STREAM_OPTIONS, read_options, written_option
+from panewise.connectors.options import STREAM_OPTIONS, Option, read_options, written_option
 from panewise.connectors.sinks import ConsoleSink, JsonSink, ParquetSink, PrintTable, Sink
 from panewise.connectors.sources import CsvSource, JsonSource, ParquetSource, Source
 from panewise.errors import ConnectorError, did_you_mean
@@ -22,7 +22,10 @@ SOURCES: dict[str, Callable[[StreamDefinition], Source]] = {
 SINKS = ("parquet", "json", "console")
 
 # Connectors that only Spark brings.
-SPARK_ONLY = ("delta", "iceberg", "jdbc", "kafka", "kinesis", "orc", "rate", "socket")
+SPARK_ONLY = ("delta", "iceberg", "jdbc", "kafka", "kinesis", "memory", "orc", "rate", "socket")
+DATAFRAME = "dataframe"  # of streams that a pipeline was given as DataFrames
+SPARK_SINKS = ("delta", "iceberg", "jdbc", "kafka", "kinesis", "memory", "orc", "postgresql")
+SPARK_OPTIONS = ("max_files_per_trigger",)  # of sources that the engine has too
 
 
 def open_source(stream: StreamDefinition) -> Source | None:
@@ -35,6 +38,30 @@ def open_source(stream: StreamDefinition) -> Source | None:
     if source is None:
         raise _unknown(f"stream '{stream.name}'", str(name), SOURCES)
     return source(stream)
+
+
+def check_source(stream: StreamDefinition) -> None:
+    """ConnectorError where a connector does not exist, or an option of one that is known here; opens nothing.
+
+    A connector or an option that only Spark has passes: the engine says so when it would read.
+    """
+    name, owner = written_option(stream.options, "connector"), f"stream '{stream.name}'"
+    connector = None if name is None else str(name).lower()
+    if connector in (None, DATAFRAME, *SPARK_ONLY):
+        return
+    if connector not in SOURCES:
+        raise _unknown(owner, str(name), (*SOURCES, *SPARK_ONLY))
+    known: tuple[Option, ...] = SOURCES[connector].options  # type: ignore[attr-defined]
+    read_options(owner, tuple(o for o in stream.options if o[0].lower() not in SPARK_OPTIONS), known)
+
+
+def check_sink(sink: SinkDefinition) -> None:
+    """The same of a sink."""
+    name = written_option(sink.options, "connector")
+    if name is not None and str(name).lower() in SPARK_SINKS:
+        return
+    options = {"parquet": ParquetSink.options, "json": JsonSink.options, "console": ConsoleSink.options}
+    read_options(f"sink '{sink.name}'", sink.options, options[_sink_connector(sink)])
 
 
 def open_sink(sink: SinkDefinition, print_table: PrintTable) -> Sink:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from panewise.catalog import StreamDefinition
-from panewise.connectors.conform import EPOCH_UNITS, conform, matching_names
+from panewise.connectors.conform import conform, matching_names
 from panewise.connectors.files import ENDINGS, files_of
-from panewise.connectors.json_rows import Rows, broken_rows, parse_objects, rows_batch
-from panewise.connectors.options import STREAM_OPTIONS, Option, one_of, read_options, single_character, text
+from panewise.connectors.json_rows import Rows, broken_rows, check_keys, parse_objects, rows_batch
+from panewise.connectors.options import STREAM_OPTIONS, Option, boolean, read_options, single_character, text
 from panewise.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _BLOCK_BYTES = 8 << 20
 
 
 class Source(Protocol):
-    """Yields a stream's rows: Arrow batches, or lists of rows where a batch holds values of wrong types.
+    """Yields a stream's rows: Arrow batches, or lists of rows for texts that are no rows.
 
     The same options and `files` give the same batches again, and more files behind them more batches behind those.
     """
@@ -39,7 +39,7 @@ class Source(Protocol):
         """All batches, or those of some of its files."""
 
 
-FILE_OPTIONS = (Option("path", text), Option("epoch", one_of(*EPOCH_UNITS), None))
+FILE_OPTIONS = (Option("path", text),)
 
 
 class ParquetSource:
@@ -79,9 +79,18 @@ class ParquetSource:
 
 
 class CsvSource:
-    """Files with a header line; an unquoted `null` text (empty unless told) is NULL. Compressed files are read too."""
+    """Files with a header line, or with the columns as declared; an unquoted `null` text (empty unless told) is NULL.
 
-    options = (*STREAM_OPTIONS, *FILE_OPTIONS, Option("delimiter", single_character, ","), Option("null", text, ""))
+    Compressed files are read too.
+    """
+
+    options = (
+        *STREAM_OPTIONS,
+        *FILE_OPTIONS,
+        Option("delimiter", single_character, ","),
+        Option("header", boolean, True),
+        Option("null", text, ""),
+    )
 
     def __init__(self, stream: StreamDefinition) -> None:
         values = read_options(f"stream '{stream.name}'", stream.options, self.options)
@@ -91,6 +100,7 @@ class CsvSource:
         self._skip = values["on_bad_row"] == "skip"
         self._delimiter = str(values["delimiter"])
         self._null = str(values["null"])
+        self._header = bool(values["header"])
         self.files = files_of(str(values["path"]), ENDINGS["csv"], f"stream '{stream.name}'")
         self.rows_total: int | None = None
 
@@ -110,7 +120,10 @@ class CsvSource:
 
         parse = csv.ParseOptions(delimiter=self._delimiter, invalid_row_handler=broken_line)
         try:
-            columns = matching_names(_csv_header(file, self._delimiter), self._schema, f"'{file}'")
+            declared = list(self._schema.names)
+            columns = declared
+            if self._header:
+                columns = matching_names(_csv_header(file, self._delimiter), self._schema, f"'{file}'")
             # Every column as text, so that a value that does not convert reaches the engine as it stands.
             convert = csv.ConvertOptions(
                 include_columns=columns,
@@ -119,7 +132,7 @@ class CsvSource:
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             )
-            read = csv.ReadOptions(block_size=_BLOCK_BYTES)
+            read = csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=None if self._header else declared)
             with csv.open_csv(file, read_options=read, parse_options=parse, convert_options=convert) as reader:
                 for block in reader:
                     for start in range(0, block.num_rows, BATCH_ROWS):
@@ -171,8 +184,7 @@ class JsonSource:
                 objects = parse_objects(lines[start : start + BATCH_ROWS], self._skip, "line", f"'{file}'", number)
                 rows, broken = objects
                 if number == 1 and rows:
-                    keys = dict.fromkeys(key for row in rows for key in row)
-                    matching_names(keys, self._schema, f"'{file}'")
+                    check_keys(rows, self._schema, self._timestamp, f"'{file}'")
                 if rows:
                     yield rows_batch(rows, self._schema, f"'{file}'", self._epoch)
                 if broken:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from panewise.catalog import StreamDefinition, TableDefinition
-from panewise.connectors.conform import conform
+from panewise.connectors.conform import conform, converted, is_mixed
+from panewise.connectors.epochs import advice
 from panewise.connectors.files import ENDINGS, files_of
-from panewise.connectors.options import CONNECTOR, STREAM_OPTIONS, Option, read_options, text, written_option
+from panewise.connectors.options import CONNECTOR, EPOCH, STREAM_OPTIONS, Option, read_options, text, written_option
 from panewise.connectors.registry import SOURCES
 from panewise.errors import ConnectorError, did_you_mean
+from panewise.schema import TIMESTAMP, Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +68,7 @@ def _options(connector: str) -> tuple[Option, ...]:
         return CONNECTOR, Option("path", text)
     of_streams = {option.name for option in STREAM_OPTIONS}
     known: tuple[Option, ...] = SOURCES[connector].options  # type: ignore[attr-defined]
-    return (CONNECTOR, *(option for option in known if option.name not in of_streams))
+    return (CONNECTOR, EPOCH, *(option for option in known if option.name not in of_streams))
 
 
 def read_table(table: TableDefinition) -> pa.RecordBatch:
@@ -83,7 +85,8 @@ def read_table(table: TableDefinition) -> pa.RecordBatch:
     stream = StreamDefinition(table.name, table.schema, table.schema.names[0], 0, table.options)
     parts, rows = [], 0
     for piece in SOURCES[connector](stream).batches():
-        parts.append(_rows_as_batch(piece, table) if isinstance(piece, list) else declared(piece, table))
+        assert not isinstance(piece, list), "only a stream sets texts aside that are no rows"
+        parts.append(declared(piece, table, rows))
         rows += len(piece)
         check_size(table, rows)
     return whole(parts, table)
@@ -111,8 +114,9 @@ def whole(parts: list[pa.RecordBatch], table: TableDefinition) -> pa.RecordBatch
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema)
 
 
-def declared(batch: pa.RecordBatch, table: TableDefinition) -> pa.RecordBatch:
-    """The batch with the table's columns in their types; ConnectorError where it has others."""
+def declared(batch: pa.RecordBatch, table: TableDefinition, before: int = 0) -> pa.RecordBatch:
+    """The batch, with so many rows before it, with the table's columns in their types; ConnectorError where it has
+    others."""
     import pyarrow as pa
 
     batch = conform(batch, table.schema, f"what table '{table.name}' reads")
@@ -122,26 +126,26 @@ def declared(batch: pa.RecordBatch, table: TableDefinition) -> pa.RecordBatch:
         if pa.types.is_dictionary(values.type) and values.type.value_type == field.type:
             values = values.dictionary_decode()
         if values.type != field.type:
-            raise ConnectorError(
-                f"column '{column.name}' of table '{table.name}' is declared {column.type}, and what it reads has "
-                f"{values.type} values there that do not all convert",
-                hint=f"the first is {values[0].as_py()!r}" if len(values) else None,
-            )
+            raise _unfitting(table, column, values, before)
         columns.append(values)
     return pa.RecordBatch.from_arrays(columns, schema=arrow)
 
 
-def _rows_as_batch(rows: list[dict[str, Any]], table: TableDefinition) -> pa.RecordBatch:
-    """Rows of which some value has another type than its column, which this finds."""
-    import pyarrow as pa
-
-    for row in rows:
-        for column in table.schema:
-            try:
-                pa.scalar(row.get(column.name), column.type.to_arrow())
-            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-                raise ConnectorError(
-                    f"column '{column.name}' of table '{table.name}' is declared {column.type}, and a row has "
-                    f"{row.get(column.name)!r} there"
-                ) from None
-    return pa.RecordBatch.from_pylist(rows, table.schema.to_arrow())
+def _unfitting(table: TableDefinition, column: Column, values: pa.Array, before: int) -> ConnectorError:
+    """Names the first value that does not convert, and its row."""
+    first, end = 0, len(values)
+    while end - first > 1:
+        middle = (first + end) // 2
+        fits = converted(values.slice(first, middle - first), column.type).type == column.type.to_arrow()
+        first, end = (middle, end) if fits else (first, middle)
+    shown = repr(values[first].as_py()) if len(values) else "nothing"
+    found = (
+        f"a row has {shown} there"
+        if is_mixed(values.type)
+        else f"what it reads has {values.type} values there that do not all convert"
+    )
+    unit = advice(column.name, shown, f"TABLE {table.name}", has_connector=True) if column.type == TIMESTAMP else None
+    return ConnectorError(
+        f"column '{column.name}' of table '{table.name}' is declared {column.type}, and {found}",
+        hint=f"the first is {shown}, in row {before + first}" + ("" if unit is None else f"; {unit}"),
+    )

@@ -20,6 +20,7 @@ from panewise.language.binding import Binding, KnownAggregate
 from panewise.language.dialect import print_node
 from panewise.language.expressions import AggregateCall, Call, Expression, Literal, chained
 from panewise.language.scope import Scope
+from panewise.language.sql_text import name_to_sql
 from panewise.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP
 
 DEPTH_MAX = 100
@@ -217,8 +218,20 @@ class ExpressionBinder:
 
     def _in(self, node: exp.In) -> Expression:
         if node.args.get("query") is not None:
-            raise self.binding.error("IN (SELECT ...) is not part of the language", node.args["query"], "use EXISTS")
+            hint = self._instead_of_in(node.this, node.args["query"])
+            raise self.binding.error("IN (SELECT ...) is not part of the language", node.args["query"], hint)
         return self._call("in", node, self.bind(node.this), *(self.bind(choice) for choice in node.expressions))
+
+    def _instead_of_in(self, sought: exp.Expr, query: exp.Expr) -> str:
+        """The join with a table that says the same; over streams it is EXISTS."""
+        tables = list(query.find_all(nodes.FromItem))
+        select = query.find(nodes.StreamSelect)
+        items = [] if select is None else select.expressions
+        found = self.binding.catalog.find(tables[0].this.name) if len(tables) == 1 else None
+        if found is None or found.kind != "table" or len(items) != 1 or not isinstance(items[0], exp.Column):
+            return "use EXISTS"
+        name, item = name_to_sql(found.name), print_node(items[0].this)
+        return f"join the table: add {name} to FROM, and to WHERE {print_node(sought)} = {name}.{item}"
 
     def _between(self, node: exp.Between) -> Expression:
         operand = self.bind(node.this)

@@ -20,7 +20,7 @@ from panewise.temporal import duration_us
 _CONNECTED = ("connector", "path")
 _OVERLOAD = ("shedding", "max_rate", "keep", "queue")
 KNOWN: dict[str, tuple[str, ...]] = {
-    "stream": (*_CONNECTED, "late", "ahead", "idle", "on_bad_row", "retain", *_OVERLOAD),
+    "stream": (*_CONNECTED, "epoch", "late", "ahead", "idle", "on_bad_row", "retain", *_OVERLOAD),
     "table": (*_CONNECTED, "changes", "operation"),
     "query": ("mode", "technique", "refresh", "sharing"),
     "sink": _CONNECTED,
@@ -32,6 +32,7 @@ ALTERABLE: dict[str, tuple[str, ...]] = {
 }
 
 _CHOICES: dict[str, tuple[str, ...]] = {
+    "epoch": ("seconds", "milliseconds", "microseconds", "nanoseconds"),
     "late": ("drop", "keep"),
     "on_bad_row": ("fail", "skip"),
     "mode": ("push", "lookup"),
@@ -57,7 +58,7 @@ def bind_alteration(found: Iterable[Option], kind: str, binding: Binding) -> Opt
     """The options that ALTER STREAM or ARCHIVE ... SET changes."""
     options, alterable = list(found), ALTERABLE[kind]
     # What a stream is created with and cannot have altered is the connector's; an archive's options are all known.
-    fixed = _CONNECTED if kind == "stream" else KNOWN[kind]
+    fixed = (*_CONNECTED, "epoch") if kind == "stream" else KNOWN[kind]
     for option in options:
         if _name(option) in fixed and _name(option) not in alterable:
             message = f"'{_name(option)}' of {'an' if kind == 'archive' else 'a'} {kind} cannot be altered"
@@ -85,6 +86,8 @@ def _name(option: Option) -> str:
 def _value(option: Option, known: str | None, binding: Binding) -> Value:
     node = option.expression
     value = _literal(node, binding)
+    if known == "epoch" and isinstance(value, str):
+        value = value.lower()
     if known in _CHOICES and value not in _CHOICES[known]:
         choices = ", ".join(f"'{choice}'" for choice in _CHOICES[known][:-1]) + f" or '{_CHOICES[known][-1]}'"
         raise binding.error(f"'{known}' takes {choices}", node)

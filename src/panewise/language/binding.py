@@ -31,6 +31,9 @@ class KnownAggregate(Protocol):
     def result_type(self, types: tuple[DataType, ...], constants: tuple[Any, ...], /) -> DataType: ...
 
 
+MATCHING = ("LIKE", "ILIKE", "CONTAINS", "STARTS_WITH", "ENDS_WITH")  # what there is in place of regular expressions
+
+
 @dataclass(frozen=True)
 class Binding:
     """The surroundings of one statement."""
@@ -73,7 +76,19 @@ class Binding:
 
     def no_function(self, name: str, scalars: Iterable[str], node: exp.Expr) -> BindError:
         aggregates = sorted(self.aggregate_names())
-        near = did_you_mean(name, [*scalars, *aggregates])
+        names = [*scalars, *aggregates]
+        near = did_you_mean(name, names)
         known = "aggregate functions are " + ", ".join(aggregates)
-        hint = f"{near} {known}" if near.startswith("did you mean") else known
+        if not near.startswith("did you mean"):
+            alike = _of_the_same_words(name, [*names, *MATCHING])
+            near = f"the nearest are {', '.join(alike)};" if alike else ""
+        hint = f"{near} {known}".strip()
         return self.error(f"there is no function '{name}'", node, hint)
+
+
+def _of_the_same_words(name: str, known: Iterable[str]) -> list[str]:
+    """Functions whose names have a word in common with this one."""
+    words = set(name.upper().split("_"))
+    if any(word.startswith(("REGEX", "RLIKE", "MATCH")) for word in words):
+        return list(MATCHING)
+    return sorted({other for other in known if not words.isdisjoint(other.split("_"))})

@@ -97,6 +97,9 @@ class ExpressionParser(Parser):
         raise Refusal(ParseError(message, text=self.sql, span=self._place(token), hint=hint))
 
     def refuse_unless(self, expected: str, token: Token | None = None, hint: str | None = None) -> NoReturn:
+        place = self._place(token).start
+        if hint is None and self.sql[place - 1 : place + 1] == "==":  # two tokens
+            hint = "equality is written with one ="
         self.refuse(f"expected {expected}, found {self._found(token)}", token, hint)
 
     def _place(self, token: Token | None) -> Span:

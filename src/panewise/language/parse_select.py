@@ -17,6 +17,7 @@ EMIT_WORDS = ("ISTREAM", "DSTREAM", "RSTREAM")
 WINDOW_CLAUSES = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "SLIDE", "OFFSET", "ALIGN", "INTERNAL")
 
 # Words that would otherwise be taken for an alias where they stand.
+_SORT = "rows come in the order of their time; an answer can be sorted where it arrives: table.sort_by('column')"
 REFUSED_WORDS: dict[str, str | None] = {
     "ANTI": "write WHERE NOT EXISTS (...)",
     "ASOF": None,
@@ -31,11 +32,11 @@ REFUSED_WORDS: dict[str, str | None] = {
     "MINUS": "write EXCEPT",
     "NATURAL": "write JOIN ... USING (...)",
     "OFFSET": "OFFSET of a window stands in its brackets",
-    "ORDER": "rows come in the order of their time",
+    "ORDER": _SORT,
     "PIVOT": None,
     "QUALIFY": None,
     "SEMI": "write WHERE EXISTS (...)",
-    "SORT": "rows come in the order of their time",
+    "SORT": _SORT,
     "STRAIGHT_JOIN": None,
     "TABLESAMPLE": None,
     "UNPIVOT": None,

@@ -187,6 +187,8 @@ class CqlParser(SelectParser):
         key: exp.Expr
         if self._match(TokenType.STRING):
             key = exp.Literal.string(self._prev.text)
+        elif self._match(TokenType.NULL):  # an option of csv files
+            key = exp.Var(this="null")
         else:
             words = [self.name("the name of an option")]
             while self._match(TokenType.DOT):

@@ -90,4 +90,10 @@ class Scope:
             hint = did_you_mean(name, source.schema.names)
             return binding.error(f"'{source.alias}' has no column '{name}'", node, hint)
         known = [column for source in self.sources for column in source.schema.names]
-        return binding.error(f"there is no column '{name}'", node, did_you_mean(name, known))
+        hint = did_you_mean(name, known)
+        if name.lower() in ("window_start", "window_end"):
+            hint = "every report has window_start and window_end by itself; leave it out"
+        elif node.this.args.get("quoted") and not hint.startswith("did you mean"):
+            doubled = name.replace("'", "''")
+            hint = f"a text stands in single quotes: '{doubled}'"
+        return binding.error(f"there is no column '{name}'", node, hint)

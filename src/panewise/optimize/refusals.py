@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from panewise.catalog import Options
-from panewise.errors import PlanError
+from panewise.errors import PlanError, QueryError
 from panewise.language import statements as s
 from panewise.language.archive_layout import BY_COST, OWN
 from panewise.optimize.refresh_option import check_refresh, is_at_most
@@ -39,16 +39,24 @@ def check_query(plan: Emit, options: Options = (), taken_before: bool = False) -
     `taken_before`: it was accepted once, perhaps by a panewise that ignored a mode without meaning.
     """
     check_supported(plan)
-    given = dict(options)
-    if "sharing" in given:
-        raise PlanError("the option sharing has no effect yet", hint="leave it out")
     for name, value in options:
-        if name == "refresh" and is_at_most(options):
-            check_refresh(plan)
-        if name == "technique":
-            check_technique(str(value), block_of(plan))
-        if name == "mode" and value == "lookup" and not taken_before:
-            _check_lookup_mode(plan)
+        try:
+            _check_option(name, value, plan, options, taken_before)
+        except QueryError as problem:
+            problem.about = problem.about or name
+            raise
+
+
+def _check_option(name: str, value: object, plan: Emit, options: Options, taken_before: bool) -> None:
+    """One option of a query, which its plan has to admit."""
+    if name == "sharing":
+        raise PlanError("the option sharing has no effect yet", hint="leave it out")
+    if name == "refresh" and is_at_most(options):
+        check_refresh(plan)
+    if name == "technique":
+        check_technique(str(value), block_of(plan))
+    if name == "mode" and value == "lookup" and not taken_before:
+        _check_lookup_mode(plan)
 
 
 def check_once(plan: Emit) -> None:

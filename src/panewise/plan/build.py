@@ -121,7 +121,8 @@ def _aggregate(node: Node, select: Select, find: FindAggregate) -> Node:
 def _aggregated(call: AggregateCall, find: FindAggregate) -> Aggregated:
     function = COUNT_DISTINCT if call.distinct else find(call.function)
     if call.distinct and call.function != "COUNT":
-        raise PlanError(f"{call.function}(DISTINCT ...) has no operator yet", hint="COUNT(DISTINCT ...) has one")
+        hint = "COUNT(DISTINCT ...) has one"
+        raise PlanError(f"{call.function}(DISTINCT ...) has no operator yet", hint=hint, about="DISTINCT")
     assert function is not None, call.function
     constants = tuple(a.value if isinstance(a, Literal) else NOT_CONSTANT for a in call.arguments)
     bound = function.bound(tuple(a.type for a in call.arguments), constants)

@@ -24,7 +24,9 @@ def check_supported(plan: Emit, once: bool = False) -> None:
         missing = _missing(node)
         if missing is not None:
             raise PlanError(
-                f"{missing} has no operator yet", hint="the statement is valid; this feature is still to come"
+                f"{missing} has no operator yet",
+                hint="the statement is valid; this feature is still to come",
+                about=missing.split()[0],
             )
         if not (once and isinstance(node, WindowOf) and reads_answer(node)):
             _check_windowed(node)
@@ -82,6 +84,7 @@ def _check_windowed(node: Node) -> None:
                 raise PlanError(
                     f"{source.kind} '{source.name}' is read without a window",
                     hint="put a window behind it, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], [NOW] or [UNBOUNDED]",
+                    about=source.name,
                 )
             if isinstance(source, Emit):
                 raise PlanError(
@@ -108,7 +111,9 @@ def _check_values_kept(block: Block, once: bool) -> None:
         reason = "over a window without SLIDE"
     if reason is not None and not once:
         raise PlanError(
-            f"{name} {reason} has no operator", hint=f"write {name} over [RANGE 1 MINUTE SLIDE 1 SECOND] or the like"
+            f"{name} {reason} has no operator",
+            hint=f"write {name} over [RANGE 1 MINUTE SLIDE 1 SECOND] or the like",
+            about="DISTINCT" if "DISTINCT" in name else name.partition("(")[0],
         )
     if any(bound.sketched for bound in keeping) and find_spec("datasketches") is None:
         raise PlanError(

@@ -26,7 +26,9 @@ def check_tables(plan: Emit, once: bool) -> None:
     if alone is not None:
         raise PlanError(
             f"a query that runs on reads table '{alone.name}' only in a join with a window",
-            hint=f"put a stream with a window beside it; SELECT ... FROM {alone.name} reads it once",
+            hint=f"join it: FROM a stream [RANGE ...], {alone.name} WHERE their columns are equal; "
+            f"SELECT ... FROM {alone.name} reads it once",
+            about=alone.name,
         )
 
 

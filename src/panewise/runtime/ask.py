@@ -29,7 +29,7 @@ from panewise.runtime.family_consumer import FamilyConsumer
 from panewise.runtime.past_rows import shown_rows
 from panewise.runtime.window_ends import cadence_of
 from panewise.state.group_table import GroupTable
-from panewise.temporal import RowsWindow, TimeWindow, Window, format_duration, format_instant
+from panewise.temporal import RowsWindow, TimeWindow, Window, duration_us, format_duration, format_instant
 
 
 def ask_once(node: OnceQuery, sources: Sources, budget: ReadBudget) -> pa.Table:
@@ -150,8 +150,23 @@ def require_held(channel: Channel, start: int | None, window: TimeWindow) -> Non
     held = f"rows since {format_instant(channel.retained_from)}" if channel.retain_us else "no rows"
     raise NotHeldError(
         f"the window {window} reaches further back than what {_kind(channel)} '{channel.name}' holds ({held})",
-        hint=_retaining(channel, format_duration(window.range_us).lower() if window.range_us else "1 day"),
+        hint=_reaching(channel, window),
     )
+
+
+def _reaching(channel: Channel, window: TimeWindow) -> str:
+    """What to write where a window begins before what is held. Never less than what is retained now."""
+    if channel.of_query or not channel.retain_us:
+        return _retaining(channel, "1 day" if window.range_us is None else _text(window.range_us + window.offset_us))
+    kept = _text(channel.retain_us)
+    within = f"FROM {channel.name} [RANGE {kept.upper()}] reads what is held"
+    if window.range_us is None or window.range_us + window.offset_us <= channel.retain_us:
+        return f"{within} of the {kept} that are retained"
+    return f"{within}; {_retaining(channel, _text(window.range_us + window.offset_us))}"
+
+
+def _text(duration: int) -> str:
+    return format_duration(duration).lower()
 
 
 def _kind(channel: Channel) -> str:
@@ -162,6 +177,8 @@ def _retaining(channel: Channel, duration: str) -> str:
     """How rows are kept for one-time queries."""
     if channel.of_query:
         return f"FROM {channel.name} without a window reads its answer; CREATE ARCHIVE keeps its results"
+    if duration_us(duration) <= channel.retain_us:
+        return f"a retain of more than the {_text(channel.retain_us)} of now keeps more rows from now on"
     return f"ALTER STREAM {channel.name} SET (retain = '{duration}') keeps rows from now on"
 
 

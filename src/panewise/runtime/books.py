@@ -12,6 +12,7 @@ from collections.abc import Callable
 from panewise.aggregates import registry
 from panewise.aggregates.functions import AggregateFunction
 from panewise.catalog import Catalog
+from panewise.errors import DurabilityError
 from panewise.runtime.archives import Archives
 from panewise.runtime.channel import Channel
 from panewise.runtime.durability import Durability
@@ -37,6 +38,7 @@ class Books:
         self.archives = Archives(self.catalog, self.hosting, self.channel)
         self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
         self.log: Durability | None = None
+        self.closed = False  # an engine without a folder; one with a folder has that in its log
         self.replaying = False  # while a log is read: what it says has happened once
 
     # -- by name ---------------------------------------------------------------------------------------------------
@@ -110,6 +112,7 @@ class Books:
         self.flush()
         for stream in self.streams.values():
             stream.late_remarks.forget(stream.late_count)
+            stream.bad_remarks.forget(stream.bad_count)
         self.hosting.remarks.clear()
         self.replaying = False
 
@@ -118,6 +121,11 @@ class Books:
         if self.log is not None:
             told, self.hosting.took_history = self.hosting.took_history, False
             self.log.changed(told, snapshot)
+
+    def check_open(self) -> None:
+        """Refuses rows for an engine without a folder that has been closed; its answers can still be read."""
+        if self.closed:
+            raise DurabilityError("the engine has been closed, and takes no rows any more", hint="make a new one")
 
     def check_state(self) -> None:
         """Refuses where nothing runs, and only definitions are known."""

@@ -25,6 +25,7 @@ from panewise.optimize.sharing.report import SharingReport
 from panewise.plan.explain import Explanation
 from panewise.plan.physical import SHARING
 from panewise.runtime.answers import Answer, Answers
+from panewise.runtime.bad_row_remarks import BadRows
 from panewise.runtime.books import Books
 from panewise.runtime.durability import Durability
 from panewise.runtime.durable_opening import SNAPSHOT_EVERY_BYTES, open_folder
@@ -256,6 +257,7 @@ class Engine:
         `producer` and `sequence` (1, 2, 3, ...) make it safe to push again: a number that was taken is ignored.
         """
         self._lock.check()
+        self.books.check_open()
         queue = self._named(stream).queue
         if queue is not None and self.books.log is None and producer is None:
             queue.put(data, timeout)  # without the lock: it may have to wait for those who hold it
@@ -299,6 +301,7 @@ class Engine:
     def advance(self, stream: str, until: Any) -> None:
         """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
         with self._lock:
+            self.books.check_open()
             self._answers.change()
             target, instant = self.stream(stream), instant_us(until)
             target.judge.limit.check_clock(target.name, instant)
@@ -311,6 +314,7 @@ class Engine:
         if streams is not None and not isinstance(streams, list | tuple):
             raise DataError(f"streams are named in a list, not in a {type(streams).__name__}")
         with self._lock:
+            self.books.check_open()
             self.books.check_state()
             self._answers.change()
             self._flush_all()
@@ -415,6 +419,11 @@ class Engine:
                 self.listeners.remark(nothing_kept(asked.definition, asked.late_count))
             return asked.late_rows()
 
+    def badness(self, stream: str) -> BadRows | None:
+        """How many rows were bad and set aside so far and what is to be said of them; None where there are none, or
+        somebody has asked for them. Never waits."""
+        return self.stream(stream).badness()
+
     def lateness(self, stream: str) -> Lateness | None:
         """How many rows have come late so far and what is to be said of them; None where the stream says what becomes
         of late rows, or there are none. Never waits."""
@@ -485,7 +494,7 @@ class Engine:
                 self.books.log.checkpoint(self.snapshot)
 
     def close(self, *, snapshot: bool = True) -> None:
-        """Ends the use of the engine's folder, with a snapshot so that the next one starts fast.
+        """Ends the use of the engine, and of its folder, with a snapshot so that the next one starts fast.
 
         A broken engine only lets its folder go. In a forked child process nothing happens: the folder is its parent's.
         """
@@ -500,6 +509,7 @@ class Engine:
                         self.archives.close(logged=log is not None)
                 if log is not None:
                     log.close(self.snapshot if snapshot else None)
+                self.books.closed = log is None
         except EngineBroken:  # nobody is inside, and nobody gets in
             self.archives.let_go()
             if log is not None:

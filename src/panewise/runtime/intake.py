@@ -21,11 +21,17 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers, numbers, texts
 from panewise.catalog import StreamDefinition
-from panewise.connectors.conform import converted
+from panewise.connectors.conform import converted, is_mixed, parts_of, put_together
+from panewise.connectors.epochs import MISREAD_LEAST, MISREAD_MOST, are_misread, is_made_up
+from panewise.connectors.options import epoch_of
+from panewise.connectors.python_values import fitted, is_unicode, table_of_frame, unfit
+from panewise.connectors.row_keys import misspelled
 from panewise.errors import DataError, did_you_mean
+from panewise.language.sql_text import name_to_sql
+from panewise.runtime.bad_row_remarks import remedy
 from panewise.runtime.watermark import survey
-from panewise.runtime.window_limit import OF_THE_CLOCK, OFF, Extent, WindowLimit
-from panewise.schema import STRING, DataType
+from panewise.runtime.window_limit import OF_THE_CLOCK, OFF, TOO_MANY, Extent, WindowLimit
+from panewise.schema import TIMESTAMP, Column, DataType
 from panewise.temporal import EPOCH, INSTANT_MAX, INSTANT_MIN
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -41,7 +47,16 @@ class Intake:
         self.arrow = definition.schema.to_arrow()
         self.time_index = definition.schema.names.index(definition.timestamp)
         self._makers = [_MAKERS.get(column.type.name) for column in definition.schema]
-        self._plain = [_PLAIN.get(column.type.name) for column in definition.schema]
+        self.epoch = epoch_of(definition.options)  # what numbers in TIMESTAMP columns count
+        self._definition = definition
+        self._plain = [_plain(column.type, self.epoch) for column in definition.schema]
+        times = [i for i, column in enumerate(definition.schema) if column.type == TIMESTAMP]
+        self._guarded = times if self.epoch is None else []  # columns whose integers may be of another unit
+
+    def comes_after(self, extent: Extent) -> None:
+        """Rows come to a stream that holds these already. Where its times are made up, so may be those of the rows."""
+        if self._guarded and any(time is not None and is_made_up(time) for time in extent):
+            self._guarded = []
 
     def batches(self, data: Any) -> list[pa.RecordBatch]:
         """The batches of whatever was pushed, as it came."""
@@ -58,7 +73,7 @@ class Intake:
             return self._from_rows(data) if data else []
         try:
             return self._from_frame(data)
-        except _UNFIT as problem:
+        except unfit() as problem:
             raise self._refused(data, f": {problem}") from None
 
     def _from_frame(self, data: Any) -> list[pa.RecordBatch]:
@@ -67,7 +82,7 @@ class Intake:
             if isinstance(found, pa.Table | pa.RecordBatch):
                 return self.batches(found)
         elif type(data).__module__.startswith("pandas") and hasattr(data, "columns"):
-            return list(pa.Table.from_pandas(data, preserve_index=False).to_batches())
+            return list(table_of_frame(data).to_batches())
         elif hasattr(data, "__arrow_c_stream__"):
             return list(pa.table(data).to_batches())
         raise self._refused(data)
@@ -79,37 +94,42 @@ class Intake:
         )
 
     def _from_rows(self, rows: list[Any]) -> list[pa.RecordBatch]:
-        """Rows given as dicts, in runs of values of one type in each column, so that a bad one spoils no other."""
+        """Rows given as dicts, in one batch. Values of a column may be of several types, and are judged one by one."""
         for position, row in enumerate(rows):
             if not isinstance(row, dict):
                 raise DataError(f"row {position} pushed to '{self.name}' is a {type(row).__name__}, not a dict")
         names = dict.fromkeys(str(name) for row in rows for name in row)
-        spelled = {name.lower() for name in names}
-        for column in self.schema:
-            if column.name.lower() not in spelled:
-                raise self._missing(column.name, names)
-        unknown = [name for name in names if self.schema.find(name) is None]
-        if unknown:
-            raise DataError(
-                f"stream '{self.name}' has no column '{unknown[0]}'", hint=did_you_mean(unknown[0], self.schema.names)
-            )
-        values = [[_value(row, column.name) for row in rows] for column in self.schema]
-        whole = [_fitting(of_column, column.type) for of_column, column in zip(values, self.schema, strict=True)]
-        if all(array is not None for array in whole):
-            return [pa.RecordBatch.from_arrays(whole, names=list(self.schema.names))]
-        kinds = [
-            [None if _fitting([value], column.type) is not None else type(value) for value in of_column]
-            for array, of_column, column in zip(whole, values, self.schema, strict=True)
-            if array is None
-        ]
-        edges = [i for i in range(1, len(rows)) if any(kind[i] != kind[i - 1] for kind in kinds)]
-        return [
-            pa.RecordBatch.from_arrays(
-                [_array(v[start:stop], column.type) for v, column in zip(values, self.schema, strict=True)],
-                names=list(self.schema.names),
-            )
-            for start, stop in zip([0, *edges], [*edges, len(rows)], strict=True)
-        ]
+        time = self.schema.columns[self.time_index].name
+        if time.lower() not in {name.lower() for name in names}:
+            raise self._missing(time, names)
+        self._check_keys(rows, names)
+        counts = self.epoch is None or self.epoch == "microseconds"
+        arrays = [self._of_rows(rows, column, counts) for column in self.schema]
+        return [pa.RecordBatch.from_arrays(arrays, names=list(self.schema.names))]
+
+    def _of_rows(self, rows: list[dict[str, Any]], column: Column, counts: bool) -> pa.Array:
+        return fitted(
+            [_value(row, column.name) for row in rows], column.type, counts=counts, guards=bool(self._guarded)
+        )
+
+    def _check_keys(self, rows: list[dict[str, Any]], names: Iterable[str]) -> None:
+        """A row may lack columns and have keys that are no columns, but no key that looks like a column it lacks."""
+        unknown = {name for name in names if self.schema.find(name) is None}
+        if not unknown:
+            return
+        looked_at: set[tuple[str, ...]] = set()
+        for position, row in enumerate(rows):
+            keys = tuple(map(str, row))
+            if keys in looked_at or unknown.isdisjoint(keys):
+                continue
+            looked_at.add(keys)
+            found = misspelled(keys, self.schema)
+            if found is not None:
+                raise DataError(
+                    f"stream '{self.name}' has no column '{found[0]}', and row {position} of this push has no "
+                    f"'{found[1]}'",
+                    hint=f"did you mean {found[1]}? Nothing of this push was taken",
+                )
 
     def _missing(self, name: str, found: Iterable[str]) -> DataError:
         return DataError(f"rows pushed to '{self.name}' have no column '{name}'", hint=did_you_mean(name, found))
@@ -146,10 +166,10 @@ class Intake:
         bad: dict[int, str] = {}
         for column in self.schema:
             source = self._column(batch, column.name)
-            target = converted(source, column.type)
+            target = converted(source, column.type, self.epoch)
             wanted = column.type.to_arrow()
             if target.type != wanted and not (pa.types.is_dictionary(target.type) and target.type.value_type == wanted):
-                target, reasons = _by_halves(source, column.type)
+                target, reasons = _one_by_one(source, column.type, self.epoch)
                 for row, value in reasons:
                     bad.setdefault(row, f"{column.name} = {value!r} is not {_article(column.type)}")
                     if not skip:
@@ -181,16 +201,18 @@ class Intake:
 
     def refusal(self, batch: pa.RecordBatch, row: int, reason: str, first: int) -> DataError:
         shown = shown_row(batch.slice(row, 1))
-        advice = f"ALTER STREAM {self.name} SET (on_bad_row = 'skip') sets such rows aside"
-        for field in batch.schema:
-            if pa.types.is_integer(field.type) and reason == f"{field.name} = {shown[field.name]} is not a TIMESTAMP":
-                advice = f"a frame says the unit of its times: pandas.to_datetime(frame['{field.name}'], unit='us')"
+        ways = remedy(self._definition, reason)
+        if ways is None or TOO_MANY in reason:
+            aside = f"ALTER STREAM {name_to_sql(self.name)} SET (on_bad_row = 'skip') sets such rows aside"
+            ways = aside if ways is None else f"{ways}; {aside}"
         if OF_THE_CLOCK in reason:
-            advice += f", ahead = '{OFF}' takes rows of any time"
-        return DataError(
+            ways += f", ahead = '{OFF}' takes rows of any time"
+        problem = DataError(
             f"row {first + row} pushed to '{self.name}' is bad: {reason}\nthe row: {shown}",
-            hint=f"nothing of this push was taken; {advice}",
+            hint=f"nothing of this push was taken; {ways}",
         )
+        problem.row = first + row
+        return problem
 
     def times(self, batch: pa.RecordBatch) -> Ints:
         """Event times in microseconds; NULL reads as 0, `bad_times` finds it."""
@@ -254,7 +276,9 @@ class Intake:
             elif type(value) is int:
                 if not -(2**63) <= value < 2**63:
                     return None
-            elif type(value) is str and not value.isascii() and not _is_unicode(value):
+                if MISREAD_LEAST <= value <= MISREAD_MOST and i in self._guarded and are_misread([value]):
+                    return None
+            elif type(value) is str and not value.isascii() and not is_unicode(value):
                 return None
         return values
 
@@ -274,6 +298,8 @@ def shown_row(row: pa.RecordBatch) -> dict[str, Any]:
 
 def _shown(value: pa.Scalar) -> Any:
     """The value; what Python cannot hold (an instant past 9999, a text that is not UTF-8) as Arrow shows it."""
+    if is_mixed(value.type):
+        return None if value.value is None else _shown(value.value)
     try:
         return value.as_py()
     except (OverflowError, ValueError):
@@ -281,13 +307,11 @@ def _shown(value: pa.Scalar) -> Any:
         return f"{value.type} {value.cast(pa.int64()).as_py() if integral else value}"
 
 
-def _is_unicode(text: str) -> bool:
-    """Whether it can be written as UTF-8: halves of a surrogate pair cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _plain(type_: DataType, epoch: str | None) -> tuple[type, ...] | None:
+    """The Python types of values that need no conversion."""
+    if type_ == TIMESTAMP and epoch not in (None, "microseconds"):
+        return (datetime,)
+    return _PLAIN.get(type_.name)
 
 
 # Types whose exact Python values need no conversion. INT and DECIMAL have limits to check: they go the long way.
@@ -312,45 +336,27 @@ def _value(row: dict[str, Any], name: str) -> Any:
     return None
 
 
-# What Arrow raises for a value that is not of the type it was told.
-_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError)
-
-
-def _fitting(values: list[Any], type_: DataType) -> pa.Array | None:
-    """The values as an array of the column's type; None where one does not fit."""
-    # Arrow would cut the fraction off a float without a word; read as what it is, it converts or is a bad row.
-    if not type_.fractional and any(isinstance(value, float) for value in values):
-        return None
-    try:
-        return pa.array(values, type=type_.to_arrow())
-    except _UNFIT:
-        return None
-
-
-def _array(values: list[Any], type_: DataType) -> pa.Array:
-    """An Arrow array of Python values of one kind: of the column's type if they fit, else of whatever they are."""
-    array = _fitting(values, type_)
-    if array is not None:
-        return array
-    try:
-        return pa.array(values)
-    except _UNFIT:
-        # A number past 64 bits, or what Arrow has no type for: a text keeps it visible for the message.
-        texts_of = [str(value) for value in values]
-        if type_ != STRING and all(map(_is_unicode, texts_of)):
-            return pa.array(texts_of, pa.string())
-        # Binary values are bad rows in a column of any type.
-        return pa.array([text.encode(errors="surrogatepass") for text in texts_of], pa.binary())
-
-
-def _by_halves(source: pa.Array, type_: DataType) -> tuple[pa.Array, list[tuple[int, Any]]]:
+def _one_by_one(source: pa.Array, type_: DataType, epoch: str | None) -> tuple[pa.Array, list[tuple[int, Any]]]:
     """The array with NULL in place of values that do not convert, and those values with their rows."""
+    if not is_mixed(source.type):
+        return _by_halves(source, type_, epoch)
+    parts: list[pa.Array] = []
+    bad: list[tuple[int, Any]] = []
+    for part, rows in parts_of(source):
+        array, reasons = _by_halves(part, type_, epoch)
+        parts.append(array)
+        bad.extend((int(rows[row]), value) for row, value in reasons)
+    return put_together(source, parts), sorted(bad, key=lambda found: found[0])
+
+
+def _by_halves(source: pa.Array, type_: DataType, epoch: str | None) -> tuple[pa.Array, list[tuple[int, Any]]]:
+    """The same where all values are of one type."""
     target = type_.to_arrow()
     pieces: list[pa.Array] = []
     bad: list[tuple[int, Any]] = []
 
     def convert(start: int, stop: int) -> None:
-        part = converted(source.slice(start, stop - start), type_)
+        part = converted(source.slice(start, stop - start), type_, epoch)
         if part.type == target:
             pieces.append(part)
         elif stop - start == 1:

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from panewise.catalog import StreamDefinition
 from panewise.language.sql_text import name_to_sql
@@ -27,44 +27,55 @@ class Lateness(NamedTuple):
     remark: str
 
 
-class LateRemarks:
-    """When they are due, of one stream since it was opened.
+class Told(Protocol):
+    """Rows that something is to be said of."""
 
-    >>> remarks = LateRemarks()
+    @property
+    def remark(self) -> str: ...
+
+
+class Remarks:
+    """When they are due, of one stream since it was opened: of late rows, or of bad ones.
+
+    >>> remarks = Remarks()
     >>> [remarks.due(count) for count in (0, 1, 9, 10, 11, 5000)]
     [False, True, False, True, False, True]
     """
 
     def __init__(self, before: int = 0) -> None:
-        """`before`: late rows of an earlier session."""
-        self.expected = False  # whether the stream says what becomes of late rows
+        """`before`: rows of an earlier session."""
+        self.expected = False  # whether somebody knows already
         self._before = before
         self._due_at = 1
 
     @property
     def remarked_at(self) -> int:
-        """How many late rows there were at the last remark."""
+        """How many rows there were at the last remark."""
         return self._before + self._due_at // REPEATED_AT
 
     @property
     def first(self) -> bool:
-        """Whether the next late row is the first to be remarked on."""
+        """Whether the next row is the first to be remarked on."""
         return not self.expected and self._due_at == 1
 
+    def is_due(self, count: int) -> bool:
+        """Whether `due` would say so."""
+        return not self.expected and count - self._before >= self._due_at
+
     def due(self, count: int) -> bool:
-        """Whether a remark is due now that there are so many late rows. It is due once."""
-        if self.expected or count - self._before < self._due_at:
+        """Whether a remark is due now that there are so many. It is due once."""
+        if not self.is_due(count):
             return False
         self._due_at = (count - self._before) * REPEATED_AT
         return True
 
     def forget(self, count: int) -> None:
-        """So many late rows were remarked on when they came."""
+        """So many were remarked on when they came."""
         self._before = count
 
 
-def remark_of(lateness: Lateness | None) -> str | None:
-    return None if lateness is None else lateness.remark
+def remark_of(told: Told | None) -> str | None:
+    return None if told is None else told.remark
 
 
 def lateness(stream: StreamDefinition, late: int, rows: int, behind: int) -> Lateness:

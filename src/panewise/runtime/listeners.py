@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from panewise.errors import LateRowsWarning
+from panewise.errors import BadRowsWarning, LateRowsWarning
 from panewise.runtime.books import Books
 from panewise.runtime.hosted_query import HostedQuery, Subscriber
 from panewise.runtime.late_remarks import tell_all, warn
@@ -16,7 +16,7 @@ from panewise.runtime.turns import Turns
 
 
 class Listeners:
-    """Of one engine. `tell` hears of late rows and overflows."""
+    """Of one engine. `tell` hears of late rows, bad rows and overflows."""
 
     def __init__(self, books: Books) -> None:
         self.tell: Callable[[Warning], None] = warn
@@ -62,12 +62,16 @@ class Listeners:
                 lateness = stream.lateness()
                 assert lateness is not None, stream.name
                 self.remark(lateness.remark)
+            if stream.bad_remarks.due(stream.bad_count):
+                badness = stream.badness()
+                assert badness is not None, stream.name
+                self.remark(badness.remark, BadRowsWarning)
         if self._remarks:
             self._books.turns.outstanding = True
 
-    def remark(self, text: str) -> None:
+    def remark(self, text: str, kind: type[Warning] = LateRowsWarning) -> None:
         """Warns when the turn has ended: a filter may make an error of it, and nothing must be in the middle then."""
-        self._remarks.append(LateRowsWarning(text))
+        self._remarks.append(kind(text))
         self._books.turns.outstanding = True
 
     # -- when it has ended -------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import reprlib
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +13,7 @@ import pyarrow.compute as pc
 from panewise.errors import NotHeldError, did_you_mean
 from panewise.language.expressions import ColumnRef
 from panewise.plan.blocks import Block
+from panewise.schema import STRING, from_arrow
 
 
 def of_key(query: str, block: Block, table: pa.Table, key: Any) -> pa.Table:
@@ -48,4 +51,9 @@ def of_key(query: str, block: Block, table: pa.Table, key: Any) -> pa.Table:
 
 
 def _unfit(name: str, type_: pa.DataType, value: Any) -> NotHeldError:
-    return NotHeldError(f"{name} is {type_}, and {reprlib.repr(value)} is not")
+    hint = None
+    if from_arrow(type_) == STRING:
+        shown = str(value)
+        quoted = json.dumps(shown)
+        hint = f"write key={quoted}; in an address, where a value is JSON, key={quote(quoted, safe='')}"
+    return NotHeldError(f"{name} is {type_}, and {reprlib.repr(value)} is not", hint=hint)

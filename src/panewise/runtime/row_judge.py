@@ -65,6 +65,7 @@ class RowJudge:
         """What rows may close has changed."""
         limit = self.limit
         self._until, self._horizon = limit.rows_until(self.extent), limit.horizon
+        self.intake.comes_after(self.extent)
 
     def judged(self, batches: list[pa.RecordBatch], extent: Extent, full: float = 0.0) -> Judged:
         """The rows of a push, looked at; raises where one is bad and the stream says 'fail'. Changes no row's state.

@@ -19,13 +19,16 @@ from panewise.catalog import (
     Definition,
     Options,
     QueryDefinition,
+    SinkDefinition,
     StreamDefinition,
     TableDefinition,
 )
+from panewise.connectors.registry import check_sink, check_source
 from panewise.connectors.tables import check_changeable, check_options, read_table, table_connector
-from panewise.errors import CatalogError, QueryError, raise_interrupt_behind
+from panewise.errors import CatalogError, QueryError, Span, raise_interrupt_behind
 from panewise.language import statements as s
 from panewise.language.binder import ParsedStatement, bind_one, parse
+from panewise.language.tokens import tokens_of
 from panewise.optimize.planner import LogicalQuery, Planner
 from panewise.optimize.refusals import HostKind, check_host, check_once, check_query
 from panewise.plan.build import build
@@ -182,12 +185,17 @@ class StatementRunner(Definer):
         with ExitStack() as undo:  # whatever is raised from here on
             match definition:
                 case StreamDefinition():
+                    if not self._happens_again:
+                        check_source(definition)
                     self._create_stream(key, definition, undo)
                 case TableDefinition():
                     self._create_table(key, definition, found.rows, undo)
                 case ArchiveDefinition():
                     self._check_runs(definition.source)
                     self._books.archives.create(definition, found.archive_cut)
+                case SinkDefinition():
+                    if not self._happens_again:
+                        check_sink(definition)
                 case QueryDefinition():
                     assert plan is not None
                     for source in definition.inputs:
@@ -195,8 +203,13 @@ class StatementRunner(Definer):
                     assert isinstance(statement, s.CreateQuery)
                     self._create_query(statement, definition, plan, undo)
             undo.pop_all()
-        if not (self._books.replaying or self._books.hosting.taken_before):
+        if not self._happens_again:
             self._driver.created(definition)
+
+    @property
+    def _happens_again(self) -> bool:
+        """Whether a statement was accepted before, perhaps by a panewise that refused less."""
+        return self._books.replaying or self._books.hosting.taken_before
 
     def _create_stream(self, key: str, definition: StreamDefinition, undo: ExitStack) -> None:
         stream = Stream(definition)
@@ -332,6 +345,14 @@ def _begun_beside(hosting_of: Callable[[], Hosting | None], stream: Stream) -> i
     return None if hosting is None else hosting.begun_beside(stream)
 
 
+def word_in(parsed: ParsedStatement, word: str) -> Span:
+    """Where a word stands in a statement; all of it where the word does not."""
+    for token in tokens_of(parsed.text):
+        if parsed.span.start <= token.start < parsed.span.end and token.text.lower() == word.lower():
+            return Span(token.start, token.end + 1)
+    return parsed.span
+
+
 @contextmanager
 def located(parsed: ParsedStatement) -> Iterator[None]:
     """A problem with a statement gets its place in the text."""
@@ -339,6 +360,6 @@ def located(parsed: ParsedStatement) -> Iterator[None]:
         yield
     except QueryError as problem:
         if problem.span is None:
-            problem.span = parsed.span
+            problem.span = parsed.span if problem.about is None else word_in(parsed, problem.about)
         problem.located(parsed.text)
         raise

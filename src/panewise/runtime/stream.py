@@ -16,12 +16,13 @@ from panewise.catalog import StreamDefinition
 from panewise.errors import DataError
 from panewise.operators.rows import Rows
 from panewise.plan.scale_sampled import with_excess
+from panewise.runtime.bad_row_remarks import BadRows, bad_rows
 from panewise.runtime.channel import INT64_MAX, INT64_MIN, Channel
 from panewise.runtime.input_monitor import InputMonitor
 from panewise.runtime.input_queue import InputQueue
 from panewise.runtime.intake import shown_row
 from panewise.runtime.journal import Journal, Stamp, Taken
-from panewise.runtime.late_remarks import Lateness, LateRemarks, lateness, remark_of
+from panewise.runtime.late_remarks import Lateness, Remarks, lateness, remark_of
 from panewise.runtime.pending_rows import Judged, divided, plain_strings, put_together
 from panewise.runtime.push_times import PushTimes
 from panewise.runtime.row_judge import RowJudge
@@ -71,7 +72,8 @@ class Stream(Channel):
         self.late_count = 0
         self.bad_count = 0
         self._keep_late = False
-        self.late_remarks = LateRemarks()
+        self.late_remarks = Remarks()
+        self.bad_remarks = Remarks()
         self._pending: list[pa.RecordBatch] = []
         self._pending_count = 0
         self._plain: list[list[Any]] = []
@@ -126,7 +128,8 @@ class Stream(Channel):
             self.admit(judged)
             if stamp is not None:
                 self.producers[stamp[0]] = stamp[1]
-        return self._pending_count >= FLUSH_ROWS or self._begins_lateness(judged, before)
+        is_told = self.bad_remarks.is_due(self.bad_count)  # so that who pushes bad rows hears of them
+        return self._pending_count >= FLUSH_ROWS or is_told or self._begins_lateness(judged, before)
 
     def _begins_lateness(self, judged: Judged, before: Extent) -> bool:
         """Whether a push has the first late rows: it is processed at once, so that who pushes hears of them."""
@@ -368,12 +371,20 @@ class Stream(Channel):
             if self._bad and self.journal is not None:
                 self.journal.hands_out_rows(self.name, "bad")
             bad, self._bad = list(self._bad), deque(maxlen=SET_ASIDE_MAX)
+            self.bad_remarks.expected = True
         return pa.table(
             {
                 "row": pa.array([row for row, _ in bad], pa.string()),
                 "reason": pa.array([reason for _, reason in bad], pa.string()),
             }
         )
+
+    def badness(self) -> BadRows | None:
+        """What is to be said of bad rows; None where there are none, or where somebody has asked for them."""
+        if not self.bad_count or self.bad_remarks.expected:
+            return None
+        reason = self._bad[-1][1] if self._bad else None
+        return bad_rows(self.definition, self.bad_count, self.rows_pushed, reason)
 
     @property
     def skips_bad(self) -> bool:
@@ -391,6 +402,7 @@ class Stream(Channel):
             "late_rows": self.late_count,
             "late_remark": remark_of(self.lateness()),
             "bad_rows": self.bad_count,
+            "bad_remark": remark_of(self.badness()),
             "watermark": None if watermark is None else format_instant(watermark),
             "bytes": self.bytes_held,
             **self.monitor.stats(self.newest, watermark),
@@ -434,6 +446,7 @@ class Stream(Channel):
         self.progress.restore(snapshot["progress"])
         self.rows_pushed, self.late_count = snapshot["rows_pushed"], snapshot["late_count"]
         self.late_remarks.forget(self.late_count)
+        self.bad_remarks.forget(self.bad_count)
         self.bad_count, self._arrived = snapshot["bad_count"], snapshot["arrived"]
         self._keep_late = snapshot["keep_late"]
         extent = Extent(snapshot["newest"], snapshot.get("oldest", snapshot["newest"]))

@@ -38,7 +38,9 @@ WINDOWS_CLOSED_MAX = 10_000_000
 UNLIMITED = INSTANT_MAX - INSTANT_MIN
 AHEAD_DEFAULT = DAY  # by which a row may be ahead of the clock where its stream does not say
 OFF = "off"
-OF_THE_CLOCK = "ahead of the clock"  # These words stand in the reason of such a bad row.
+# These words stand in the reason of such a bad row.
+OF_THE_CLOCK = "ahead of the clock"
+TOO_MANY = f"would close more than {WINDOWS_CLOSED_MAX:,} windows"
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 Ints = NDArray[np.int64]
@@ -48,6 +50,15 @@ Mask = NDArray[np.bool_]
 def reach_of(slide: int | None) -> int:
     """How far the watermark may move where the shortest slide is this; None: nobody reports by time."""
     return UNLIMITED if slide is None else min(slide * WINDOWS_CLOSED_MAX, UNLIMITED)
+
+
+def way_across(stream: str, *, has_connector: bool) -> str:
+    """What to do where a stream has a longer gap than its windows allow at once, so that no row comes late."""
+    first = "divide the files at the gap and read the first part" if has_connector else "push the rows before it first"
+    return (
+        f"across a gap without rows, {first}, and advance('{stream}', ...) brings the stream on in steps that close "
+        "fewer windows; a query with a longer SLIDE has fewer windows there (docs/overload.md)"
+    )
 
 
 def ahead_of(options: Options) -> int | None:
@@ -101,7 +112,8 @@ class WindowLimit:
             ahead = f"more than {format_duration(self.ahead)} {OF_THE_CLOCK}"
             raise DataError(
                 f"advancing '{stream}' to {format_instant(until)}, {ahead}, would make the rows before that late",
-                hint="an engine's flush() closes all windows that hold rows; "
+                hint="flush() of an engine in this process closes all windows that hold rows, and over HTTP so does an "
+                "advance to the end of the last one; "
                 f"ALTER STREAM {name_to_sql(stream)} SET (ahead = '{OFF}') takes any instant",
             )
 
@@ -155,8 +167,7 @@ class WindowLimit:
     def reason(self, time: int, extent: Extent) -> str:
         """Why a row of this time is bad, in words."""
         come = "" if extent.newest is None else f" (the stream has come to {format_instant(extent.newest)})"
-        what = f"would close more than {WINDOWS_CLOSED_MAX:,} windows of a query"
-        return f"its timestamp {format_instant(time)} {what}{come}"
+        return f"its timestamp {format_instant(time)} {TOO_MANY} of a query{come}"
 
     def reason_of_clock(self, time: int) -> str:
         """Why a row after the horizon is bad."""

@@ -90,6 +90,14 @@ def run(
 ) -> None:
     """Run the statements of a file: read its sources and write its sinks."""
     with _errors_shown():
+        if engine not in ("spark", "embedded"):
+            raise PanewiseError(f"there is no engine '{engine}'", hint="there are spark and embedded")
+        if engine == "embedded":
+            _refuse_on_embedded(checkpoint, master, trigger, replace)
+        elif path is not None:
+            raise PanewiseError("--path is for the embedded engine", hint="on Spark the folder is --checkpoint")
+        if token_file is not None and serve is None:
+            raise PanewiseError("--token-file is for --serve, and without it nothing is served", hint="add --serve")
         settings = None
         if serve is not None:
             from panewise.serve.served_run import serve_file, settings_of
@@ -101,14 +109,23 @@ def run(
             if settings is not None:
                 raise typer.Exit(serve_file(file, settings, flush=flush is not False))
             raise typer.Exit(run_file(file, flush=flush is not False, progress=progress, path=path))
-        if engine != "spark":
-            raise PanewiseError(f"there is no engine '{engine}'", hint="there are spark and embedded")
         from panewise.serve.run_spark import SparkRun, run_on_spark
 
-        if path is not None:
-            raise PanewiseError("--path is for the embedded engine", hint="on Spark the folder is --checkpoint")
         run = SparkRun(file, master, checkpoint, trigger, available_now, bool(flush), replace, progress, settings)
         raise typer.Exit(run_on_spark(run))
+
+
+def _refuse_on_embedded(checkpoint: Path | None, master: str | None, trigger: str | None, replace: bool) -> None:
+    """Options that only Spark has: without a word, they would not do what they say."""
+    instead = {
+        "--checkpoint": (checkpoint, "the folder from which the next run goes on is --path"),
+        "--master": (master, "it runs in this process"),
+        "--trigger": (trigger, "it has no micro-batches: rows are answered as they are read"),
+        "--replace": (replace, "what a folder holds is changed by statements, such as DROP QUERY"),
+    }
+    for option, (value, hint) in instead.items():
+        if value:
+            raise PanewiseError(f"{option} is for Spark, and the embedded engine has none of it", hint=hint)
 
 
 @app.command()

@@ -7,14 +7,16 @@ an undisturbed one does (docs/durability.md).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.table import Table
+from rich.text import Text
 
 from panewise.connectors.numbered_sinks import NumberedSink
-from panewise.errors import LateRowsWarning
+from panewise.errors import BadRowsWarning, LateRowsWarning
 from panewise.runtime.engine import Engine
 from panewise.runtime.run.driver import RESULTS, Manner, RunSummary
 from panewise.runtime.run.terminal_tables import output_console, rate, result_table
@@ -28,7 +30,8 @@ def run_file(file: Path, *, flush: bool, progress: bool, path: Path | None = Non
     """Run the file to its end; the exit code is 1 where a query failed. With a `path` a later run goes on."""
     console = output_console()
     with warnings.catch_warnings(), opened(file, path, console) as engine:
-        warnings.simplefilter("ignore", LateRowsWarning)  # The summary says it.
+        for said in (LateRowsWarning, BadRowsWarning):
+            warnings.simplefilter("ignore", said)  # The summary says it.
         manner = Manner(console, None, flush, every_query=True, bars=progress)
         if path is not None and (path / RESULTS).exists():  # it was served before
             manner.begin = lambda sinks: _catch_up(path / RESULTS, sinks)
@@ -73,6 +76,17 @@ def _catch_up(folder: Path, sinks: dict[str, list[NumberedSink]]) -> None:
         results.close()
 
 
+def row_remarks(streams: Iterable[dict[str, Any]]) -> list[Text]:
+    """What is said of late and bad rows of streams, from their figures; loudly where most rows are in no answer."""
+    said = []
+    for stream in streams:
+        for kind in ("late", "bad"):
+            if text := stream[f"{kind}_remark"]:
+                most = 2 * stream[f"{kind}_rows"] > stream["rows"]
+                said.append(Text(f"warning: {text}", style="bold red" if most else "yellow"))
+    return said
+
+
 def summary_table(engine: Engine, summary: RunSummary) -> Group:
     """What a run has done, and the state in which it has left the engine."""
     table = Table(header_style="bold")
@@ -85,7 +99,7 @@ def summary_table(engine: Engine, summary: RunSummary) -> Group:
         of_stream = stats["streams"][name]
         aside = [f"{of_stream[f'{kind}_rows']:,} {kind}" for kind in ("late", "bad") if of_stream[f"{kind}_rows"]]
         table.add_row("stream", name, f"{count:,}", ", ".join(["read", *aside]))
-    remarks = [f"warning: {text}" for name in summary.streams if (text := stats["streams"][name]["late_remark"])]
+    remarks = row_remarks(stats["streams"][name] for name in summary.streams)
     for name, count in summary.queries.items():
         status, reason = stats["queries"][name]["status"], stats["queries"][name]["reason"]
         table.add_row("query", name, f"{count:,}", f"{status}: {reason}" if reason else status)

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from panewise.errors import PanewiseError
 from panewise.runtime.run.terminal_tables import output_console, result_table, short_number
+from panewise.serve.run import row_remarks
 from panewise.serve.spark_problems import reason_of
 from panewise.serve.statement_texts import read_statements, split_statements
 
@@ -166,7 +167,7 @@ def summary(handle: Handle) -> Group:
     for name, query in stats["queries"].items():
         status = f"{query['status']}: {query['reason']}" if query["reason"] else query["status"]
         table.add_row("query", name, f"{query['results']:,}", status)
-    return Group(table, Text(_figures(metrics)))
+    return Group(table, *row_remarks(stats["streams"].values()), Text(_figures(metrics)))
 
 
 def _figures(metrics: dict[str, Any]) -> str:

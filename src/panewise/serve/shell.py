@@ -21,18 +21,28 @@ from panewise import __version__
 from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition
 from panewise.connectors.options import written_option
 from panewise.connectors.registry import open_source
-from panewise.errors import ConnectorError, LateRowsWarning, PanewiseError, did_you_mean
+from panewise.errors import BadRowsWarning, ConnectorError, LateRowsWarning, PanewiseError, did_you_mean
 from panewise.runtime.engine import Engine
 from panewise.runtime.run.driver import Manner
 from panewise.runtime.run.flows import Flow
 from panewise.runtime.run.held_interrupts import interrupts_held
 from panewise.runtime.run.terminal_tables import error_console, error_text, output_console, result_table
+from panewise.serve.run import row_remarks
 from panewise.serve.statement_texts import is_complete, read_statements, split_statements
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
 ROWS_SHOWN = 20
+_WORDS = ("exit", "quit", "help")
+_OTHER_NAMES = {
+    "\\q": "\\quit",
+    "\\exit": "\\quit",
+    "\\quit": "\\quit",
+    "\\h": "\\help",
+    "\\?": "\\help",
+    "\\help": "\\help",
+}
 _FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
 
 
@@ -44,6 +54,15 @@ class Command:
     help: str
     arguments: range
     run: Callable[[list[str]], None]
+
+
+def is_command(text: str) -> bool:
+    r"""Whether it is a command: after a backslash, or one of the words that people type to get out or to find out.
+
+    >>> is_command(" exit "), is_command("quit;"), is_command("exit_code"), is_command("\\stats")
+    (True, True, False, True)
+    """
+    return text.lstrip().startswith("\\") or text.strip().rstrip(";").lower() in _WORDS
 
 
 class Shell:
@@ -67,6 +86,12 @@ class Shell:
             "\\flush": Command("\\flush", "close all windows that hold rows", range(1), self._flush),
             "\\results": Command("\\results [QUERY]", "what is new since it was last shown", range(2), self._results),
             "\\lookup": Command("\\lookup QUERY [INSTANT]", "the answer now, or then", range(1, 3), self._lookup),
+            "\\bad": Command(
+                "\\bad STREAM",
+                "the bad rows that were set aside since it was last asked, with reasons",
+                range(1, 2),
+                self._bad,
+            ),
             "\\stats": Command("\\stats", "rows, slices and state that are held", range(1), self._stats),
             "\\quit": Command("\\quit", "end the shell", range(1), self._quit),
         }
@@ -74,8 +99,8 @@ class Shell:
     def handle(self, text: str) -> None:
         """One input; a user's mistake is printed and changes nothing. Ctrl-C ends it between statements or batches."""
         try:
-            if text.lstrip().startswith("\\"):
-                self._command(text.strip())
+            if is_command(text):
+                self._command("\\" + text.strip().removeprefix("\\").rstrip(";"))
                 return
             for statement in split_statements(text):
                 connected = self._connected()
@@ -106,7 +131,7 @@ class Shell:
             name, *arguments = shlex.split(text.replace("\\", "\\\\", 1))
         except ValueError as error:
             raise PanewiseError(f"the command cannot be read: {error}") from None
-        name = {"\\q": "\\quit", "\\h": "\\help", "\\?": "\\help"}.get(name, name)
+        name = _OTHER_NAMES.get(name.lower(), name)
         command = self.commands.get(name)
         if command is None:
             raise PanewiseError(f"there is no command {name}", hint=did_you_mean(name, self.commands))
@@ -161,8 +186,11 @@ class Shell:
 
     def _tell_rows(self, stream: str, rows: int) -> None:
         self.console.print(f"{rows:,} rows into {stream}", style="dim")
-        if remark := self.engine.stats()["streams"][stream]["late_remark"]:
-            self.errors.print(f"warning: {remark}", style="yellow", markup=False, highlight=False)
+        figures = self.engine.stats()["streams"][stream]
+        for remark in row_remarks([figures]):
+            self.errors.print(remark)
+        if figures["bad_remark"]:
+            self.errors.print(f"\\bad {stream} shows them", style="yellow", markup=False, highlight=False)
 
     def _flush(self, _: list[str]) -> None:
         with interrupts_held():
@@ -194,6 +222,9 @@ class Shell:
             table = self.engine.lookup(query, at=at[0] if at else None)
         self.console.print(result_table(table, title=query, rows_max=ROWS_SHOWN))
 
+    def _bad(self, arguments: list[str]) -> None:
+        self.console.print(result_table(self.engine.bad_rows(arguments[0]), title=arguments[0], rows_max=ROWS_SHOWN))
+
     def _stats(self, _: list[str]) -> None:
         from rich.pretty import Pretty
 
@@ -206,7 +237,8 @@ class Shell:
 def run_shell(file: Path | None) -> int:
     """The shell on this terminal or pipe; the exit code is 1 where an input of a pipe failed."""
     with warnings.catch_warnings(), Engine() as engine:
-        warnings.simplefilter("ignore", LateRowsWarning)  # The shell says it itself.
+        for said in (LateRowsWarning, BadRowsWarning):
+            warnings.simplefilter("ignore", said)  # The shell says it itself.
         return _run(Shell(engine, output_console(), error_console()), file)
 
 
@@ -219,7 +251,7 @@ def _run(shell: Shell, file: Path | None) -> int:
     buffer = ""
     for line in sys.stdin:
         buffer += line
-        if buffer.lstrip().startswith("\\") or is_complete(buffer):
+        if is_command(buffer) or is_complete(buffer):
             shell.handle(buffer)
             buffer = ""
         if shell.ended:
@@ -259,7 +291,7 @@ def _session(shell: Shell) -> PromptSession[str]:
         text = event.current_buffer.text
         if completion is not None and completion.current_completion is not None:
             event.current_buffer.complete_state = None  # the chosen completion stays
-        elif not text.strip() or text.lstrip().startswith("\\") or is_complete(text):
+        elif not text.strip() or is_command(text) or is_complete(text):
             event.current_buffer.validate_and_handle()
         else:
             event.current_buffer.insert_text("\n")

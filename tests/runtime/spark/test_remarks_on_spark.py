@@ -38,6 +38,47 @@ def test_late_rows_are_remarked_on(spark: SparkSession, tmp_path: Path) -> None:
         handle.stop()
 
 
+def test_rows_of_mixed_types_are_judged_one_by_one_and_remarked_on(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a file and pushed: `epoch` holds for all of them, and a bad row is told with its file."""
+    (tmp_path / "in").mkdir()
+    lines = ['{"ts": 60, "v": 1}', '{"ts": "61", "v": "2"}', '{"ts": 62, "v": "x"}', '{"ts": 63}']
+    (tmp_path / "in" / "rows.json").write_text("\n".join(lines) + "\n")
+    pipeline = pw.SparkPipeline(spark, checkpoint=str(tmp_path / "kept"), name="mixed")
+    windows = "[RANGE 1 MINUTE SLIDE 1 MINUTE]"
+    pipeline.execute(
+        f"CREATE STREAM f (ts TIMESTAMP, v BIGINT) WITH (connector = 'json', path = '{tmp_path}/in', epoch = 'seconds',"
+        " on_bad_row = 'skip');"
+        "CREATE STREAM p (ts TIMESTAMP, v BIGINT) WITH (epoch = 'seconds', on_bad_row = 'skip');"
+        f"CREATE QUERY q AS SELECT COUNT(*) AS n, SUM(v) AS s FROM f {windows};"
+        f"CREATE QUERY pushed AS SELECT COUNT(*) AS n, SUM(v) AS s FROM p {windows};"
+    )
+    handle = pipeline.start()
+    try:
+        pipeline.push("p", [{"ts": 60, "v": 1}, {"ts": "61", "v": "2"}, {"ts": 62.5, "v": "x"}, {"ts": 63}])
+        handle.process_all()
+        for stream in ("f", "p"):
+            handle.advance(stream, 120 * SECOND)
+        handle.process_all()
+        with pytest.warns(pw.BadRowsWarning, match="1 of 4 rows of stream '[fp]' were bad and set aside"):
+            found = handle.fetch("q")
+        for table in (found, handle.fetch("pushed")):
+            assert [(row["n"], row["s"]) for row in table.to_pylist() if row["n"]] == [(3, 3)]
+        assert "1 of 4 rows" in handle.stats()["streams"]["f"]["bad_remark"]
+        for stream in ("f", "p"):
+            assert handle.bad_rows(stream)["reason"].to_pylist() == ["v = 'x' is not a BIGINT"]
+        assert handle.stats()["streams"]["f"]["bad_remark"] is None
+        handle.stop()
+        fails = pw.SparkPipeline(spark, checkpoint=str(tmp_path / "failing"), name="failing")
+        options = f"connector = 'json', path = '{tmp_path}/in', epoch = 'seconds'"
+        fails.execute(f"CREATE STREAM f (ts TIMESTAMP, v BIGINT) WITH ({options});")
+        fails.execute(f"CREATE QUERY q AS SELECT SUM(v) AS s FROM f {windows};")
+        handle = fails.start()
+        with pytest.raises(Exception, match=r"v = 'x' is not a BIGINT(?s:.*)the file: '.*rows\.json', row 3"):
+            handle.process_all()
+    finally:
+        handle.stop()
+
+
 def test_sums_that_overflow_are_null_and_counted(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = pw.SparkPipeline(spark, checkpoint=str(tmp_path), name="overflowing")
     pipeline.execute(

@@ -211,7 +211,7 @@ def test_an_answer_of_a_stranger_is_named_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8461", "ftp://host", "", "http://", "http://host?x=1", "http://h:port", None]
+    "url", ["127.0.0.1:8461", "ftp://host", "", "http://", "http://host?x=1", "http://h:port", None, 8461]
 )
 def test_a_wrong_address_is_refused(url: Any) -> None:
     with pytest.raises(ServerError, match="is not the address of a server"):

@@ -190,6 +190,7 @@ class Driver:
     def _check(self) -> None:
         """Refuses where nothing may be written, before a sink is opened."""
         self._books.turns.check()
+        self._books.check_open()
         if self._books.log is not None:
             self._books.log.check_open()
             self._books.log.check_state()

@@ -32,6 +32,7 @@ class Flow:
     batches: int = 0  # from the beginning of its files on, those included that were read before
     files_before: int = 0  # which are not opened again
     file: int = 0  # how many of its files have been begun
+    rows_before: int = 0  # of the file that the last batch came from, before that batch
     has_failed: bool = False  # it is read no further
     opens: Callable[[int], None] = lambda position: None  # called before its n-th file is read, and behind its last
 
@@ -47,8 +48,10 @@ class Flow:
         parts = [[file] for file in files[self.files_before :]] if files else [None]
         for position, part in enumerate(parts, self.files_before + 1):
             self.opens(position)
+            of_file = 0
             for batch in self.source.batches(part):
-                self.file = position
+                self.file, self.rows_before = position, of_file
+                of_file += len(batch)
                 self.rows += len(batch)
                 self.batches += 1
                 yield batch

@@ -94,7 +94,7 @@ class Pump:
         except DataError as error:
             if not flow.place:
                 raise
-            raise DataError(f"{error.message}\nthe file: '{flow.place}'", hint=error.hint) from error
+            raise error.of_file(flow.place, flow.rows_before) from error
         self.rows[name] += len(batch)
 
     def _fail(self, flow: Flow, problem: Exception) -> None:

@@ -62,12 +62,14 @@ def value_text(value: object) -> Text:
 
 def short_number(value: float) -> str:
     """
-    >>> short_number(950), short_number(12_345), short_number(3_400_000)
-    ('950', '12.3 k', '3.40 M')
+    >>> short_number(950), short_number(12_345), short_number(999_960), short_number(3_400_000)
+    ('950', '12.3 k', '1.00 M', '3.40 M')
     """
-    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= factor:
-            return f"{value / factor:.3g} {unit}" if value / factor >= 10 else f"{value / factor:.2f} {unit}"
+    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")):
+        shown = value / factor
+        digits = 0 if factor == 1 else max(0, 3 - len(f"{abs(shown):.0f}"))
+        if abs(round(shown, digits)) >= 1:
+            return f"{shown:.{digits}f} {unit}".rstrip()
     return f"{value:.0f}"
 
 

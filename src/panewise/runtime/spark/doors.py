@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from panewise.catalog import StreamDefinition
+from panewise.connectors.options import epoch_of
 from panewise.connectors.registry import SOURCES
 
 Piece: TypeAlias = pa.RecordBatch | list[dict[str, Any]]
@@ -26,6 +27,15 @@ class Wanted:
 
     whole: StreamDefinition
     needed: StreamDefinition
+    place: Place
+
+
+@dataclass
+class Place:
+    """Where the last piece came from: a file, and how many of its rows came before; empty where it is no file."""
+
+    file: str = ""
+    rows_before: int = 0
 
 
 class Door(Protocol):
@@ -52,7 +62,10 @@ class FileDoor:
         # Columns of text formats are all read: whether a row is bad must not depend on who reads it.
         definition = wanted.needed if self.format == "parquet" else wanted.whole
         for path in batch.column(0).to_pylist():
-            yield from SOURCES[self.format](_of_file(definition, local_path(path))).batches()
+            wanted.place.file, wanted.place.rows_before = local_path(path), 0
+            for piece in SOURCES[self.format](_of_file(definition, local_path(path))).batches():
+                yield piece
+                wanted.place.rows_before += len(piece)
 
 
 @dataclass(frozen=True)
@@ -66,13 +79,12 @@ class TextDoor:
 
         stream = wanted.whole
         options = dict(stream.options)
-        epoch = options.get("epoch")
         yield from decode_json(
             batch.column(self.column).cast(pa.binary()),
             stream.schema,
             stream.timestamp,
             skip=options.get("on_bad_row") == "skip",
-            epoch=None if epoch is None else str(epoch).lower(),
+            epoch=epoch_of(stream.options),
             place=f"stream '{stream.name}'",
         )
 

@@ -353,10 +353,11 @@ class Handle(Reader):
         if stamp is not None and self._inbox.is_repeated(key, stamp):
             return False
         intake = Intake(stream)
+        limit, extent = self._limit(key)
+        intake.comes_after(extent)
         batches = [batch for batch in intake.batches(data) if batch.num_rows]
         options = dict(self.program.options(key))
         if options.get("on_bad_row") != "skip":
-            limit, extent = self._limit(key)
             taken = 0
             for batch in batches:
                 extent = intake.accepted(batch, False, taken, limit, extent)[-1]

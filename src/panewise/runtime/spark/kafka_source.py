@@ -22,7 +22,6 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from panewise.catalog import StreamDefinition
-from panewise.connectors.conform import EPOCH_UNITS
 from panewise.connectors.options import STREAM_OPTIONS, Option, boolean, one_of, read_options, whole_number
 from panewise.errors import ConnectorError
 from panewise.runtime.spark.data_sources import has_data_source
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 KAFKA_OPTIONS = (
     *STREAM_OPTIONS,
     *CLUSTER_OPTIONS,
-    Option("epoch", one_of(*EPOCH_UNITS), None),
     Option("starting", one_of("earliest", "latest"), "earliest"),
     Option("max_offsets_per_trigger", whole_number(1), None),
     Option("fail_on_data_loss", boolean, True),

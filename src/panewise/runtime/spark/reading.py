@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from panewise.catalog import Catalog, QueryDefinition, StreamDefinition
 from panewise.connectors.tables import table_connector
-from panewise.errors import LateRowsWarning, NotHeldError
+from panewise.errors import BadRowsWarning, LateRowsWarning, NotHeldError
 from panewise.runtime.answer_form import answer_since
+from panewise.runtime.bad_row_remarks import BadRows, bad_rows
 from panewise.runtime.hosted_query import overflow_remark, overflow_warning
-from panewise.runtime.late_remarks import Lateness, LateRemarks, lateness, nothing_kept, remark_of, warn
+from panewise.runtime.late_remarks import Lateness, Remarks, lateness, nothing_kept, remark_of, warn
 from panewise.runtime.spark.batch_stats import last_stats
 from panewise.runtime.spark.folder import Folder
 from panewise.runtime.spark.hosted_program import Measures
@@ -39,7 +40,9 @@ class Reader:
         self._fetched: dict[tuple[str, str], int] = {}  # by kind and name, the last micro-batch that was fetched
         self._overflowed = set(last_stats(folder).get("overflows", {}))  # queries that were warned of
         earlier = last_marks(folder).streams
-        self._late_remarks = {key: LateRemarks(stream.late_rows) for key, stream in earlier.items()}
+        self._late_remarks = {key: Remarks(stream.late_rows) for key, stream in earlier.items()}
+        self._bad_remarks = {key: Remarks(stream.bad_rows) for key, stream in earlier.items()}
+        self._asked_for_bad: set[str] = set()  # streams whose bad rows somebody has fetched
 
     @property
     def folder(self) -> Folder:
@@ -136,6 +139,7 @@ class Reader:
                 "late_rows": of_stream.late_rows,
                 "late_remark": remark_of(self._lateness(key, of_stream)),
                 "bad_rows": of_stream.bad_rows,
+                "bad_remark": remark_of(self._badness(key, of_stream)),
                 "watermark": None if watermark == INT64_MIN else format_instant(watermark),
             }
         queries, overflows = {}, stats.get("overflows", {})
@@ -201,7 +205,7 @@ class Reader:
         assert isinstance(definition, QueryDefinition)
         log_name = self.program.newest.queries[definition.name.lower()].log_name
         tables = self._fetch(RESULT, log_name)
-        self._warn_of_late_rows()
+        self._warn_of_rows()
         self._warn_of_overflows(definition.name, log_name)
         return pa.concat_tables([definition.schema.to_arrow().empty_table(), *tables])
 
@@ -233,17 +237,33 @@ class Reader:
             self._overflowed.add(log_name)
             warn(overflow_warning(name))
 
-    def _warn_of_late_rows(self) -> None:
+    def badness(self, stream: str) -> BadRows | None:
+        """How many rows were bad and set aside so far and what is to be said of them; None where there are none, or
+        somebody has asked for them."""
+        key = self._key(self._catalog.get(stream, "stream").name)
+        return self._badness(key, self.marks().of(key))
+
+    def _badness(self, key: str, marks: StreamMarks) -> BadRows | None:
+        if not marks.bad_rows or key in self._asked_for_bad:
+            return None
+        return bad_rows(self.version.streams[key], marks.bad_rows, marks.rows, None)
+
+    def _warn_of_rows(self) -> None:
+        """Of late rows and of bad ones."""
         marks = self.marks()
         for key in self.version.streams:
             late = self._lateness(key, marks.of(key))
-            if late is not None and self._late_remarks.setdefault(key, LateRemarks()).due(late.rows):
+            if late is not None and self._late_remarks.setdefault(key, Remarks()).due(late.rows):
                 warn(LateRowsWarning(late.remark))
+            bad = self._badness(key, marks.of(key))
+            if bad is not None and self._bad_remarks.setdefault(key, Remarks()).due(bad.rows):
+                warn(BadRowsWarning(bad.remark))
 
     def bad_rows(self, stream: str) -> pa.Table:
         """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
         definition = self._catalog.get(stream, "stream")
         empty = pa.table({"row": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
+        self._asked_for_bad.add(self._key(definition.name))
         return pa.concat_tables([empty, *self._fetch(BAD, self._key(definition.name))])
 
     def _fetch(self, kind: str, name: str) -> list[pa.Table]:

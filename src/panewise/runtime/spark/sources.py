@@ -106,7 +106,7 @@ def _files(
             return reader.text(path), TextDoor("value")
         ddl = ", ".join(f"`{column.name}` {column.type}" for column in stream.schema)
         reader = reader.schema(ddl)
-        frame = reader.parquet(path) if connector == "parquet" else reader.csv(path, header=True)
+        frame = reader.parquet(path) if connector == "parquet" else reader.csv(path, header=values["header"])
         return frame.select(*_columns(needed)), FrameDoor()
     folder, pattern = _place(local_path(path), connector, stream)
     reader = reader.format("binaryFile").schema(_FILE_LISTING).option("recursiveFileLookup", "true")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags
 from panewise.catalog import StreamDefinition
+from panewise.errors import DataError
 from panewise.language.expressions import Expression
 from panewise.operators.rows import Rows
 from panewise.operators.shared_fold import SharedFold
@@ -26,7 +27,7 @@ from panewise.plan.evaluate import compiled
 from panewise.runtime.intake import Intake, shown_row
 from panewise.runtime.spark.archive_staging import TaskStaging
 from panewise.runtime.spark.bucket import Bucket
-from panewise.runtime.spark.doors import Door, Wanted
+from panewise.runtime.spark.doors import Door, Place, Wanted
 from panewise.runtime.spark.inbox import Letter, read_letter
 from panewise.runtime.spark.keys import bucket_keys
 from panewise.runtime.spark.packing import BAD, LATE, PACKED, Packet
@@ -163,7 +164,8 @@ class StreamTask:
         program, version = task.program, task.version
         options = program.options(stream)
         definition = replace(version.streams[stream], options=options)
-        self.wanted = Wanted(definition, replace(definition, schema=program.columns_needed(version, stream)))
+        needed = replace(definition, schema=program.columns_needed(version, stream))
+        self.wanted = Wanted(definition, needed, Place())
         self._skip = dict(options).get("on_bad_row") == "skip"
         self._keep_late = dict(options).get("late") == "keep"
         marks = task.marks.of(stream)
@@ -189,6 +191,18 @@ class StreamTask:
 
     def take(self, piece: pa.RecordBatch | list[dict[str, Any]]) -> None:
         """Rows as the source gave them."""
+        before = self._read
+        try:
+            self._take_all(piece)
+        except DataError as error:
+            place = self.wanted.place
+            if not place.file:
+                raise
+            if error.row is not None:
+                error.row -= before  # which counts the rows of the task
+            raise error.of_file(place.file, place.rows_before) from error
+
+    def _take_all(self, piece: pa.RecordBatch | list[dict[str, Any]]) -> None:
         batches = [piece] if isinstance(piece, pa.RecordBatch) else self._intake(self.wanted.whole).batches(piece)
         for batch in batches:
             if batch.num_rows:

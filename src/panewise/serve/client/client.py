@@ -25,8 +25,8 @@ from typing import Any, Self
 import httpx
 import pyarrow as pa
 
-from panewise.errors import DataError, LateRowsWarning, ServerError
-from panewise.runtime.late_remarks import LateRemarks, warn
+from panewise.errors import BadRowsWarning, DataError, LateRowsWarning, ServerError
+from panewise.runtime.late_remarks import Remarks, warn
 from panewise.serve.client.live import Live, OnGap
 from panewise.serve.client.numbering import Numbering
 from panewise.serve.client.reading import Reader
@@ -38,6 +38,7 @@ from panewise.temporal import instant_us
 
 # A single statement that changes nothing, and may be sent again.
 _READS = re.compile(r"\s*(SHOW|EXPLAIN|SELECT)\b[^;]*;?\s*", re.IGNORECASE)
+_WARNINGS: dict[str, type[Warning]] = {"late": LateRowsWarning, "bad": BadRowsWarning}  # by what a push is told
 _WANTS_ARROW = {"Accept": f"{ARROW}, {JSON};q=0.5"}
 
 
@@ -87,7 +88,7 @@ class Client:
         self._numberings: dict[tuple[str, str], Numbering] = {}
         self._readers: dict[str, Reader] = {}
         self._open: weakref.WeakSet[Live | Subscription] = weakref.WeakSet()
-        self._late_remarks: dict[str, LateRemarks] = {}
+        self._remarks: dict[tuple[str, str], Remarks] = {}  # by stream and kind
         self._lock = threading.Lock()  # for the four above
 
     @property
@@ -152,17 +153,19 @@ class Client:
             told = self._send(stream, body, media, name, sequence)
         else:
             told = self._numbering(stream, name).push(lambda number: self._send(stream, body, media, name, number))
-        self._warn_of(stream, told.get("late"))
+        due = [
+            kind(told[name]["remark"]) for name, kind in _WARNINGS.items() if self._is_due(stream, name, told.get(name))
+        ]
+        for warning in due:  # when all is done: a filter may make an error of it
+            warn(warning)
 
-    def _warn_of(self, stream: str, late: dict[str, Any] | None) -> None:
-        """Warns of late rows as the engine would, when all is done: a filter may make an error of it."""
-        key = stream.lower()
+    def _is_due(self, stream: str, kind: str, said: dict[str, Any] | None) -> bool:
+        """Whether to warn of late or of bad rows, as the engine would."""
+        key = stream.lower(), kind
         with self._lock:
-            if late is None or (key in self._late_remarks and late["rows"] < self._late_remarks[key].remarked_at):
-                self._late_remarks.pop(key, None)  # it is another stream of that name
-            due = late is not None and self._late_remarks.setdefault(key, LateRemarks()).due(late["rows"])
-        if late is not None and due:
-            warn(LateRowsWarning(late["remark"]))
+            if said is None or (key in self._remarks and said["rows"] < self._remarks[key].remarked_at):
+                self._remarks.pop(key, None)  # it is another stream of that name
+            return said is not None and self._remarks.setdefault(key, Remarks()).due(said["rows"])
 
     def _send(self, stream: str, body: bytes, media: str, producer: str, sequence: int) -> dict[str, Any]:
         headers = {"Content-Type": media, "Panewise-Producer": producer, "Panewise-Sequence": str(sequence)}

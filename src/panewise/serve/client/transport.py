@@ -95,12 +95,14 @@ class Transport:
         self._http.close()
 
 
-def checked_url(url: str) -> httpx.URL:
+def checked_url(url: Any) -> httpx.URL:
     """The address of a server, without a slash at its end."""
     hint = "write it as http://127.0.0.1:8461"
+    if not isinstance(url, str):
+        raise ServerError(f"{url!r} is not the address of a server, which is a text", hint=hint)
     try:
         parsed = httpx.URL(url.rstrip("/"))
-    except (httpx.InvalidURL, TypeError, AttributeError) as problem:
+    except httpx.InvalidURL as problem:
         raise ServerError(f"{url!r} is not the address of a server: {problem}", hint=hint) from None
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.fragment:
         raise ServerError(f"'{url}' is not the address of a server", hint=hint)

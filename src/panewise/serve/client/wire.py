@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from panewise.connectors.python_values import table_of_frame, unfit
 from panewise.errors import DataError, ServerError
 from panewise.schema import TYPE_NAMES, DataType
 
@@ -33,18 +34,25 @@ def packed(stream: str, data: Any) -> tuple[bytes, str]:
         data = [data]
     if isinstance(data, list):
         return _packed_rows(stream, data), NDJSON
-    table = _table_of(data)
+    try:
+        table = _table_of(data)
+    except unfit() as problem:
+        raise _refused(stream, data, f": {problem}") from None
     if table is None:
-        raise DataError(
-            f"stream '{stream}' cannot take a {type(data).__name__}",
-            hint="push an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts",
-        )
+        raise _refused(stream, data)
     table = _portable(table)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     body: bytes = sink.getvalue().to_pybytes()
     return body, ARROW
+
+
+def _refused(stream: str, data: Any, why: str = "") -> DataError:
+    return DataError(
+        f"stream '{stream}' cannot take a {type(data).__name__}{why}",
+        hint="push an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts",
+    )
 
 
 def _table_of(data: Any) -> pa.Table | None:
@@ -54,8 +62,8 @@ def _table_of(data: Any) -> pa.Table | None:
         return pa.Table.from_batches([data])
     if hasattr(data, "to_arrow"):  # polars, and whatever else speaks Arrow
         return _table_of(data.to_arrow())
-    if type(data).__module__.startswith("pandas"):
-        return pa.Table.from_pandas(data, preserve_index=False)
+    if type(data).__module__.startswith("pandas") and hasattr(data, "columns"):
+        return table_of_frame(data)
     return pa.table(data) if hasattr(data, "__arrow_c_stream__") else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
@@ -25,6 +25,7 @@ from panewise.serve.http.errors import http_error, invalid_request, panewise_err
 from panewise.serve.http.guard import Guard
 from panewise.serve.http.limits import Limits
 from panewise.serve.http.metrics import BackendCollector, RequestCounts
+from panewise.serve.http.parameters import declared_parameters
 from panewise.serve.http.quick_lookups import QuickLookups
 from panewise.serve.http.serving import Serving
 from panewise.serve.http.settings import Settings
@@ -62,8 +63,9 @@ def make_app(backend: Backend, settings: Settings) -> FastAPI:
     app.add_exception_handler(PanewiseError, panewise_error)
     app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(RequestValidationError, invalid_request)
+    declared = [Depends(declared_parameters)]
     for routes in (statement_routes, query_routes, stream_routes, operation_routes, live_routes, dashboard_routes):
-        app.include_router(routes.router)
+        app.include_router(routes.router, dependencies=declared)
     app.add_middleware(QuickLookups, backend=backend, bodies=bodies)
     app.add_middleware(Guard, access=Access(settings.tokens), limits=limits, counts=counts)
     return app

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from panewise.runtime.bad_row_remarks import BadRows
     from panewise.runtime.late_remarks import Lateness
     from panewise.serve.http.result_log import ResultLog
 
@@ -63,12 +64,14 @@ class Unready:
 class Pushed(NamedTuple):
     """How many rows were taken; none where the number of the push had been taken before.
 
-    `late`: what is to be said of late rows of the stream, where it does not say what becomes of them.
+    `late`: what is to be said of late rows of the stream, where it does not say what becomes of them; `bad`: of bad
+    rows that it has set aside.
     """
 
     rows: int
     repeated: bool = False
     late: Lateness | None = None
+    bad: BadRows | None = None
 
 
 class Backend(Protocol):
@@ -100,6 +103,9 @@ class Backend(Protocol):
 
     def lookup(self, query: str, at: int | None, key: Any) -> Lookup:
         """The answer now or at an instant (microseconds), or of one group: a value, or a dict of columns."""
+
+    def columns(self, stream: str) -> tuple[str, ...]:
+        """The names of a stream's columns."""
 
     def push(
         self,

@@ -8,12 +8,14 @@ and last the content of all buffers. Cost: one pass over the bytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from panewise.connectors.conform import is_mixed, references_of
 from panewise.errors import DataError
 from panewise.schema import from_arrow
 from panewise.serve.http.arrow_message_sizes import unpacked_bytes
@@ -23,6 +25,7 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 ROWS_MAX = 10_000_000  # of one push
+NESTED_SHOWN = 200  # characters of a list or an object in a cell that are shown
 
 
 def media_type(header: str | None) -> str:
@@ -62,8 +65,9 @@ def text_field(found: dict[str, Any], name: str, *, known: tuple[str, ...]) -> s
     return value
 
 
-def ndjson_rows(body: bytes) -> list[dict[str, Any]]:
-    """One row a line."""
+def ndjson_rows(body: bytes, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """One row a line. `columns`: those of the stream, where it is known; what is in others does not matter."""
+    known = None if columns is None else {column.lower() for column in columns}
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(body.split(b"\n"), 1):
         if not line or line.isspace():
@@ -74,19 +78,22 @@ def ndjson_rows(body: bytes) -> list[dict[str, Any]]:
             raise DataError(f"line {number} is no JSON: {error}") from None
         if not isinstance(row, dict):
             raise DataError(f"line {number} is no object in braces but a {type(row).__name__}")
-        nested = next((name for name, value in row.items() if isinstance(value, dict | list)), None)
-        if nested is not None:
-            raise DataError(f"line {number} holds a list or an object in '{nested[:100]}', and a cell holds one value")
+        for name in [name for name, value in row.items() if isinstance(value, dict | list)]:
+            if known is not None and name.lower() not in known:
+                row[name] = None
+            else:
+                # A value of one level, whatever depth it had: it fits no column, and is shown where it is set aside.
+                row[name] = [orjson.dumps(row[name])[:NESTED_SHOWN].decode(errors="replace")]
         rows.append(row)
     return rows
 
 
-def arrow_table(body: bytes, bytes_max: int) -> pa.Table:
-    """The table of an Arrow IPC stream."""
+def arrow_table(body: bytes, bytes_max: int, columns: Sequence[str] | None = None) -> pa.Table:
+    """The table of an Arrow IPC stream. `columns`: those of the stream, where it is known; others are not read."""
     try:
         if unpacked_bytes(body) > bytes_max:
             raise Problem(413, f"unpacked, the body has more than {bytes_max:,} bytes", hint="send it in several parts")
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+        with pa.ipc.open_stream(pa.py_buffer(body), options=_wanted(body, columns)) as reader:
             _check_types(reader.schema)
             batches, rows = [], 0
             for batch in reader:
@@ -102,13 +109,21 @@ def arrow_table(body: bytes, bytes_max: int) -> pa.Table:
     return table
 
 
+def _wanted(body: bytes, columns: Sequence[str] | None) -> pa.ipc.IpcReadOptions:
+    """Only the columns that the stream has are read; all of them where it has none, to be refused with their names."""
+    with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+        names = reader.schema.names
+    known = {column.lower() for column in columns or names}
+    return pa.ipc.IpcReadOptions(included_fields=[i for i, name in enumerate(names) if name.lower() in known])
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 def _check_types(schema: pa.Schema) -> None:
     for field in schema:
-        if from_arrow(field.type) is None or pa.types.is_string_view(field.type):
+        if not (_is_known(field.type) or _is_mixed(field.type)):
             raise DataError(
                 f"column '{field.name[:100]}' is {str(field.type)[:100]}, which no column of a stream takes",
                 hint="send booleans, integers, floats, decimals, strings, dates or timestamps",
@@ -117,15 +132,36 @@ def _check_types(schema: pa.Schema) -> None:
         raise DataError("two columns have the same name")
 
 
+def _is_known(type_: pa.DataType) -> bool:
+    """Whether values of the type may convert to some column."""
+    return pa.types.is_decimal(type_) or (from_arrow(type_) is not None and not pa.types.is_string_view(type_))
+
+
+def _is_mixed(type_: pa.DataType) -> bool:
+    """Whether it is a column of values of several types, each of which is plain."""
+    if not is_mixed(type_):
+        return False
+    kinds = [type_.field(i).type for i in range(type_.num_fields)]
+    plain = (kind for kind in kinds if pa.types.is_binary(kind) or _is_known(kind))
+    return sum(not pa.types.is_dictionary(kind) for kind in plain) == len(kinds)
+
+
 def _check_decoded(table: pa.Table, bytes_max: int) -> None:
-    """A dictionary of one long text and many small numbers is small here and huge when it is looked up."""
+    """A long text that many rows refer to, by a dictionary or a union, is small here and huge when it is looked up."""
     size = 0
     for column in table.columns:
-        if not pa.types.is_dictionary(column.type):
-            continue
         for chunk in column.chunks:
-            if pa.types.is_string(chunk.dictionary.type) or pa.types.is_large_string(chunk.dictionary.type):
-                lengths = pc.cast(pc.binary_length(chunk.dictionary), pa.int64())
-                size += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+            if pa.types.is_dictionary(column.type):
+                size += _bytes_referred_to(chunk.dictionary, chunk.indices)
+            elif is_mixed(column.type):
+                size += sum(_bytes_referred_to(child, offsets) for child, offsets, _ in references_of(chunk))
     if size > bytes_max:
         raise Problem(413, f"decoded, the texts have more than {bytes_max:,} bytes", hint="send them in several parts")
+
+
+def _bytes_referred_to(values: pa.Array, places: pa.Array) -> int:
+    types = pa.types
+    if not (types.is_string(values.type) or types.is_large_string(values.type) or types.is_binary(values.type)):
+        return 0
+    lengths = pc.cast(pc.binary_length(values), pa.int64())
+    return pc.sum(lengths.take(places)).as_py() or 0

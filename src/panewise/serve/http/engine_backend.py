@@ -213,6 +213,11 @@ class EngineBackend:
             raise
         return Lookup(table, watermark_us(table), 0.0)
 
+    def columns(self, stream: str) -> tuple[str, ...]:
+        definition = self.engine.catalog.get(stream, "stream")
+        assert isinstance(definition, StreamDefinition)
+        return definition.schema.names
+
     def push(
         self,
         stream: str,
@@ -225,7 +230,7 @@ class EngineBackend:
         repeated = bool(producer and sequence and 1 <= sequence <= self.engine.last_sequence(stream, producer))
         self.engine.push(stream, data, timeout=timeout, producer=producer, sequence=sequence)
         self._moved()
-        return Pushed(0 if repeated else len(data), repeated, self.engine.lateness(stream))
+        return Pushed(0 if repeated else len(data), repeated, self.engine.lateness(stream), self.engine.badness(stream))
 
     def advance(self, stream: str, until: int) -> None:
         self.engine.advance(stream, until)

@@ -30,6 +30,7 @@ from panewise.serve.http.live_reader import Message, Place, Reader
 from panewise.serve.http.live_sockets import LiveSocket
 from panewise.serve.http.live_subscribers import Stalled, Subscriber, Subscribers
 from panewise.serve.http.openapi import answer, parameter, refusals
+from panewise.serve.http.parameters import LIVE, TOKEN, check_parameters
 from panewise.serve.http.result_series import Gone, Series
 from panewise.serve.http.row_json import json_columns, json_rows
 from panewise.serve.http.serving import Serving, serving_of
@@ -80,6 +81,7 @@ async def end_live(app: Starlette, seconds: float) -> None:
 @router.websocket("/queries/{name}/live")
 async def socket_of_query(socket: WebSocket, name: str) -> None:
     async with _admitted(socket) as (serving, subscribers):
+        check_parameters(socket, LIVE)
         series = serving.backend.results.series(name)
         place = await _settled(serving, place_of(socket.query_params, series))
         reader = Reader(series, place, subscribers.blocks)
@@ -90,6 +92,7 @@ async def socket_of_query(socket: WebSocket, name: str) -> None:
 @router.websocket("/live")
 async def socket_of_many(socket: WebSocket) -> None:
     async with _admitted(socket) as (serving, subscribers):
+        check_parameters(socket, (TOKEN,))
         await socket.accept()
         await LiveSocket(socket, serving.backend.results, subscribers, serving.limits).serve_many()
 

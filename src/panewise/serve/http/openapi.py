@@ -172,6 +172,7 @@ SCHEMAS: dict[str, Any] = {
         rows=_NUMBER,
         repeated={"type": "boolean", "description": "The number was taken before."},
         late=_object("rows remark", rows=_NUMBER, remark=_TEXT),
+        bad=_object("rows remark", rows=_NUMBER, remark=_TEXT),
     ),
     "Sequence": _object("sequence", sequence=_NUMBER),
     "Status": _object("status", status=_TEXT),

@@ -282,6 +282,11 @@ class SparkBackend:
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
+    def columns(self, stream: str) -> tuple[str, ...]:
+        definition = self.pipeline.books.catalog.get(stream, "stream")
+        assert isinstance(definition, StreamDefinition)
+        return definition.schema.names
+
     def push(
         self,
         stream: str,
@@ -303,7 +308,7 @@ class SparkBackend:
         self._check_running()
         taken = self.pipeline.push(stream, data, producer=producer, sequence=sequence)
         repeated = producer is not None and not taken
-        return Pushed(0 if repeated else len(data), repeated, self.handle.lateness(stream))
+        return Pushed(0 if repeated else len(data), repeated, self.handle.lateness(stream), self.handle.badness(stream))
 
     def advance(self, stream: str, until: int) -> None:
         self._check_running()

@@ -40,7 +40,7 @@ _BINARY = {"schema": {"type": "string", "format": "binary"}}
     "`Panewise-Producer` and `Panewise-Sequence` (1, 2, 3, ...) the same push may be sent again: a number that was "
     "taken is acknowledged and ignored, one that skips others is refused. `late` says how many rows of the stream "
     "have come late so far and what to do; it is there where some have, and the stream does not say what becomes of "
-    "them.",
+    "them. `bad` says the same of rows that were bad and set aside.",
     responses={
         200: answer("Pushed", "The rows are taken.", {"rows": 2, "repeated": False}),
         **refusals(404, 408, 409, 413, 415),
@@ -69,16 +69,18 @@ async def push(name: str, request: Request) -> Response:
     producer, sequence = _stamp(request)
     async with serving.limits.body(request) as content:
         pushed = await serving.work(_push, serving, name, kind, content, producer, sequence)
-    late = {} if pushed.late is None else {"late": pushed.late._asdict()}
-    return json_response({"rows": pushed.rows, "repeated": pushed.repeated, **late})
+    remarks = {"late": pushed.late, "bad": pushed.bad}
+    said = {kind: remark._asdict() for kind, remark in remarks.items() if remark is not None}
+    return json_response({"rows": pushed.rows, "repeated": pushed.repeated, **said})
 
 
 def _push(serving: Serving, name: str, kind: str, content: bytes, producer: str | None, sequence: int | None) -> Pushed:
     data: pa.Table | list[dict[str, Any]]
+    columns = serving.backend.columns(name)
     if kind == NDJSON:
-        data = ndjson_rows(content)
+        data = ndjson_rows(content, columns)
     else:
-        data = arrow_table(content, serving.settings.max_body_bytes)
+        data = arrow_table(content, serving.settings.max_body_bytes, columns)
     timeout = serving.settings.push_timeout_s
     return serving.backend.push(name, data, producer=producer, sequence=sequence, timeout=timeout)
 

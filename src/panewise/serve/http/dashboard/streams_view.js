@@ -31,7 +31,7 @@ export class StreamsView {
       this.samples.set(name, samples);
       fill(this.rows.get(name), streams[name], samples);
     }
-    showRemarks(names.map((name) => streams[name].late_remark).filter(Boolean));
+    showRemarks(names.flatMap((name) => [streams[name].late_remark, streams[name].bad_remark]).filter(Boolean));
     for (const name of this.samples.keys()) if (!(name in streams)) this.samples.delete(name);
   }
 }
@@ -67,7 +67,7 @@ function fill({ trend, cells }, stream, samples) {
   }
 }
 
-/** What the server says of late rows that were dropped: how many, how far behind, and what would have kept them. */
+/** What the server says of late rows that were dropped and of bad rows that were set aside: how many, why, what to do. */
 function showRemarks(remarks) {
   const list = byId("streams-remarks");
   list.hidden = !remarks.length;
