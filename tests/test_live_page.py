@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import panewise as pw
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.service.settings import Settings
 from tests.serve.client.running_server import Running, running_server
 from tests.test_readme import BLOCK
 from tests.waiting import PATIENCE_S

@@ -15,7 +15,7 @@ from panewise.aggregates.states import StateKind
 from panewise.errors import BindError, did_you_mean
 
 if TYPE_CHECKING:
-    from panewise.synopses.contract import Synopsis
+    from panewise.synopses.synopsis import Synopsis
 
 
 @dataclass(frozen=True)
