@@ -156,9 +156,9 @@ def test_distinct_goes_down_where_values_repeat() -> None:
     only_left = rewrite(plan, keys(a=100, b=1_000_000)).plan
     running = DeltaPlan(only_left, [None, None], joins_planned(only_left))
     assert [type(operator).__name__ for operator in running.operators] == [
-        "Distinct",
+        "DistinctOperator",
         "OrderedJoin",
-        "Distinct",
+        "DistinctOperator",
     ]
 
 

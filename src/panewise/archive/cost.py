@@ -88,10 +88,10 @@ def cheapest(
 ) -> Layout:
     """The round-robin layout that costs least; of equal ones that with the fewest sub-indices.
 
-    >>> often_probed = Workload(5e8, 1e7, updates=0.01, probes=100, scans=0)
+    >>> often_probed = ArchiveWorkload(5e8, 1e7, updates=0.01, probes=100, scans=0)
     >>> cheapest(often_probed, 1, 36).name
     'Rebuild1x1'
-    >>> cheapest(Workload(5e8, 1e7, updates=1, probes=1, scans=0), 1, 36, styles=["rebuild"]).name
+    >>> cheapest(ArchiveWorkload(5e8, 1e7, updates=1, probes=1, scans=0), 1, 36, styles=["rebuild"]).name
     'Rebuild12x12'
     """
     sides = range(1, min(SIDE_MAX, lifetime_us // every_us) + 1)

@@ -39,7 +39,7 @@ PATROL_S = 1.0  # how often those in line look whether the turn that they wait f
 class StateChange:
     """Whether state is in the middle of a change, by one thread at a time: `with change: ...`, nested where needed.
 
-    >>> change = Change()
+    >>> change = StateChange()
     >>> with change:
     ...     assert change.begun
     >>> change.begun

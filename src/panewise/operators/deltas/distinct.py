@@ -287,7 +287,7 @@ class DistinctOperator(DeltaOperator):
     Delta-star holds its results instead, which are WEAK whatever the input is: `results` makes the structure for them.
 
     >>> from panewise.schema import BIGINT, Column
-    >>> distinct = Distinct(Schema((Column("a", BIGINT),)), strict=False)
+    >>> distinct = DistinctOperator(Schema((Column("a", BIGINT),)), strict=False)
     >>> rows = Delta(pa.record_batch({"a": [7, 7, 7]}), np.arange(3), np.array([1, 4, 6]), np.array([9, 12, 15]))
     >>> result = distinct.process([rows], 0, 10)
     >>> result.batch.to_pydict(), result.births.tolist(), result.deaths.tolist()

@@ -9,8 +9,8 @@ says running, because it keeps sums there), and CS8 asks that the longer period 
 what a query reports may not depend on who shares with it.
 
 >>> of = dict(source="packets", states=frozenset({"sum of length"}))
->>> synopsis = Synopsis(**of, type=SynopsisType.BASIC_INTERVAL, interval=1, intervals=8)
->>> situation = Situation((Query(**of, lengths=(8,)), Query(**of, lengths=(5,))), (synopsis,))
+>>> synopsis = SynopsisKind(**of, type=SynopsisType.BASIC_INTERVAL, interval=1, intervals=8)
+>>> situation = Situation((SharingQuery(**of, lengths=(8,)), SharingQuery(**of, lengths=(5,))), (synopsis,))
 >>> [rule.name for rule in applicable(situation)]
 ['SS1', 'CS2']
 """

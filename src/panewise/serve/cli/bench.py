@@ -17,7 +17,7 @@ PAPERS = "papers"
 
 def source_tree() -> Path | None:
     """The root of the source tree that this package is part of; None where there is none."""
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     return root if all((root / room / "__main__.py").is_file() for room in ("bench", PAPERS)) else None
 
 

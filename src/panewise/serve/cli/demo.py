@@ -56,7 +56,7 @@ class DemoHost(Protocol):
 
 
 def demo_statements() -> str:
-    return resources.files("panewise.serve").joinpath("demo.cql").read_text(encoding="utf-8")
+    return resources.files("panewise.serve.cli").joinpath("demo.cql").read_text(encoding="utf-8")
 
 
 def run_demo(seconds: float, engine: str = "embedded", master: str | None = None) -> None:

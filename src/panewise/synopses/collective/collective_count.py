@@ -30,6 +30,7 @@ from panewise.synopses.collective.collective_levels import insert_units
 class CollectiveCount(CollectiveLevels):
     """The index of counts.
 
+    >>> import numpy as np
     >>> index = CollectiveCount(levels=1, longest_us=100)
     >>> index.insert(np.array([0, 1, 0, 0, 1]), np.array([1, 2, 3, 4, 5]))
     >>> sorted(index.lookup(now=5, range_us=4, least=2).tolist())

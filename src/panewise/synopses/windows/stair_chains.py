@@ -31,7 +31,7 @@ def chains_of(ranges: Ints, slides: Ints, ends: Ints) -> list[StairChain]:
     """Algorithm 1 (SubsumeWindows): the windows in chains, each as early as it fits, seeds with long slides first.
 
     >>> chains_of(np.array([3, 7, 13, 13, 10]), np.array([1, 2, 4, 8, 3]), np.array([24, 24, 24, 24, 24]))
-    [Chain(windows=[0, 1, 2], piggybacked={3: 2}), Chain(windows=[4], piggybacked={})]
+    [StairChain(windows=[0, 1, 2], piggybacked={3: 2}), StairChain(windows=[4], piggybacked={})]
     """
     chains: list[StairChain] = []
     for window in np.lexsort((slides, ranges)).tolist():
