@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from bench.measure import isolated_on_all_cores
 from bench.report import Aim, Report
+from panewise.arrays import Ints
 
 READERS = 8
 LOOKUPS_PER_S = 250
@@ -33,7 +33,6 @@ WARM_PUSHES = 20
 STREAM = f"""CREATE STREAM s (ts TIMESTAMP, k BIGINT, v BIGINT,
     WATERMARK FOR ts AS ts - INTERVAL {DELAY_US} MICROSECONDS)"""
 
-Ints = NDArray[np.int64]
 TIME = pa.timestamp("us", tz="UTC")
 
 
@@ -172,7 +171,7 @@ class Session:
                 self.engine.results(query.name)
 
     def _read(self, number: int) -> None:
-        from panewise.runtime.answers import watermark_us
+        from panewise.engine.reads.published_answers import watermark_us
 
         due = time.perf_counter() + number / (LOOKUPS_PER_S * READERS)
         turn = number

@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from panewise.arrays import Floats, Ints
 
 ROWS = 2_000_000
 GROUPS = 100

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from bench.floor import EPOCH_MS, GROUPS, SLIDE_MS, Floats, Ints
+from bench.floor import EPOCH_MS, GROUPS, SLIDE_MS
+from panewise.arrays import Floats, Ints
 
 SLIDES_S = (1, 2, 5, 10, 20, 30, 60)
 SLIDES_A_RANGE_MAX = 60

@@ -168,7 +168,7 @@ class Run:
     async def _compared(self) -> list[str]:
         """What differs from an engine that got the writers' rows alone."""
         import panewise as pw
-        from panewise.serve.http.row_json import json_rows
+        from panewise.serve.http.results.row_json import json_rows
 
         wrong = []
         for writer, producer in enumerate(self._producers):

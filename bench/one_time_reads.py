@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from bench.measure import isolated_on_all_cores
 from bench.report import Aim, Report
+from panewise.arrays import Ints
 
 ROWS, ROWS_QUICK = 5_000_000, 1_000_000
 STEP_US, GROUPS, PERIOD = 100, 100, 1 << 16
@@ -30,8 +30,6 @@ TIME = pa.timestamp("us", tz="UTC")
 STREAM = "CREATE STREAM s (ts TIMESTAMP, k BIGINT, v BIGINT) WITH (retain = '1 hour')"
 # A registered query makes every push be processed at once, as a subscriber would see to it.
 QUERY = "CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 MILLISECOND]"
-
-Ints = NDArray[np.int64]
 
 
 def groups_and_values(numbers: Ints) -> tuple[Ints, Ints]:
@@ -102,7 +100,7 @@ class Session:
         return all(self._is_right(table) for table in self.answers)
 
     def _is_right(self, table: pa.Table) -> bool:
-        from panewise.runtime.answers import watermark_us
+        from panewise.engine.reads.published_answers import watermark_us
 
         watermark = watermark_us(table)
         assert watermark is not None

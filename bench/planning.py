@@ -24,8 +24,8 @@ from bench.measure import Timing, isolated, timed
 from bench.report import Aim, Report
 
 if TYPE_CHECKING:
-    from panewise.optimize.sharing.strands import CadenceColumns
-    from panewise.optimize.sharing.weaving import Weave
+    from panewise.optimize.sharing.weave.strands import CadenceColumns
+    from panewise.optimize.sharing.weave.weaving import Weave
 
 LONGEST_SLIDE_S = 1_000
 SLIDES_A_RANGE_MAX = 1_000
@@ -118,7 +118,7 @@ def registering(queries: int) -> tuple[Any, Callable[[], None]]:
 
 def measure_text(queries: int) -> dict[str, Any]:
     """The steps from text to a report."""
-    from panewise.optimize.sharing.weaver import best_weave
+    from panewise.optimize.sharing.weave.weaver import best_weave
 
     warm_up()
     engine, register = registering(queries)
@@ -175,8 +175,8 @@ def _one_more(engine: Any, name: str, there: int) -> dict[str, Any]:
 
 def measure_arrays(queries: int, name: str) -> dict[str, Any]:
     """One weave: by the engine's own model for one MAX without groups, or by numbers of operations."""
-    from panewise.optimize.sharing.costs import EACH_ITS_BEST, OperationModel
-    from panewise.optimize.sharing.weaving import weave
+    from panewise.optimize.sharing.costs.weave_costs import EACH_ITS_BEST, OperationModel
+    from panewise.optimize.sharing.weave.weaving import weave
 
     by_machine, optimizer = WEAVES[name]
     model: Any = machine_model() if by_machine else OperationModel()
@@ -189,7 +189,7 @@ def measure_arrays(queries: int, name: str) -> dict[str, Any]:
 
 
 def columns(queries: int) -> CadenceColumns:
-    from panewise.optimize.sharing.strands import CadenceColumns
+    from panewise.optimize.sharing.weave.strands import CadenceColumns
 
     ranges_s, slides_s = windows(queries)
     return CadenceColumns.of_arrays(ranges_s * SECOND, slides_s * SECOND)
@@ -198,7 +198,7 @@ def columns(queries: int) -> CadenceColumns:
 def machine_model() -> Any:
     """What an engine prices weaves of one MAX by."""
     import panewise as pw
-    from panewise.optimize.sharing.weaver import model_of
+    from panewise.optimize.sharing.weave.weaver import model_of
 
     engine = pw.Engine()
     engine.execute("CREATE STREAM s (ts TIMESTAMP, v DOUBLE)")
@@ -217,7 +217,7 @@ def rows_from(second: int) -> pa.RecordBatch:
 def warm_up() -> None:
     """A small load of the same shape: all is imported and compiled before the clock starts."""
     import panewise as pw
-    from panewise.optimize.sharing.weaver import best_plan
+    from panewise.optimize.sharing.weave.weaver import best_plan
 
     engine = pw.Engine()
     engine.execute("CREATE STREAM s (ts TIMESTAMP, v DOUBLE)")

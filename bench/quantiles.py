@@ -13,12 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.measure import MEBIBYTE, Setting, in_turn, median_cpu
 from bench.report import Aim, Report
+from panewise.arrays import Ints
 
-Ints = NDArray[np.int64]
 WINDOW = 100_000
 SLICE_ROWS = 100
 SLIDES = 400
@@ -81,8 +80,8 @@ def rows_of(values: str, count: int) -> Ints:
 
 def setting_of(values: str, window: int, slides: int, way: str) -> Setting:
     """One way, after a run that compiles and whose answers are compared."""
-    from panewise.synopses.bags import BagSynopsis
-    from panewise.synopses.runs import run_of
+    from panewise.synopses.values.bags import BagSynopsis
+    from panewise.synopses.values.runs import run_of
 
     rows, group = rows_of(values, window + slides * SLICE_ROWS), np.zeros(SLICE_ROWS, np.int64)
     slices, held = rows.reshape(-1, SLICE_ROWS), window // SLICE_ROWS

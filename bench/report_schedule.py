@@ -21,9 +21,9 @@ import pyarrow as pa
 import panewise as pw
 from bench.measure import isolated
 from bench.report import Aim, Report
-from panewise.runtime.family_consumer import FamilyConsumer
-from panewise.runtime.report_schedule import AT_ONCE, BEHIND, DEFAULT, SCHEDULES
-from panewise.runtime.stream import Stream
+from panewise.engine.consumers.family_consumer import FamilyConsumer
+from panewise.engine.consumers.report_schedule import AT_ONCE, BEHIND, DEFAULT, SCHEDULES
+from panewise.engine.ingest.stream import Stream
 
 FAMILIES = 40
 QUERIES = 200

@@ -167,7 +167,7 @@ class Session:
 def expected_rows(pushes: int) -> dict[str, list[Row]]:
     """What an embedded engine answers that gets the same rows, in the form in which the server sends them."""
     import panewise as pw
-    from panewise.serve.http.row_json import json_rows
+    from panewise.serve.http.results.row_json import json_rows
 
     engine = pw.Engine()
     engine.execute(STREAM)

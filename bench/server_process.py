@@ -35,7 +35,7 @@ class ServerProcess:
 
     def start(self) -> Self:
         """Starts it and returns when it is ready."""
-        command = [sys.executable, "-c", "from panewise.serve.cli import main; main()", "serve"]
+        command = [sys.executable, "-c", "from panewise.serve.cli.cli import main; main()", "serve"]
         options = ["--port", str(self.port), "--path", str(self.path), *self._options]
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(

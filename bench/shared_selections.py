@@ -113,7 +113,7 @@ def registered(name: str, queries: int, sharing: str) -> Any:
 
 def setting_of(name: str, queries: int, count: int, system: str) -> Setting:
     """One of the three, after a run that compiles."""
-    from panewise.operators import shared_fold
+    from panewise.operators.shared_fold import shared_fold
 
     pushes = rows(count)
     told: dict[str, Any] = {}

@@ -25,7 +25,7 @@ from bench.spark_session import BETTER_JVM, first_end, median, session, trigger_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from panewise.runtime.spark.handle import Handle
+    from panewise.spark.handle import Handle
 
 FILE_ROWS, FILES, TRIGGERS = 125_000, 16, 3
 # Files a trigger that a peer gets, by range; the others get what the pipeline gets.

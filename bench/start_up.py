@@ -78,7 +78,7 @@ def _imported(command: list[str]) -> Timing:
 def _command() -> list[str]:
     """The installed command, or the module where the package is only on the path."""
     beside = Path(sys.executable).parent / "panewise"
-    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "panewise.serve.cli"]
+    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "panewise.serve.cli.cli"]
 
 
 def _first_answers(query: str, cold_runs: int, warm_runs: int) -> tuple[list[Timing], list[Timing]]:

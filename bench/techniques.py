@@ -25,11 +25,9 @@ from numpy.typing import NDArray
 from bench.measure import MEBIBYTE, isolated
 from bench.report import Aim, Report
 from panewise.aggregates.states import COUNT, MAXIMUM, SUM_INTEGER, Feed
-from panewise.synopses.contract import Synopsis
+from panewise.arrays import Floats, Ints
+from panewise.synopses.synopsis import Synopsis
 from panewise.synopses.techniques import TECHNIQUES
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 KINDS = {"SUM": SUM_INTEGER, "COUNT": COUNT, "MAX": MAXIMUM[Feed.FLOAT]}
 SIZES = (1, 1 << 10, 1 << 16, 1 << 22)
@@ -406,7 +404,7 @@ def measure_sharing(name: str, aggregate: str, window: int, count: int, together
 
 def measure_lookups(window: int, count: int) -> dict[str, Any]:
     """Random windows of random lengths, all in one call."""
-    from panewise.synopses.running import RunningSynopsis
+    from panewise.synopses.windows.running import RunningSynopsis
 
     feeder = Feeder(RunningSynopsis(SUM_INTEGER, 1), window, 1)
     feeder.fill()

@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return paper_experiment(options.name).run(options.quick, options.data)
     except PanewiseError as error:
-        from panewise.runtime.run.terminal_tables import error_console, error_text
+        from panewise.engine.run.terminal_tables import error_console, error_text
 
         error_console().print(error_text(error))
         return 1

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.errors import PanewiseError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Ints = NDArray[np.int64]
 TRACE = "zeek_conn_20240419_20240421.tsv.zst"
 
 

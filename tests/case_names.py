@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-import panewise.language.dialect  # noqa: F401 - the tokens belong to this dialect
+import panewise.language.parse.dialect  # noqa: F401 - the tokens belong to this dialect
 from panewise.errors import ParseError
-from panewise.language.tokens import tokens_of
+from panewise.language.parse.tokens import tokens_of
 
 _VERBS = ("CREATE", "DROP", "SUSPEND", "RESUME", "EXPLAIN", "ALTER")
 _KINDS = ("STREAM", "TABLE", "QUERY", "SINK")

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from panewise.catalog import StreamDefinition
-from panewise.connectors.registry import open_source
-from panewise.serve.http.beside import ServerBeside
-from panewise.serve.http.engine_backend import EngineBackend
-from panewise.serve.http.settings import Settings, Token
+from panewise.connectors.by_name import open_source
+from panewise.serve.http.backends.engine_backend import EngineBackend
+from panewise.serve.http.background_server import ServerBeside
+from panewise.serve.http.service.settings import Settings, Token
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

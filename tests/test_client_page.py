@@ -6,7 +6,7 @@ import contextlib
 import io
 from pathlib import Path
 
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.service.settings import Settings
 from tests.serve.client.running_server import running_server
 from tests.test_readme import BLOCK
 

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from panewise.connectors.generator import GeneratorSource
-from panewise.connectors.options import CONNECTOR, REQUIRED, STREAM_OPTIONS, Option
+from panewise.connectors.options import CONNECTOR, REQUIRED, STREAM_OPTIONS, ConnectorOption
 from panewise.connectors.sinks import ConsoleSink, JsonSink, ParquetSink
 from panewise.connectors.sources import CsvSource, JsonSource
 from panewise.connectors.sources import ParquetSource as ParquetFiles
-from panewise.language.binder import parse
-from panewise.runtime.spark import sources
-from panewise.runtime.spark.doors import SPARK_FILE_OPTIONS
-from panewise.runtime.spark.kafka_source import KAFKA_OPTIONS
-from panewise.runtime.spark.sinks import delta, jdbc_options
+from panewise.language.bind.binder import parse
+from panewise.spark.ingest import stream_sources as sources
+from panewise.spark.ingest.row_decoders import SPARK_FILE_OPTIONS
+from panewise.spark.kafka.kafka_source import KAFKA_OPTIONS
+from panewise.spark.sinks import delta, jdbc_options
 
 PAGE = (Path(__file__).parents[1] / "docs" / "connectors.md").read_text(encoding="utf-8")
 OF_STREAMS = {option.name for option in STREAM_OPTIONS}
 
 
-def own(options: tuple[Option, ...]) -> list[Option]:
+def own(options: tuple[ConnectorOption, ...]) -> list[ConnectorOption]:
     return [option for option in options if option.name not in OF_STREAMS]
 
 
@@ -55,7 +55,7 @@ def rows_of(section: str) -> list[tuple[str, str]]:
     return re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", table, re.MULTILINE)
 
 
-def shown(option: Option) -> str:
+def shown(option: ConnectorOption) -> str:
     if option.name in SHOWN:
         return SHOWN[option.name]
     if option.default is REQUIRED:

@@ -8,9 +8,9 @@ import pytest
 
 import panewise as pw
 from panewise.credentials import masked, masked_line, masked_option
+from panewise.engine.books.definitions import shown_statement_of, statement_of
+from panewise.engine.statements import statement_runner
 from panewise.errors import ArchiveError, PanewiseError
-from panewise.runtime import statement_runner
-from panewise.runtime.definitions import shown_statement_of, statement_of
 from tests.serve.http.serving import served
 
 SECRET = "wJalrXUtnFEMI"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import panewise as pw
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.service.settings import Settings
 from tests.serve.client.running_server import Running, running_server
 from tests.test_readme import BLOCK
 from tests.waiting import PATIENCE_S
@@ -66,7 +66,7 @@ def test_curl_prints_the_text_below_it(server: Running) -> None:
 def test_the_messages_of_the_page_are_those_that_are_sent() -> None:
     """The table has a line for every type of message."""
     told = set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-    folder = Path(pw.__file__).parent / "serve" / "http"
+    folder = Path(pw.__file__).parent / "serve" / "http" / "live"
     sources = [(folder / name).read_text(encoding="utf-8") for name in ("live_reader.py", "live_sockets.py")]
     sent = {kind for text in sources for kind in re.findall(r'(?:_message\(|Message\(|"type": )"(\w+)"', text)}
     assert sent - {"pause", "resume", "subscribe", "unsubscribe"} == told

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from panewise.serve.demo import demo_statements  # noqa: E402
+from panewise.serve.cli.demo import demo_statements  # noqa: E402
 from tests.dashboard_host import DashboardHost, chromium  # noqa: E402
 
 RATE = 5_000  # rows in a second of event time, as demo.cql says

@@ -20,22 +20,21 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
 from panewise.aggregates.states import COUNT, MAXIMUM, Feed, StateKind
-from panewise.synopses.bags import BagSynopsis
-from panewise.synopses.contract import Synopsis
-from panewise.synopses.interval import IntervalSynopsis
-from panewise.synopses.materialize_all import MaterializeAll
-from panewise.synopses.panes import Panes
-from panewise.synopses.psoup import PSoup
-from panewise.synopses.running import RunningSynopsis
+from panewise.arrays import Ints
+from panewise.synopses.synopsis import Synopsis
+from panewise.synopses.values.bags import BagSynopsis
+from panewise.synopses.windows.interval import IntervalSynopsis
+from panewise.synopses.windows.materialize_all import MaterializeAll
+from panewise.synopses.windows.panes_synopsis import Panes
+from panewise.synopses.windows.psoup import PSoup
+from panewise.synopses.windows.running import RunningSynopsis
 from papers.arasu2004.substream_filters import FilterOutcome, Trades, measured
 from papers.plots import Panel
 from papers.shown import figures_console, show_plot, show_table
 
-Ints = NDArray[np.int64]
 Rates = dict[str, list[float]]
 NO_RANKS = np.empty(0, np.int64)
 # A count adds up int64 numbers, and so is the SUM of the paper.

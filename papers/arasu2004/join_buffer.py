@@ -9,15 +9,12 @@ adding them up from the greatest lag down. A result costs O(1), a drain O(b + b 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from panewise.aggregates.matrix import Encoded
 from panewise.aggregates.states import StateKind
 from panewise.aggregates.user import matrix_of
+from panewise.arrays import Floats, Ints
 from papers.arasu2004.join_intervals import JoinIntervals
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class JoinBuffer:

@@ -14,19 +14,16 @@ Golab 2006, sections 2.3.4 and 8.3.2.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from panewise.aggregates.kernels import combine_run
 from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.states import StateKind
 from panewise.aggregates.user import matrix_of
+from panewise.arrays import Floats, Ints
 from panewise.loops import compiled_loop
 from panewise.synopses.counting import count_operations, loop_for
 from panewise.synopses.slice_ring import copy_states
 from papers.arasu2004.join_intervals import JoinIntervals
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @compiled_loop

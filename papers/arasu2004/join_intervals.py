@@ -37,11 +37,9 @@ from panewise.aggregates.kernels import combine_run
 from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.states import StateKind
 from panewise.aggregates.user import matrix_of
+from panewise.arrays import Floats, Ints
 from panewise.loops import compiled_loop
 from panewise.synopses.counting import count_operations, loop_for, new_counter
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @compiled_loop

@@ -15,14 +15,12 @@ figure 8.3.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.states import StateKind
 from panewise.aggregates.user import matrix_of
+from panewise.arrays import Ints
 from papers.arasu2004.join_intervals import JoinIntervals
-
-Ints = NDArray[np.int64]
 
 
 class RunningJoin(JoinIntervals):

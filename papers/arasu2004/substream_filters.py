@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop, specialised
-from panewise.synopses.collective_count import CollectiveCount
-from panewise.synopses.collective_levels import collect, insert_units
-from panewise.synopses.substream_running import SubstreamRunning, append_running, counted_between
+from panewise.synopses.collective.collective_count import CollectiveCount
+from panewise.synopses.collective.collective_levels import collect, insert_units
+from panewise.synopses.collective.substream_running import SubstreamRunning, append_running, counted_between
 
-Ints = NDArray[np.int64]
 MINUTE = 60_000_000
 LONGEST = 180 * MINUTE
 DAY = 390 * MINUTE

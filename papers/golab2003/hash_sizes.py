@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
 
-from panewise.optimize.joins.costs import EAGER, Evaluation, JoinCosts, MaintenanceWeights
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput
+from panewise.optimize.joins.order_costs import EAGER, Evaluation, JoinCosts, MaintenanceWeights
 
 HALVINGS = 100
 

@@ -18,10 +18,10 @@ from math import exp, log
 from random import Random
 from typing import Literal
 
-from panewise.optimize.joins.costs import JoinCosts
 from panewise.optimize.joins.exact import best_global_order, best_order
 from panewise.optimize.joins.heuristics import augmented_order, greedy_order, selectivity_order
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput, common_attribute
+from panewise.optimize.joins.order_costs import JoinCosts
 
 Kind = Literal["common attribute", "mixed"]
 SAME = 1 + 1e-9

@@ -10,7 +10,7 @@
 Nothing here runs a join (`multiway_joins.py` does): what it costs is counted in comparisons. Functions return whether
 the figures agree. Tables 5 to 7 and 5.3 to 5.6 are the papers' own formulas. Those of the lazy forms are not published:
 ours were chosen among readings of the text such that figure 3 (b) comes out, and agree with it for that reason
-(`optimize/joins/costs.py`).
+(`optimize/joins/order_costs.py`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from itertools import permutations
 
 from rich.console import Console
 
-from panewise.optimize.joins.costs import EAGER, Evaluation, JoinCosts, MaintenanceWeights, Order
 from panewise.optimize.joins.exact import best_global_order, best_loops, best_order
 from panewise.optimize.joins.heuristics import augmented_order, selectivity_order
 from panewise.optimize.joins.join_graph import JoinInput, common_attribute
+from panewise.optimize.joins.order_costs import EAGER, Evaluation, JoinCosts, MaintenanceWeights, Order
 from papers.golab2003.hash_sizes import by_scans
 from papers.golab2003.heuristic_quality import Kind, heuristic_quality, random_joins
 from papers.plots import Panel

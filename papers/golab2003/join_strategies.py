@@ -28,11 +28,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from papers.golab2003.join_strategy_loops import COMPARISONS, EXPIRATIONS, VISITS, run_grouped, run_strategy
-
-Ints = NDArray[np.int64]
 
 
 class Strategy(Enum):

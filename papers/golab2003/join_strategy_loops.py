@@ -16,11 +16,10 @@ compared, and results that live between two runs only are lost; with restore (5)
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop
 
-Ints = NDArray[np.int64]
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 COMPARISONS, VISITS, EXPIRATIONS = 0, 1, 2
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from panewise.optimize.joins.costs import Evaluation, Order
 from panewise.optimize.joins.exact import best_loops, best_order
 from panewise.optimize.joins.heuristics import augmented_order
+from panewise.optimize.joins.order_costs import Evaluation, Order
 from papers.golab2003.join_cost_tables import (
     BEST_INTERVALS,
     TABLES_003,

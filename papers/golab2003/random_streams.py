@@ -17,20 +17,19 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from rich.console import Console
 
+from panewise.arrays import Ints
 from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.functions import resolve
-from panewise.operators.deltas import Delta
-from panewise.operators.window_join import WindowJoin
-from panewise.optimize.joins.first_orders import unmeasured_orders
+from panewise.operators.joins.window_join import WindowJoin
+from panewise.operators.relation_delta import Delta
+from panewise.optimize.first_orders import unmeasured_orders
 from panewise.schema import BIGINT
 from papers.golab2003.join_cost_tables import Parameters
 from papers.golab2003.join_strategies import ReferenceJoin, Strategy
 from papers.golab2003.join_strategy_loops import MULTIPLIER
 
-Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 
 

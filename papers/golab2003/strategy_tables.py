@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from panewise.optimize.joins.costs import Evaluation
 from panewise.optimize.joins.exact import best_loops
 from panewise.optimize.joins.heuristics import augmented_order
+from panewise.optimize.joins.order_costs import Evaluation
 from papers.golab2003.join_cost_tables import TABLES_003, named
 from papers.golab2003.join_strategies import GROUPED, Strategy
 from papers.golab2003.random_streams import Cost, RandomStreams, judge

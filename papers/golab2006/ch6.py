@@ -20,17 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from panewise.synopses.frequent import FrequentSynopsis
-from panewise.synopses.runs import Run, run_of
+from panewise.arrays import Ints
+from panewise.synopses.values.frequent import FrequentSynopsis
+from panewise.synopses.values.runs import Run, run_of
 from papers.connection_trace import connections, source_numbers, trace_path
 from papers.plots import Panel
 from papers.shown import figures_console, show_plot
 
-Ints = NDArray[np.int64]
 WINDOWS = (100_000, 20_000)  # rows
 SUB_WINDOWS = (20, 100, 500)  # rows
 COUNTERS = range(1, 11)

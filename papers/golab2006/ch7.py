@@ -19,12 +19,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from panewise.schedule.isolation import has_level
-from panewise.schedule.latest_window_scheduler import LatestWindowScheduler, OnConflict
-from panewise.schedule.read_orders import by_sub_window
-from panewise.schedule.scheduler_names import SCHEDULERS
-from panewise.schedule.schedulers import Scheduler
-from panewise.schedule.transactions import Priority, WindowRead
+from panewise.schedule.isolation.latest_window_scheduler import LatestWindowScheduler, OnConflict
+from panewise.schedule.isolation.levels import has_level
+from panewise.schedule.isolation.read_orders import by_sub_window
+from panewise.schedule.isolation.scheduler_names import SCHEDULERS
+from panewise.schedule.isolation.schedulers import Scheduler
+from panewise.schedule.isolation.transactions import Priority, WindowRead
 from papers.golab2003.random_streams import judge
 from papers.golab2006.ch7_simulation import MeasuredTrial, Simulation, mean
 from papers.golab2006.ch7_workload import COSTS, DECISION_S, QUERIES, random_workload

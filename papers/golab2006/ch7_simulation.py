@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from panewise.schedule.histories import History
-from panewise.schedule.recorded_scheduler import RecordedScheduler
-from panewise.schedule.schedulers import Scheduler
-from panewise.schedule.transactions import Priority, WindowRead
+from panewise.schedule.isolation.histories import History
+from panewise.schedule.isolation.recorded_scheduler import RecordedScheduler
+from panewise.schedule.isolation.schedulers import Scheduler
+from panewise.schedule.isolation.transactions import Priority, WindowRead
 
 
 @dataclass(frozen=True)

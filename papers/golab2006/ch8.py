@@ -26,9 +26,9 @@ from statistics import fmean
 
 from rich.console import Console
 
-from panewise.schedule.hybrid import hybrid_plan, hybrid_tasks, plan_cost
-from panewise.schedule.periodic_tasks import PeriodicQuery, Task, groups, sub_groups
-from panewise.schedule.sharing_techniques import TECHNIQUES
+from panewise.schedule.periodic.hybrid import hybrid_plan, hybrid_tasks, plan_cost
+from panewise.schedule.periodic.periodic_tasks import PeriodicQuery, Task, groups, sub_groups
+from panewise.schedule.periodic.sharing_techniques import TECHNIQUES
 from papers.golab2003.random_streams import judge
 from papers.golab2006.ch8_simulation import (
     BASE_RATE,

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from panewise.schedule.periodic_tasks import PeriodicQuery, Task, joint_cost
-from panewise.schedule.sharing_techniques import Choice
+from panewise.schedule.periodic.periodic_tasks import PeriodicQuery, Task, joint_cost
+from panewise.schedule.periodic.sharing_techniques import Choice
 from papers.golab2006.timetable import SlideReading, Timetable
 
 ADDRESSES, SMALL = 1_000, 100  # distinct values of either address, and of protocols and ports, at 1,500 rows a second

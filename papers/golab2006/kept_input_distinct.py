@@ -15,8 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop
-from panewise.operators.deltas import FOREVER, NONE, Delta, DeltaOperator, Ints
+from panewise.operators.relation_delta import FOREVER, NONE, Delta, DeltaOperator
 from papers.golab2006.keyed_store import KeyedStore
 from papers.golab2006.list_store import ListStore
 

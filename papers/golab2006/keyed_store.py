@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop
-from panewise.state.expiring import FOREVER, Ints, room_for, widened
+from panewise.state.expiring import FOREVER, room_for, widened
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _FREE, _HELD, _NUMBER = 0, 1, 2  # places in `marks`: first free node, rows held, rows ever inserted

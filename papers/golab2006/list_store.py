@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop
-from panewise.state.expiring import Ints, room_for, widened
+from panewise.state.expiring import room_for, widened
 
 
 @compiled_loop

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from panewise.schedule.transactions import check_length, copies_of_window
+from panewise.schedule.isolation.transactions import check_length, copies_of_window
 
 
 class ScanMethod(Enum):

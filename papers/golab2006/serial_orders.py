@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import permutations
 
-from panewise.schedule.histories import History, Kind, Transaction
-from panewise.schedule.views import CommittedRead, Content, replay
+from panewise.schedule.isolation.histories import History, OperationKind, Transaction
+from panewise.schedule.isolation.views import CommittedRead, Content, replay
 
 
 def serial_orders(history: History) -> Iterator[tuple[Transaction, ...]]:
@@ -27,7 +27,7 @@ def serial_orders(history: History) -> Iterator[tuple[Transaction, ...]]:
     reads = {read.name: read for read in done.reads}
     inserted: dict[int, list[int]] = {}
     for step in history.operations:
-        if step.kind is Kind.INSERT and isinstance(step.transaction, int) and step.sub_window is not None:
+        if step.kind is OperationKind.INSERT and isinstance(step.transaction, int) and step.sub_window is not None:
             inserted.setdefault(step.transaction, []).append(step.sub_window)
     first = replay(History((), history.sub_windows, {}, history.filled)).final
     transactions: list[Transaction] = [*history.moves, *reads]

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from enum import Enum
 
-from panewise.schedule.periodic_tasks import Task
+from panewise.schedule.periodic.periodic_tasks import Task
 
 
 class SlideReading(Enum):

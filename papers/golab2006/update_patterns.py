@@ -23,14 +23,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
+from panewise.arrays import Ints
 from panewise.language.expressions import ColumnRef
 from panewise.language.functions import resolve
-from panewise.operators.delta_nodes import DeltaNode, OperatorNode, SourceNode
-from panewise.operators.deltas import FOREVER, NONE, Delta, DeltaOperator, Ints
-from panewise.operators.distinct import Distinct
-from panewise.operators.negation import Negation
-from panewise.operators.negation_storage import BY_EXPIRATION, BY_KEY
-from panewise.operators.window_join import WindowJoin
+from panewise.operators.deltas.delta_nodes import DeltaNode, OperatorNode, SourceNode
+from panewise.operators.deltas.distinct import DistinctOperator
+from panewise.operators.deltas.negation import Negation
+from panewise.operators.deltas.negation_storage import BY_EXPIRATION, BY_KEY
+from panewise.operators.joins.window_join import WindowJoin
+from panewise.operators.relation_delta import FOREVER, NONE, Delta, DeltaOperator
 from panewise.schema import BIGINT, Schema
 from panewise.state.calendar_queue import CalendarQueue
 from panewise.state.expiring import Expiring
@@ -228,7 +229,7 @@ def distinct(execution: str, pairs: bool) -> Build:
         schema = Schema.from_arrow(window.schema)
         operator: DeltaOperator
         if execution == UPA:
-            operator = Distinct(schema, strict=False, results=lambda: _calendar(FEW))
+            operator = DistinctOperator(schema, strict=False, results=lambda: _calendar(FEW))
         else:
             operator = KeyedDistinct(value_of) if execution == NT else ListedDistinct(value_of)
         return Execution([window], OperatorNode(operator, [SourceNode(0)]), None)

@@ -16,7 +16,8 @@ from time import process_time
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.operators.deltas import Delta, Ints
+from panewise.arrays import Ints
+from panewise.operators.relation_delta import Delta
 from papers.connection_trace import connections, source_numbers
 from papers.golab2006.update_patterns import Build, Trace
 

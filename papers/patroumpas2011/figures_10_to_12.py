@@ -22,7 +22,8 @@ from time import process_time
 import numpy as np
 from rich.console import Console
 
-from papers.patroumpas2011.window_pools import STRUCTURES, Ints, Pool, PoolOutcome, drawn_rows, measured
+from panewise.arrays import Ints
+from papers.patroumpas2011.window_pools import STRUCTURES, Pool, PoolOutcome, drawn_rows, measured
 from papers.plots import Panel
 from papers.shown import figures_console, show_plot, show_table
 

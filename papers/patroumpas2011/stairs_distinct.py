@@ -28,11 +28,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop
 
-Ints = NDArray[np.int64]
 LEAST_ROOM = 256
 
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.slicing.pairs import Cadence
 
-Ints = NDArray[np.int64]
 Name = Hashable
 FOR_EVER = 1 << 62  # the range of a window that reaches back for ever
 

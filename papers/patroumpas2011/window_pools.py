@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.aggregates.states import COUNT, MAXIMUM, Feed, StateKind
+from panewise.arrays import Ints
 from panewise.slicing.pairs import Cadence
-from panewise.synopses.contract import Synopsis
-from panewise.synopses.distinct_counts import DistinctCounts
-from panewise.synopses.interval import IntervalSynopsis
-from panewise.synopses.running import RunningSynopsis
-from panewise.synopses.stairs import Stairs
-from panewise.synopses.two_stacks import TwoStacks
+from panewise.synopses.synopsis import Synopsis
+from panewise.synopses.values.distinct_counts import DistinctCounts
+from panewise.synopses.windows.interval import IntervalSynopsis
+from panewise.synopses.windows.running import RunningSynopsis
+from panewise.synopses.windows.stairs import Stairs
+from panewise.synopses.windows.two_stacks import TwoStacks
 from papers.patroumpas2011.stairs_distinct import StairsDistinct
 from papers.patroumpas2011.subsumption import ChainGrouping, subsume
 
-Ints = NDArray[np.int64]
 NO_RANKS = np.empty(0, np.int64)
 ONE_GROUP = np.zeros(1, np.int64)
 RANGE_MAX = 60

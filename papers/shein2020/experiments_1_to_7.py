@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from panewise.optimize.sharing.calibration import calibrated
-from panewise.optimize.sharing.costs import CalibratedModel, OperationModel
-from panewise.optimize.sharing.strands import CadenceColumns
-from panewise.optimize.sharing.weaving import weave
+from panewise.optimize.sharing.costs.calibration import calibrated
+from panewise.optimize.sharing.costs.weave_costs import CalibratedModel, OperationModel
+from panewise.optimize.sharing.weave.strands import CadenceColumns
+from panewise.optimize.sharing.weave.weaving import weave
 from papers.plots import Panel
 from papers.shein2020.optimum import compare
 from papers.shein2020.plan_execution import ExecutedPlan, calibrated_with_long_windows, model_of, push_of

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from panewise.optimize.sharing.costs import CostModel, OperationModel
-from panewise.optimize.sharing.edges import Slicing
-from panewise.optimize.sharing.loom import Loom, Tree
-from panewise.optimize.sharing.strands import CadenceColumns, strands_of
-from panewise.optimize.sharing.weaving import Weave, WovenTree, tree_of_all, weave
+from panewise.optimize.sharing.costs.weave_costs import CostModel, OperationModel
+from panewise.optimize.sharing.edges.edge_counts import Slicing
+from panewise.optimize.sharing.weave.loom import Loom, PricedTree
+from panewise.optimize.sharing.weave.strands import CadenceColumns, strands_of
+from panewise.optimize.sharing.weave.weaving import Weave, WovenTree, tree_of_all, weave
 from panewise.slicing.pairs import Cadence
 
 QUERIES_MAX = 9
@@ -66,7 +66,7 @@ def _members(subset: int) -> list[int]:
     return [query for query in range(subset.bit_length()) if subset >> query & 1]
 
 
-def _tree(loom: Loom, cadences: Sequence[Cadence], subset: int, slicing: Slicing) -> Tree:
+def _tree(loom: Loom, cadences: Sequence[Cadence], subset: int, slicing: Slicing) -> PricedTree:
     members = CadenceColumns.of([cadences[query] for query in _members(subset)])
     return tree_of_all(loom, strands_of(members, slicing))
 

@@ -19,31 +19,35 @@ from math import lcm
 from time import process_time
 
 import numpy as np
-from numpy.typing import NDArray
 
 from panewise.aggregates.kernels import combine_run
 from panewise.aggregates.matrix import NO_ARGUMENT, NO_INTS, Encoded, StateMatrix
 from panewise.aggregates.states import MAXIMUM, SUM_INTEGER, Feed, StateKind
+from panewise.arrays import Floats, Ints
 from panewise.loops import compiled_loop
-from panewise.optimize.sharing.costs import CalibratedModel
-from panewise.optimize.sharing.measuring import WORKLOADS, WORKLOADS_OF_GROUPS, Measurement, Scale, Workload
-from panewise.optimize.sharing.weaving import Weave, WovenTree
+from panewise.optimize.sharing.costs.measuring import (
+    WORKLOADS,
+    WORKLOADS_OF_GROUPS,
+    MeasuredWorkload,
+    Measurement,
+    Scale,
+)
+from panewise.optimize.sharing.costs.weave_costs import CalibratedModel
+from panewise.optimize.sharing.weave.weaving import Weave, WovenTree
 from panewise.slicing.pairs import Cadence, edge_classes
 from panewise.synopses.counting import loop_for
 from panewise.synopses.single_states import slot_loops
 from panewise.synopses.techniques import technique_named
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 PUSH_LEAST = 8000  # units
 FILLED_AT_ONCE = 1 << 16
 PARTS = 5
 PUT_OFF = frozenset({"flat_fit", "slick_deque", "slick_deque_inv"})  # techniques whose work is not even
 LONG_WORKLOADS = (
-    Workload.spread(6, 9_000, (1,)),
-    Workload.spread(40, 9_000, (1, 2, 4, 8, 16, 32, 64)),
-    Workload.spread(40, 100_000, (1, 2, 4, 8, 16, 32, 64)),
-    Workload.spread(80, 400_000, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)),
+    MeasuredWorkload.spread(6, 9_000, (1,)),
+    MeasuredWorkload.spread(40, 9_000, (1, 2, 4, 8, 16, 32, 64)),
+    MeasuredWorkload.spread(40, 100_000, (1, 2, 4, 8, 16, 32, 64)),
+    MeasuredWorkload.spread(80, 400_000, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)),
 )
 
 

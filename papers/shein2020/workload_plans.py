@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from panewise.optimize.sharing.costs import CostModel, OperationModel
-from panewise.optimize.sharing.edges import Slicing
-from panewise.optimize.sharing.loom import Loom
-from panewise.optimize.sharing.strands import CadenceColumns, Strand, strands_of
-from panewise.optimize.sharing.weaving import Weave, tree_of_all, weave
+from panewise.optimize.sharing.costs.weave_costs import CostModel, OperationModel
+from panewise.optimize.sharing.edges.edge_counts import Slicing
+from panewise.optimize.sharing.weave.loom import Loom
+from panewise.optimize.sharing.weave.strands import CadenceColumns, Strand, strands_of
+from panewise.optimize.sharing.weave.weaving import Weave, tree_of_all, weave
 from panewise.slicing.pairs import Cadence
 
 TECHNIQUES = ("panes", "flat_fat", "flat_fit", "slick_deque_inv", "slick_deque")

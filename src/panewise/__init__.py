@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from panewise.engine.engine import Engine
     from panewise.errors import (
         AnswerOverflowWarning,
         BadRowsWarning,
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
         ServerError,
         SnapshotError,
     )
-    from panewise.runtime.engine import Engine
-    from panewise.runtime.spark.archive_frame import read_archive
-    from panewise.runtime.spark.archive_source import register_archive
-    from panewise.runtime.spark.pipeline import SparkPipeline
     from panewise.serve.client.client import Client, connect
+    from panewise.spark.archives.archive_frame import read_archive
+    from panewise.spark.archives.archive_source import register_archive
+    from panewise.spark.pipeline import SparkPipeline
 
 __version__ = "0.1.0"
 
@@ -73,11 +73,11 @@ __all__ = [
 # Where the names live that are not errors.
 _HOMES = {
     "Client": "panewise.serve.client.client",
-    "Engine": "panewise.runtime.engine",
-    "SparkPipeline": "panewise.runtime.spark.pipeline",
+    "Engine": "panewise.engine.engine",
+    "SparkPipeline": "panewise.spark.pipeline",
     "connect": "panewise.serve.client.client",
-    "read_archive": "panewise.runtime.spark.archive_frame",
-    "register_archive": "panewise.runtime.spark.archive_source",
+    "read_archive": "panewise.spark.archives.archive_frame",
+    "register_archive": "panewise.spark.archives.archive_source",
 }
 
 

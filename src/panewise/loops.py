@@ -58,7 +58,7 @@ _SHARED_LOOPS = "".join(
         "synopses/slice_ring.py",
         "synopses/counting.py",
         "synopses/single_states.py",
-        "synopses/per_window.py",
+        "synopses/windows/per_window.py",
     )
 )
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from panewise.aggregates.aggregate_functions import AggregateFunction
+from panewise.aggregates.builtin import find
 from panewise.aggregates.decoding import decoded
-from panewise.aggregates.functions import AggregateFunction
 from panewise.aggregates.matrix import NO_ARGUMENT, NO_INTS, Encoded, encoded
-from panewise.aggregates.registry import find
 from panewise.aggregates.states import Feed, Operation
 from panewise.aggregates.string_pool import StringPool
 from panewise.aggregates.user import matrix_of

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panewise.aggregates import registry
+from panewise.aggregates import builtin as registry
 from panewise.aggregates.lowering import sum_float
 from panewise.aggregates.matrix import NO_BYTES, NO_INTS, Encoded, StateMatrix
 from panewise.aggregates.states import SUM_FLOAT

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panewise.aggregates.functions import AggregateFunction
+from panewise.aggregates.aggregate_functions import AggregateFunction
 from panewise.aggregates.user import user_aggregate
 from panewise.errors import BindError, QueryFailed
 from panewise.schema import BIGINT, DOUBLE, INT, STRING, decimal

@@ -132,8 +132,8 @@ def test_windows_are_woven_each_once(name: str) -> None:
 
 
 def test_a_plan_that_forgets_a_query_is_noticed() -> None:
-    from panewise.optimize.sharing.costs import OperationModel
-    from panewise.optimize.sharing.weaving import weave
+    from panewise.optimize.sharing.costs.weave_costs import OperationModel
+    from panewise.optimize.sharing.weave.weaving import weave
 
     woven = weave(planning.columns(50), 1.0, OperationModel(), ["slick_deque"])
     assert planning.disagreement(woven, 50) == ""

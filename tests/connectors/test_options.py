@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from panewise.connectors import options
-from panewise.connectors.options import STREAM_OPTIONS, Option, read_options
+from panewise.connectors.options import STREAM_OPTIONS, ConnectorOption, read_options
 from panewise.errors import ConnectorError
 
-KNOWN = (Option("path", options.text), Option("rows", options.whole_number(1), 10), *STREAM_OPTIONS)
+KNOWN = (ConnectorOption("path", options.text), ConnectorOption("rows", options.whole_number(1), 10), *STREAM_OPTIONS)
 
 
 def test_values_are_read_and_defaults_filled_in() -> None:
@@ -59,7 +59,7 @@ def test_a_wrong_value_says_what_was_expected(
     read: options.Callable[[object], object], value: object, expected: str
 ) -> None:
     with pytest.raises(ConnectorError, match=f"option 'x' of sink 's' is .*, expected {expected}"):
-        read_options("sink 's'", (("x", value),), (Option("x", read),))
+        read_options("sink 's'", (("x", value),), (ConnectorOption("x", read),))
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_a_wrong_value_says_what_was_expected(
     ],
 )
 def test_a_right_value(read: options.Callable[[object], object], value: object, result: object) -> None:
-    assert read_options("sink 's'", (("x", value),), (Option("x", read),)) == {"x": result}
+    assert read_options("sink 's'", (("x", value),), (ConnectorOption("x", read),)) == {"x": result}

@@ -9,8 +9,8 @@ import pytest
 from panewise.catalog import Catalog
 from panewise.connectors.places import check_places
 from panewise.connectors.tables import no_rows
+from panewise.engine.engine import Engine
 from panewise.errors import ConnectorError
-from panewise.runtime.engine import Engine
 
 
 def catalog_of(source: Path | str, *sinks: Path | str, kind: str = "STREAM") -> Catalog:

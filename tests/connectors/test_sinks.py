@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from panewise.catalog import SinkDefinition
-from panewise.connectors.registry import open_sink
+from panewise.connectors.by_name import open_sink
 from panewise.connectors.sinks import Sink, json_lines
 from panewise.errors import ConnectorError
 

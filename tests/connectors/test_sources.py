@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from panewise.catalog import StreamDefinition
-from panewise.connectors.registry import open_source
+from panewise.connectors.by_name import open_source
 from panewise.errors import ConnectorError
 from panewise.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, Column, Schema
 

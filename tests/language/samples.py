@@ -13,8 +13,8 @@ from panewise.catalog import (
     StreamDefinition,
     TableDefinition,
 )
-from panewise.language.binder import bind_one, parse
-from panewise.language.result_columns import event_time, result_columns
+from panewise.language.bind.binder import bind_one, parse
+from panewise.language.bind.selected_columns import event_time, result_columns
 from panewise.language.statements import (
     CreateArchive,
     CreateQuery,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from panewise.language.bind.selected_columns import event_time, result_columns
 from panewise.language.expressions import AggregateCall, Call, Cast, ColumnRef, Literal
-from panewise.language.result_columns import event_time, result_columns
 from panewise.language.sql_text import to_sql
-from panewise.language.statements import CreateQuery, Emit, Explain, Named, Select, SelectOnce, SetOperation
+from panewise.language.statements import CreateQuery, Emission, Explain, Named, Select, SelectOnce, SetOperation
 from panewise.schema import BIGINT, DOUBLE, INT, TIMESTAMP, DataType
 from panewise.temporal import DAY, HOUR, MINUTE, SECOND, RowsWindow, TimeWindow
 from tests.language.samples import bound
@@ -220,7 +220,7 @@ def test_result_columns(text: str, columns: tuple[str, ...], time: str | None) -
 
 def test_emit_and_restore() -> None:
     query = select("SELECT ISTREAM RESTORE DISTINCT symbol FROM trades [RANGE 5 s SLIDE 1 s]")
-    assert (query.emit, query.restore, query.distinct) == (Emit.ISTREAM, True, True)
+    assert (query.emit, query.restore, query.distinct) == (Emission.ISTREAM, True, True)
     assert select("SELECT symbol FROM trades [RANGE 5 s SLIDE 1 s]").emit is None
 
 
@@ -282,7 +282,7 @@ def test_an_aggregate_of_a_user() -> None:
         def result_type(self, types: tuple[DataType, ...], constants: tuple[object, ...]) -> DataType:
             return types[0]
 
-    from panewise.language.binder import bind_one, parse
+    from panewise.language.bind.binder import bind_one, parse
     from tests.language.samples import sample_catalog
 
     [parsed] = parse("SELECT spread(price) FROM trades [NOW]")

@@ -80,7 +80,7 @@ def test_rows_are_converted_to_the_columns() -> None:
 
 
 def test_values_of_every_type() -> None:
-    from panewise.language.binder import bind_one, parse
+    from panewise.language.bind.binder import bind_one, parse
     from tests.language.samples import with_created
 
     catalog = Catalog()

@@ -9,7 +9,7 @@ import pytest
 
 from panewise.catalog import Catalog
 from panewise.errors import PanewiseError, QueryError
-from panewise.language.binder import bind_one, parse
+from panewise.language.bind.binder import bind_one, parse
 from tests.language.samples import DEFINITIONS, STATEMENTS, sample_catalog
 
 TEXTS = [*STATEMENTS, *(part.strip() for part in DEFINITIONS.split(";") if part.strip())]

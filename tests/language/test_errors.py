@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from panewise.errors import BindError, ParseError, QueryError
-from panewise.language.binder import bind_one, parse
+from panewise.language.bind.binder import bind_one, parse
 from tests.language.samples import sample_catalog
 
 GOLDEN = Path(__file__).parent / "errors.golden"

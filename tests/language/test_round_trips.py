@@ -7,8 +7,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from panewise.errors import ParseError
-from panewise.language.binder import bind_one, parse
-from panewise.language.dialect import parse_one
+from panewise.language.bind.binder import bind_one, parse
+from panewise.language.parse.dialect import parse_one
 from tests.language.samples import DEFINITIONS, STATEMENTS, sample_catalog
 
 

@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from panewise.operators import distinct, keyed_rows, negation
-from panewise.operators.deltas import FOREVER, Delta, DeltaOperator
+from panewise.operators.deltas import distinct, negation
+from panewise.operators.joins import keyed_rows
+from panewise.operators.relation_delta import FOREVER, Delta, DeltaOperator
 from panewise.schema import BIGINT, DOUBLE, Column, Schema
 from panewise.state.snapshot_format import dumped, loaded
 

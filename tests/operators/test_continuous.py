@@ -16,8 +16,8 @@ from panewise.aggregates.overflows import Overflows
 from panewise.aggregates.user import matrix_of, user_aggregate
 from panewise.errors import NotHeldError
 from panewise.language.expressions import ColumnRef
-from panewise.language.statements import Emit, SelectItem
-from panewise.operators.continuous import ContinuousAggregate, ContinuousRows
+from panewise.language.statements import Emission, SelectItem
+from panewise.operators.continuous.continuous import ContinuousAggregate, ContinuousRows
 from panewise.plan.aggregation import Aggregation
 from panewise.schema import DOUBLE
 from panewise.temporal import RowsWindow, TimeWindow, Window
@@ -58,7 +58,12 @@ Operator = ContinuousAggregate | ContinuousRows
 
 
 def operator_of(
-    query: Query | Plain, window: Window, where: bool, emit: Emit, held_from: int | None = None, silent: bool = False
+    query: Query | Plain,
+    window: Window,
+    where: bool,
+    emit: Emission,
+    held_from: int | None = None,
+    silent: bool = False,
 ) -> Operator:
     condition = POSITIVE if where else None
     if isinstance(query, Plain):
@@ -92,7 +97,9 @@ def instants_of(window: Window, rows: list[Row], watermark: int) -> list[int]:
     return sorted(t for t in found if t < watermark)
 
 
-def expected(query: Any, window: Window, where: bool, emit: Emit, rows: list[Row], watermark: int) -> Counter[Values]:
+def expected(
+    query: Any, window: Window, where: bool, emit: Emission, rows: list[Row], watermark: int
+) -> Counter[Values]:
     """The results as a multiset of (instant, [change,] values)."""
     found: Counter[Values] = Counter()
     before: Counter[Values] = Counter()
@@ -102,14 +109,14 @@ def expected(query: Any, window: Window, where: bool, emit: Emit, rows: list[Row
         started = started or bool(inside)
         now = multiset(query.answer([row for row in inside if passes(row, where)])) if started else Counter()
         for values, copies in (before - now).items():
-            if emit is Emit.CHANGES:
+            if emit is Emission.CHANGES:
                 found[t, -1, *values] += copies
-            elif emit is Emit.DSTREAM:
+            elif emit is Emission.DSTREAM:
                 found[t, *values] += copies
         for values, copies in (now - before).items():
-            if emit is Emit.CHANGES:
+            if emit is Emission.CHANGES:
                 found[t, 1, *values] += copies
-            elif emit is Emit.ISTREAM:
+            elif emit is Emission.ISTREAM:
                 found[t, *values] += copies
         before = now
     return found
@@ -121,7 +128,7 @@ def test_range_grouped() -> None:
     # a            |=============)                  2 from 2 to 5, 1 from 5 to 7
     rows: list[Row] = [(0, "a", None, 1, None), (2, "a", None, 2, None)]
     query = Query(["k"], [("COUNT", None), ("SUM", "n")])
-    found = run(lambda: operator_of(query, TimeWindow(5), False, Emit.CHANGES), rows, [100])
+    found = run(lambda: operator_of(query, TimeWindow(5), False, Emission.CHANGES), rows, [100])
     assert found == [
         (0, 1, "a", 1, 1),
         (2, -1, "a", 1, 1),
@@ -135,7 +142,7 @@ def test_range_grouped() -> None:
 def test_ungrouped_stays_when_empty() -> None:
     rows: list[Row] = [(3, "a", None, -1, None), (4, "a", None, 2, None)]
     query = Query([], [("COUNT", None), ("MAX", "n")])
-    found = run(lambda: operator_of(query, TimeWindow(10), True, Emit.CHANGES), rows, [100])
+    found = run(lambda: operator_of(query, TimeWindow(10), True, Emission.CHANGES), rows, [100])
     # The row at 3 does not pass WHERE, but the stream has begun.
     assert found == [(3, 1, 0, None), (4, -1, 0, None), (4, 1, 1, 2), (14, -1, 1, 2), (14, 1, 0, None)]
 
@@ -143,28 +150,28 @@ def test_ungrouped_stays_when_empty() -> None:
 def test_equal_answers_of_two_groups_cancel() -> None:
     # b leaves with COUNT 1 just when a comes with COUNT 1.
     rows: list[Row] = [(0, "b", None, 1, None), (5, "a", None, 1, None)]
-    found = run(lambda: operator_of(HIDDEN, TimeWindow(5), False, Emit.CHANGES), rows, [100])
+    found = run(lambda: operator_of(HIDDEN, TimeWindow(5), False, Emission.CHANGES), rows, [100])
     assert found == [(0, 1, 1), (10, -1, 1)]
 
 
 def test_rows_of_one_instant_apply_together() -> None:
     # [ROWS 1]: at 7 three rows come, only the last one shows.
     rows: list[Row] = [(t, k, None, n, None) for t, k, n in ((7, "a", 1), (7, "b", 2), (7, "c", 3), (8, "c", 3))]
-    found = run(lambda: operator_of(PLAIN, RowsWindow(1), False, Emit.CHANGES), rows, [100])
+    found = run(lambda: operator_of(PLAIN, RowsWindow(1), False, Emission.CHANGES), rows, [100])
     assert found == [(7, 1, 3, "c")]
 
 
 def test_historical_rows() -> None:
     # row     1   2   3   4        [ROWS 2 OFFSET 1]: row 1 shows from row 2 on and until row 4 comes
     rows: list[Row] = [(t, "a", None, t, None) for t in (1, 2, 3, 4)]
-    found = run(lambda: operator_of(PLAIN, RowsWindow(2, offset=1), False, Emit.CHANGES), rows, [100])
+    found = run(lambda: operator_of(PLAIN, RowsWindow(2, offset=1), False, Emission.CHANGES), rows, [100])
     assert found == [(2, 1, 1, "a"), (3, 1, 2, "a"), (4, -1, 1, "a"), (4, 1, 3, "a")]
 
 
 @pytest.mark.parametrize("query", [COUNTED, PLAIN])
 def test_now_lasts_one_microsecond(query: Any) -> None:
     rows: list[Row] = [(5, "a", "g", 1, 2.0)]
-    found = run(lambda: operator_of(query, TimeWindow(1), False, Emit.CHANGES), rows, [6, 7])
+    found = run(lambda: operator_of(query, TimeWindow(1), False, Emission.CHANGES), rows, [6, 7])
     assert [row[:2] for row in found] == [(5, 1), (6, -1)]
 
 
@@ -176,7 +183,7 @@ def test_infinities_and_nan_leave_with_their_rows() -> None:
         (3, "a", None, 1, 1.5),
     ]
     query = Query([], [("SUM", "x"), ("MAX", "x"), ("MIN", "x")])
-    found = run(lambda: operator_of(query, TimeWindow(3), False, Emit.ISTREAM), rows, [100])
+    found = run(lambda: operator_of(query, TimeWindow(3), False, Emission.ISTREAM), rows, [100])
     assert [tuple(map(identity, row)) for row in found] == [
         (0, float("inf"), float("inf"), float("inf")),
         (1, "NaN", float("inf"), float("-inf")),
@@ -190,7 +197,7 @@ def test_infinities_and_nan_leave_with_their_rows() -> None:
 def test_a_large_value_leaves_no_trace_in_a_sum() -> None:
     rows: list[Row] = [(0, "a", None, 1, 1e18)] + [(t, "a", None, 1, 0.1) for t in range(1, 1000)]
     query = Query([], [("SUM", "x")])
-    found = run(lambda: operator_of(query, TimeWindow(50), False, Emit.ISTREAM), rows, [17, 300, 10_000])
+    found = run(lambda: operator_of(query, TimeWindow(50), False, Emission.ISTREAM), rows, [17, 300, 10_000])
     sums = dict(found)
     # From 50 on the window is full of 0.1 and nothing changes until rows stop coming at 1000.
     assert [t for t in sums if 50 <= t < 1000] == [50]
@@ -206,7 +213,7 @@ def test_a_sum_that_overflows_is_null_until_its_rows_have_left() -> None:
         (3, "a", None, 1, None),
         (3, "b", None, 2, None),
     ]
-    operator = operator_of(Query(["k"], [("SUM", "n")]), TimeWindow(10), False, Emit.CHANGES)
+    operator = operator_of(Query(["k"], [("SUM", "n")]), TimeWindow(10), False, Emission.CHANGES)
     with Overflows() as found:
         changes = table_rows(operator.process(rows_of(rows), 12))
     assert changes[:2] == [(1, 1, "a", most), (2, 1, "b", 1)]
@@ -224,7 +231,9 @@ def test_a_time_window_waits_until_it_is_whole() -> None:
     # held from 10, RANGE 5: the first whole window covers [10, 14], at instant 14
     rows: list[Row] = [(10, "a", None, 1, None), (12, "a", None, 1, None), (15, "b", None, 1, None)]
     query = Query(["k"], [("COUNT", None)])
-    found = run(lambda: operator_of(query, TimeWindow(5), False, Emit.CHANGES, held_from=10), rows, [11, 13, 16, 30])
+    found = run(
+        lambda: operator_of(query, TimeWindow(5), False, Emission.CHANGES, held_from=10), rows, [11, 13, 16, 30]
+    )
     assert found == [
         (14, 1, "a", 2),
         (15, -1, "a", 2),
@@ -237,23 +246,23 @@ def test_a_time_window_waits_until_it_is_whole() -> None:
 
 def test_an_ungrouped_time_window_appears_whole_and_empty() -> None:
     query = Query([], [("COUNT", None)])
-    found = run(lambda: operator_of(query, TimeWindow(5), False, Emit.CHANGES, held_from=10), [], [12, 40])
+    found = run(lambda: operator_of(query, TimeWindow(5), False, Emission.CHANGES, held_from=10), [], [12, 40])
     assert found == [(14, 1, 0)]
 
 
 def test_a_count_window_waits_for_its_rows() -> None:
     rows: list[Row] = [(t, "a" if t % 2 else "b", None, t, None) for t in range(1, 8)]
-    found = run(lambda: operator_of(PLAIN, RowsWindow(3), False, Emit.CHANGES, held_from=0), rows, [3, 100])
+    found = run(lambda: operator_of(PLAIN, RowsWindow(3), False, Emission.CHANGES, held_from=0), rows, [3, 100])
     assert found[:4] == [(3, 1, 1, "a"), (3, 1, 2, "b"), (3, 1, 3, "a"), (4, -1, 1, "a")]
     parted = RowsWindow(3, partition_by=("k",))
-    found = run(lambda: operator_of(PLAIN, parted, False, Emit.ISTREAM, held_from=0), rows, [3, 100])
+    found = run(lambda: operator_of(PLAIN, parted, False, Emission.ISTREAM, held_from=0), rows, [3, 100])
     assert found == [(5, 1, "a"), (5, 3, "a"), (5, 5, "a"), (6, 2, "b"), (6, 4, "b"), (6, 6, "b"), (7, 7, "a")]
 
 
 def test_unbounded_counts_from_its_registration() -> None:
     rows: list[Row] = [(50, "a", None, 1, None)]
     query = Query([], [("COUNT", None)])
-    found = run(lambda: operator_of(query, TimeWindow(None), False, Emit.CHANGES, held_from=40), rows, [100])
+    found = run(lambda: operator_of(query, TimeWindow(None), False, Emission.CHANGES, held_from=40), rows, [100])
     assert found == [(50, 1, 1)]
 
 
@@ -264,7 +273,7 @@ def test_unbounded_counts_from_its_registration() -> None:
 def test_lookups_say_what_is_held(silent: bool) -> None:
     rows: list[Row] = [(0, "a", None, 1, None), (4, "b", None, 2, None)]
     query = Query(["k"], [("COUNT", None)])
-    operator = operator_of(query, TimeWindow(10), False, Emit.CHANGES, silent=silent)
+    operator = operator_of(query, TimeWindow(10), False, Emission.CHANGES, silent=silent)
     with pytest.raises(NotHeldError, match="when its window is whole"):
         operator.lookup(3)
     operator.process(rows_of(rows), 9)
@@ -280,7 +289,7 @@ def test_lookups_say_what_is_held(silent: bool) -> None:
 
 
 def test_a_filter_over_an_unbounded_window_holds_nothing() -> None:
-    operator = operator_of(PLAIN, TimeWindow(None), True, Emit.ISTREAM)
+    operator = operator_of(PLAIN, TimeWindow(None), True, Emission.ISTREAM)
     operator.process(rows_of([(t, "a", None, 1, None) for t in range(1000)]), 500)
     operator.process(rows_of([(t, "a", None, 1, None) for t in range(500, 1000)]), 2000)
     assert operator.bytes_held < 1000
@@ -289,7 +298,7 @@ def test_a_filter_over_an_unbounded_window_holds_nothing() -> None:
 
 
 def test_an_unbounded_aggregate_holds_groups_not_rows() -> None:
-    operator = operator_of(COUNTED, TimeWindow(None), False, Emit.ISTREAM)
+    operator = operator_of(COUNTED, TimeWindow(None), False, Emission.ISTREAM)
     empty = operator.bytes_held
     operator.process(rows_of([(t, "ab"[t % 2], "g", 1, 1.0) for t in range(20_000)]), 20_000)
     assert operator.bytes_held < empty + 10_000
@@ -298,7 +307,7 @@ def test_an_unbounded_aggregate_holds_groups_not_rows() -> None:
 
 def test_groups_and_strings_that_are_gone_are_forgotten() -> None:
     query = Query(["k"], [("COUNT", None), ("MIN", "g"), ("LAST", "g")])
-    operator = operator_of(query, TimeWindow(100), False, Emit.CHANGES)
+    operator = operator_of(query, TimeWindow(100), False, Emission.CHANGES)
     held = []
     for start in range(0, 40_000, 4_000):
         rows: list[Row] = [(t, f"k{t}", f"g{t}", 1, None) for t in range(start, start + 4_000)]
@@ -330,7 +339,7 @@ COUNT_WINDOWS = st.builds(
     partition_by=st.sampled_from([(), ("k",), ("g",), ("k", "g")]),
 )
 WINDOWS = st.one_of(TIME_WINDOWS, COUNT_WINDOWS)
-EMITS = st.sampled_from([Emit.CHANGES, Emit.ISTREAM, Emit.DSTREAM])
+EMITS = st.sampled_from([Emission.CHANGES, Emission.ISTREAM, Emission.DSTREAM])
 # NaN breaks Python's own min and max, so extremes and averages read x only where it has none.
 QUERIES = st.sampled_from([COUNTED, WHOLE, HIDDEN, MANY, PAIRS, PLAIN])
 CUTS = st.lists(st.integers(0, 60), max_size=6).map(sorted)
@@ -342,13 +351,13 @@ def tamed(rows: list[Row]) -> list[Row]:
 
 @given(STREAMS, WINDOWS, QUERIES, EMITS, st.booleans(), CUTS, st.booleans())
 def test_results_are_those_of_recomputation(
-    rows: list[Row], window: Window, query: Any, emit: Emit, where: bool, cuts: list[int], restarts: bool
+    rows: list[Row], window: Window, query: Any, emit: Emission, where: bool, cuts: list[int], restarts: bool
 ) -> None:
     rows = tamed(rows)
     found = run(lambda: operator_of(query, window, where, emit), rows, [*cuts, 70], restarts)
     assert multiset(found) == expected(query, window, where, emit, rows, 70)
     assert [row[0] for row in found] == sorted(row[0] for row in found)
-    if emit is Emit.CHANGES:
+    if emit is Emission.CHANGES:
         assert [row[:2] for row in found] == sorted(row[:2] for row in found)
 
 
@@ -361,10 +370,10 @@ def test_nan_and_both_zeros_are_one_value_each(
             return [(row[4],) for row in rows]
 
     def make() -> Operator:
-        return ContinuousRows((SelectItem("x", X),), window, None, Emit.CHANGES, SCHEMA)
+        return ContinuousRows((SelectItem("x", X),), window, None, Emission.CHANGES, SCHEMA)
 
     found = run(make, rows, [*cuts, 70], restarts)
-    assert multiset(found) == expected(Floats(), window, False, Emit.CHANGES, rows, 70)
+    assert multiset(found) == expected(Floats(), window, False, Emission.CHANGES, rows, 70)
 
 
 @given(STREAMS, WINDOWS, QUERIES, st.booleans(), CUTS, st.booleans())
@@ -372,7 +381,7 @@ def test_lookups_are_those_of_recomputation(
     rows: list[Row], window: Window, query: Any, where: bool, cuts: list[int], silent: bool
 ) -> None:
     rows = tamed(rows)
-    operator = operator_of(query, window, where, Emit.CHANGES, silent=silent)
+    operator = operator_of(query, window, where, Emission.CHANGES, silent=silent)
     done = 0
     for watermark in [*cuts, 70]:
         due = [row for row in rows[done:] if row[0] < watermark]
@@ -393,7 +402,7 @@ def test_answers_do_not_depend_on_the_cut_to_the_last_bit() -> None:
     query = Query([], [("SUM", "x"), ("AVG", "x")])
     windows: list[Window] = [TimeWindow(37), RowsWindow(9), RowsWindow(5, partition_by=("g",)), TimeWindow(None)]
     for window in windows:
-        make = partial(operator_of, query, window, False, Emit.CHANGES)
+        make = partial(operator_of, query, window, False, Emission.CHANGES)
         whole = run(make, rows, [1000])
         parts = run(make, rows, list(range(0, 1000, 13)))
         assert parts == whole
@@ -418,7 +427,7 @@ def test_an_aggregate_of_a_user_that_depends_on_order() -> None:
     ends = Query(["k"], [("FIRST", "x"), ("LAST", "x")], shown=False)
     windows: list[Window] = [TimeWindow(9), RowsWindow(4), RowsWindow(3, partition_by=("g",)), TimeWindow(None)]
     for window in windows:
-        make = partial(ContinuousAggregate, aggregation, window, None, Emit.ISTREAM, SCHEMA, matrix_of=matrix_of)
+        make = partial(ContinuousAggregate, aggregation, window, None, Emission.ISTREAM, SCHEMA, matrix_of=matrix_of)
         found = run(make, rows, [5, 11, 12, 100])
-        expect = expected(ends, window, False, Emit.ISTREAM, rows, 100)
+        expect = expected(ends, window, False, Emission.ISTREAM, rows, 100)
         assert multiset(found) == Counter({(t, 100 * a + b): n for (t, a, b), n in expect.items()})

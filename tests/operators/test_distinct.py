@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.operators.deltas import FOREVER, Delta
-from panewise.operators.distinct import Distinct
+from panewise.operators.deltas.distinct import DistinctOperator
+from panewise.operators.relation_delta import FOREVER, Delta
 from panewise.schema import STRING, Column, Schema
 from tests.now_or_soak import examples
 from tests.operators.delta_histories import HORIZON, RUNS, SCHEMA, histories, relation, told_by
@@ -22,7 +22,7 @@ CASES = [("MONOTONIC", False), ("WEAKEST", False), ("WEAK", False), ("WEAK", Tru
 @given(data=st.data())
 def test_each_value_is_there_once_while_it_is_alive(pattern: str, strict: bool, data: st.DataObject) -> None:
     history = data.draw(histories(pattern))
-    told, _ = told_by(lambda: Distinct(SCHEMA, strict), [history], **data.draw(RUNS))
+    told, _ = told_by(lambda: DistinctOperator(SCHEMA, strict), [history], **data.draw(RUNS))
     for instant in range(HORIZON):
         assert told.at(instant) == dict.fromkeys(relation(history, instant), 1), instant
     if not strict:
@@ -31,7 +31,7 @@ def test_each_value_is_there_once_while_it_is_alive(pattern: str, strict: bool, 
 
 
 def test_a_value_that_dies_and_is_born_at_one_instant_does_not_end_in_the_strict_form() -> None:
-    distinct = Distinct(Schema((Column("s", STRING),)), strict=True)
+    distinct = DistinctOperator(Schema((Column("s", STRING),)), strict=True)
     values, numbers = pa.record_batch({"s": ["a", "a"]}), np.array([0, 1])
     result = distinct.process([Delta(values, numbers, np.array([1, 5]), np.array([5, 8]))], 0, 7)
     assert (result.births.tolist(), result.deaths.tolist(), len(result.ended)) == ([1], [FOREVER], 0)
@@ -42,7 +42,7 @@ def test_a_value_that_dies_and_is_born_at_one_instant_does_not_end_in_the_strict
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_state_levels_off_while_values_come_and_go(strict: bool) -> None:
-    distinct, sizes = Distinct(Schema((Column("s", STRING),)), strict), []
+    distinct, sizes = DistinctOperator(Schema((Column("s", STRING),)), strict), []
     for step in range(90):
         values = pa.record_batch({"s": [f"value {i:06}" for i in range(500 * step, 500 * step + 1000)]})
         births = np.sort(np.arange(1000) % 100 + 100 * step)
@@ -55,7 +55,7 @@ def test_state_levels_off_while_values_come_and_go(strict: bool) -> None:
 
 
 def test_rows_that_end_are_refused_by_delta_star() -> None:
-    distinct = Distinct(SCHEMA, strict=False)
+    distinct = DistinctOperator(SCHEMA, strict=False)
     none = np.empty(0, np.int64)
     batch = pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in SCHEMA.to_arrow()], schema=SCHEMA.to_arrow())
     with pytest.raises(AssertionError, match="strict"):

@@ -23,22 +23,22 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import panewise as pw
-from panewise.aggregates.functions import BUILT_IN
+from panewise.aggregates.aggregate_functions import BUILT_IN
 from panewise.errors import NotHeldError
-from panewise.language.binder import bind_one, parse
+from panewise.language.bind.binder import bind_one, parse
 from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.statements import SelectItem
-from panewise.operators import join_aggregates, join_reports, join_slices
-from panewise.operators.delta_plan import DeltaPlan
-from panewise.operators.join_aggregates import JoinAggregates
+from panewise.operators.deltas.delta_plan import DeltaPlan
+from panewise.operators.deltas.series_start import first_of_inputs
+from panewise.operators.deltas.windowed_source import WindowedSource
+from panewise.operators.joins.ordered_join import OrderedJoin
 from panewise.operators.lifetimes import FOREVER, NEVER
-from panewise.operators.ordered_join import OrderedJoin
 from panewise.operators.result_columns import microseconds
-from panewise.operators.rows import Rows
-from panewise.operators.series_start import first_of_inputs
-from panewise.operators.windowed_source import WindowedSource
-from panewise.optimize.joins.first_orders import joins_planned
-from panewise.optimize.sharing.core_folds import can_be_folded
+from panewise.operators.row_batch import Rows
+from panewise.operators.shared_core import join_aggregates, join_reports, join_slices
+from panewise.operators.shared_core.join_aggregates import JoinAggregates
+from panewise.optimize.first_orders import joins_planned
+from panewise.optimize.sharing.selections.core_folds import can_be_folded
 from panewise.plan.aggregation import Aggregation
 from panewise.plan.build import build
 from panewise.plan.inputs import report_window

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.language.expressions import ColumnRef, Expression
-from panewise.operators import negation_storage
-from panewise.operators.deltas import FOREVER, Delta
-from panewise.operators.negation import Negation
-from panewise.operators.negation_storage import BY_EXPIRATION, BY_KEY, MeasuredStorage
+from panewise.operators.deltas import negation_storage
+from panewise.operators.deltas.negation import Negation
+from panewise.operators.deltas.negation_storage import BY_EXPIRATION, BY_KEY, MeasuredStorage
+from panewise.operators.relation_delta import FOREVER, Delta
 from panewise.schema import BIGINT, DOUBLE
 from panewise.state.fifo_queue import FifoQueue
 from panewise.state.snapshot_format import dumped, loaded

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.language.statements import Emit
-from panewise.operators.continuous import ContinuousAggregate
+from panewise.language.statements import Emission
+from panewise.operators.continuous.continuous import ContinuousAggregate
 from panewise.operators.relation_to_stream import CountedReports, RelationToStream, Restore
 from panewise.operators.result_columns import periodic_schema
 from panewise.schema import TIMESTAMP
@@ -35,14 +35,14 @@ def reports_of(rows: list[Reported], window: TimeWindow = WINDOW) -> pa.Table:
 def test_values_are_compared_as_multisets() -> None:
     # 10: a b      20: b b c      30: nothing      40: nothing
     reports = [(10, "a", 1.0), (10, "b", 1.0), (20, "b", 1.0), (20, "b", 1.0), (20, "c", 1.0)]
-    new = RelationToStream(Emit.ISTREAM, ITEMS)
+    new = RelationToStream(Emission.ISTREAM, ITEMS)
     assert table_rows(new.process(reports_of(reports), WINDOW, 45)) == [
         (-15, 10, "a", 1.0),
         (-15, 10, "b", 1.0),
         (-5, 20, "b", 1.0),
         (-5, 20, "c", 1.0),
     ]
-    gone = RelationToStream(Emit.DSTREAM, ITEMS)
+    gone = RelationToStream(Emission.DSTREAM, ITEMS)
     assert table_rows(gone.process(reports_of(reports), WINDOW, 25)) == [(-5, 20, "a", 1.0)]
     assert gone.bytes_held > 0
     assert table_rows(gone.process(reports_of([]), WINDOW, 29)) == []
@@ -56,7 +56,7 @@ def test_values_are_compared_as_multisets() -> None:
 def test_null_nan_and_zeros_equal_themselves() -> None:
     first: list[Reported] = [(10, None, NAN), (10, "z", 0.0), (10, "n", None)]
     second: list[Reported] = [(20, None, NAN), (20, "z", -0.0), (20, "n", None), (20, "n", 0.0)]
-    new = RelationToStream(Emit.ISTREAM, ITEMS)
+    new = RelationToStream(Emission.ISTREAM, ITEMS)
     new.process(reports_of(first), WINDOW, 10)
     assert table_rows(new.process(reports_of(second), WINDOW, 20)) == [(-5, 20, "n", 0.0)]
 
@@ -65,12 +65,12 @@ def test_reports_of_count_windows_follow_each_other() -> None:
     # Three reports, the second one empty, all ending at the same instant.
     values = pa.table({"v": ["a", "b", "a"], "x": [1.0, 1.0, 1.0]}, schema=ITEMS)
     reports = CountedReports(7, np.array([1, 2, 3]), np.array([5, 5, 5]), np.array([7, 7, 9]), values)
-    assert table_rows(RelationToStream(Emit.ISTREAM, ITEMS).process_counted(reports)) == [
+    assert table_rows(RelationToStream(Emission.ISTREAM, ITEMS).process_counted(reports)) == [
         (1, 5, "a", 1.0),
         (1, 5, "b", 1.0),
         (3, 5, "a", 1.0),
     ]
-    assert table_rows(RelationToStream(Emit.DSTREAM, ITEMS).process_counted(reports)) == [
+    assert table_rows(RelationToStream(Emission.DSTREAM, ITEMS).process_counted(reports)) == [
         (2, 5, "a", 1.0),
         (2, 5, "b", 1.0),
     ]
@@ -81,12 +81,12 @@ VALUES = st.tuples(st.integers(0, 12), st.sampled_from(["a", "b", None]), st.sam
 
 @given(
     st.lists(VALUES, max_size=25),
-    st.sampled_from([Emit.ISTREAM, Emit.DSTREAM]),
+    st.sampled_from([Emission.ISTREAM, Emission.DSTREAM]),
     st.lists(st.integers(0, 150), max_size=5).map(sorted),
     st.booleans(),
 )
 def test_differences_are_those_of_recomputation(
-    rows: list[Reported], emit: Emit, cuts: list[int], restarts: bool
+    rows: list[Reported], emit: Emission, cuts: list[int], restarts: bool
 ) -> None:
     rows = sorted(((10 * number, v, x) for number, v, x in rows), key=lambda row: row[0])
     operator = RelationToStream(emit, ITEMS)
@@ -104,7 +104,7 @@ def test_differences_are_those_of_recomputation(
     before: Counter[Values] = Counter()
     for end in range(0, 161, 10):
         now = multiset((v, x) for e, v, x in rows if e == end)
-        difference = now - before if emit is Emit.ISTREAM else before - now
+        difference = now - before if emit is Emission.ISTREAM else before - now
         expected.update({(end - 25, end, *values): copies for values, copies in difference.items()})
         before = now
     assert multiset(found) == expected
@@ -115,11 +115,13 @@ def test_differences_are_those_of_recomputation(
 QUERY = Query(["k"], [("COUNT", None)])
 
 
-def restored(rows: list[Row], range_us: int, emit: Emit, watermarks: list[int], restarts: bool = False) -> list[Values]:
+def restored(
+    rows: list[Row], range_us: int, emit: Emission, watermarks: list[int], restarts: bool = False
+) -> list[Values]:
     window = TimeWindow(range_us, 10)
 
     def make() -> tuple[ContinuousAggregate, Restore]:
-        continuous = ContinuousAggregate(QUERY.aggregation(), TimeWindow(range_us), None, Emit.ISTREAM, SCHEMA)
+        continuous = ContinuousAggregate(QUERY.aggregation(), TimeWindow(range_us), None, Emission.ISTREAM, SCHEMA)
         return continuous, Restore(emit, QUERY.aggregation().item_schema, window)
 
     continuous, restore = make()
@@ -154,13 +156,13 @@ def test_short_lived_results_are_restored() -> None:
     # a          |====|===)                COUNT 1 at 1, 2 at 3, 1 at 6; gone at 8
     # b               |  |==               COUNT 1 from 7 to 12: the only one that the report at 10 shows
     rows: list[Row] = [(1, "a", None, 1, None), (3, "a", None, 1, None), (7, "b", None, 1, None)]
-    assert restored(rows, 5, Emit.ISTREAM, [20]) == [
+    assert restored(rows, 5, Emission.ISTREAM, [20]) == [
         (5, 10, "a", 1),
         (5, 10, "a", 2),
         (5, 10, "a", 1),
         (5, 10, "b", 1),
     ]
-    assert restored(rows, 5, Emit.RSTREAM, [9, 11, 20]) == [
+    assert restored(rows, 5, Emission.RSTREAM, [9, 11, 20]) == [
         (5, 10, "b", 1),
         (5, 10, "a", 1),
         (5, 10, "a", 2),
@@ -171,12 +173,12 @@ def test_short_lived_results_are_restored() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.sampled_from("ab")), max_size=15).map(sorted),
     st.integers(1, 25),
-    st.sampled_from([Emit.ISTREAM, Emit.RSTREAM]),
+    st.sampled_from([Emission.ISTREAM, Emission.RSTREAM]),
     st.lists(st.integers(0, 100), max_size=5).map(sorted),
     st.booleans(),
 )
 def test_restored_results_are_those_of_recomputation(
-    points: list[tuple[int, str]], range_us: int, emit: Emit, cuts: list[int], restarts: bool
+    points: list[tuple[int, str]], range_us: int, emit: Emission, cuts: list[int], restarts: bool
 ) -> None:
     rows: list[Row] = [(t, k, None, 1, None) for t, k in points]
     window = TimeWindow(range_us)
@@ -186,7 +188,7 @@ def test_restored_results_are_those_of_recomputation(
     produced: Counter[Values] = Counter()
     for t in range(121):
         if t % 10 == 0:
-            shown = before + (produced - (before - report)) if emit is Emit.RSTREAM else produced
+            shown = before + (produced - (before - report)) if emit is Emission.RSTREAM else produced
             expected.update({(t - range_us, t, *values): copies for values, copies in shown.items()})
             report, produced = before, Counter()
         now = multiset(QUERY.answer(in_window(window, rows, t)))

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from panewise.aggregates.overflows import Overflows
 from panewise.errors import NotHeldError
-from panewise.language.statements import Emit, SelectItem
-from panewise.operators.counted_reports import CountedRowWindow
+from panewise.language.statements import Emission, SelectItem
 from panewise.operators.partition_tail import RowCounts
-from panewise.operators.partitioned_rows import PartitionedRows
-from panewise.operators.row_window import RowWindow
+from panewise.operators.row_windows.counted_reports import CountedRowWindow
+from panewise.operators.row_windows.partitioned_rows import PartitionedRows
+from panewise.operators.row_windows.row_window import RowWindow
 from panewise.temporal import RowsWindow, TimeWindow
 from tests.operators.timelines import (
     POSITIVE,
@@ -41,7 +41,7 @@ Operator = RowWindow | CountedRowWindow | PartitionedRows
 Report = tuple[int | None, int, list[Values]]  # start, end, values
 
 
-def rows_operator(window: Any, where: bool, emit: Emit, held_from: int | None = None) -> Operator:
+def rows_operator(window: Any, where: bool, emit: Emission, held_from: int | None = None) -> Operator:
     condition = POSITIVE if where else None
     if isinstance(window, TimeWindow):
         return RowWindow(ITEMS, window, condition, emit, SCHEMA, held_from)
@@ -63,13 +63,13 @@ def run(make: Callable[[], Operator], rows: list[Row], watermarks: list[int], re
     return found
 
 
-def shown(reports: list[Report], emit: Emit) -> list[Counter[Values]]:
+def shown(reports: list[Report], emit: Emission) -> list[Counter[Values]]:
     """Per report, the result rows."""
     found = []
     before: Counter[Values] = Counter()
     for start, end, values in reports:
         now = multiset(values)
-        rows = {Emit.RSTREAM: now, Emit.ISTREAM: now - before, Emit.DSTREAM: before - now}[emit]
+        rows = {Emission.RSTREAM: now, Emission.ISTREAM: now - before, Emission.DSTREAM: before - now}[emit]
         found.append(Counter({(start, end, *row): copies for row, copies in rows.items()}))
         before = now
     return found
@@ -104,9 +104,9 @@ def test_reports_of_a_time_window() -> None:
     # ts       1    4      9       RANGE 6 SLIDE 4: reports at 4 (from -2), 8 (from 2), 12 (from 6), 16 (from 10)
     rows: list[Row] = [(1, "a", None, 1, None), (4, "b", None, 2, None), (9, "c", None, 3, None)]
     window = TimeWindow(6, 4)
-    found = run(lambda: rows_operator(window, False, Emit.RSTREAM), rows, [4, 5, 100])
+    found = run(lambda: rows_operator(window, False, Emission.RSTREAM), rows, [4, 5, 100])
     assert found == [(-2, 4, 1, "a"), (2, 8, 2, "b"), (6, 12, 3, "c")]
-    assert run(lambda: rows_operator(window, False, Emit.DSTREAM), rows, [100]) == [
+    assert run(lambda: rows_operator(window, False, Emission.DSTREAM), rows, [100]) == [
         (2, 8, 1, "a"),
         (6, 12, 2, "b"),
         (10, 16, 3, "c"),
@@ -115,24 +115,24 @@ def test_reports_of_a_time_window() -> None:
 
 def test_a_slide_longer_than_the_range_skips_rows() -> None:
     rows: list[Row] = [(t, "a", None, t, None) for t in (1, 8, 11, 19)]
-    found = run(lambda: rows_operator(TimeWindow(3, 10), False, Emit.ISTREAM), rows, [100])
+    found = run(lambda: rows_operator(TimeWindow(3, 10), False, Emission.ISTREAM), rows, [100])
     assert found == [(7, 10, 8, "a"), (17, 20, 19, "a")]
 
 
 def test_a_gap_costs_nothing() -> None:
     rows: list[Row] = [(0, "a", None, 1, None), (10**17, "a", None, 2, None)]
-    found = run(lambda: rows_operator(TimeWindow(2, 1), False, Emit.RSTREAM), rows, [10**17 + 100])
+    found = run(lambda: rows_operator(TimeWindow(2, 1), False, Emission.RSTREAM), rows, [10**17 + 100])
     assert [row[1] for row in found] == [1, 2, 10**17 + 1, 10**17 + 2]
 
 
 def test_mid_stream_reports_begin_with_the_first_whole_window() -> None:
     rows: list[Row] = [(t, "a", None, t, None) for t in (11, 15)]
-    found = run(lambda: rows_operator(TimeWindow(10, 4), False, Emit.RSTREAM, held_from=10), rows, [20, 100])
+    found = run(lambda: rows_operator(TimeWindow(10, 4), False, Emission.RSTREAM, held_from=10), rows, [20, 100])
     assert sorted({row[:2] for row in found}) == [(10, 20), (14, 24)]
 
 
 def test_lookups_of_time_windows() -> None:
-    operator = rows_operator(TimeWindow(6, 4), False, Emit.ISTREAM)
+    operator = rows_operator(TimeWindow(6, 4), False, Emission.ISTREAM)
     with pytest.raises(NotHeldError, match="no report is held yet"):
         operator.lookup(0)
     operator.process(rows_of([(1, "a", None, 1, None), (4, "b", None, 2, None)]), 9)
@@ -145,11 +145,11 @@ def test_lookups_of_time_windows() -> None:
 
 def test_reports_of_a_count_window() -> None:
     rows: list[Row] = [(t * 10, "a", None, t, None) for t in range(1, 7)]
-    found = run(lambda: rows_operator(RowsWindow(3, 2), False, Emit.RSTREAM), rows, [25, 1000])
+    found = run(lambda: rows_operator(RowsWindow(3, 2), False, Emission.RSTREAM), rows, [25, 1000])
     assert [row[:3] for row in found] == [
         (10, 20, 1), (10, 20, 2), (20, 40, 2), (20, 40, 3), (20, 40, 4), (40, 60, 4), (40, 60, 5), (40, 60, 6),
     ]  # fmt: skip
-    found = run(lambda: rows_operator(RowsWindow(3, 2, offset=1), False, Emit.ISTREAM), rows, [25, 1000])
+    found = run(lambda: rows_operator(RowsWindow(3, 2, offset=1), False, Emission.ISTREAM), rows, [25, 1000])
     assert [row[:3] for row in found] == [(10, 10, 1), (10, 30, 2), (10, 30, 3), (30, 50, 4), (30, 50, 5)]
 
 
@@ -157,7 +157,7 @@ def test_partitions_report_by_themselves() -> None:
     rows: list[Row] = [(t, k, None, t, None) for t, k in enumerate("abaabb")]
     query = Query([], [("COUNT", None), ("SUM", "n")])
     window = RowsWindow(2, 2, partition_by=("k",))
-    operator = PartitionedRows(query.aggregation(), window, None, Emit.RSTREAM, SCHEMA)
+    operator = PartitionedRows(query.aggregation(), window, None, Emission.RSTREAM, SCHEMA)
     # a at 0, 2, 3; b at 1, 4, 5
     assert table_rows(operator.process(rows_of(rows), 100)) == [(0, 2, 2, 2), (1, 4, 2, 5)]
     assert table_rows(operator.lookup(4)) == [(1, 4, 2, 5)]
@@ -168,7 +168,7 @@ def test_partitions_report_by_themselves() -> None:
 def test_reports_that_overflow_are_null() -> None:
     rows: list[Row] = [(t, "a", None, 2**62, None) for t in range(5)]
     window = RowsWindow(3, 1, partition_by=("k",))
-    operator = PartitionedRows(Query([], [("SUM", "n")]).aggregation(), window, None, Emit.RSTREAM, SCHEMA)
+    operator = PartitionedRows(Query([], [("SUM", "n")]).aggregation(), window, None, Emission.RSTREAM, SCHEMA)
     with Overflows() as found:
         shown = table_rows(operator.process(rows_of(rows), 100))
     assert shown == [(0, 0, 2**62), *((max(0, t - 2), t, None) for t in range(1, 5))]
@@ -179,7 +179,7 @@ def test_mid_stream_partitions_report_once_full() -> None:
     """Of `a` two rows have gone by, of `b` one, of `c` none: reports are numbered from the first row on."""
     rows: list[Row] = [(t, "abc"[t % 3], None, t, None) for t in range(12)]
     window = RowsWindow(3, 2, partition_by=("k",))
-    operator = PartitionedRows(Query(["k"], [("SUM", "n")]).aggregation(), window, None, Emit.RSTREAM, SCHEMA, 0)
+    operator = PartitionedRows(Query(["k"], [("SUM", "n")]).aggregation(), window, None, Emission.RSTREAM, SCHEMA, 0)
     operator.begin_after(RowCounts([pa.array(["b", "a"])], np.array([1, 2])))
     found = table_rows(operator.process(rows_of(rows), 100))
     assert found == [(2, 5, "c", 7), (1, 7, "b", 12), (3, 9, "a", 18), (5, 11, "c", 24)]
@@ -189,7 +189,7 @@ def test_rows_that_were_not_all_seen_are_counted() -> None:
     """Rows before 4 may lie between others that the query has not seen."""
     rows: list[Row] = [(t, "a", None, t, None) for t in range(10)]
     window = RowsWindow(2, 3, partition_by=("k",))
-    operator = PartitionedRows(Query(["k"], [("SUM", "n")]).aggregation(), window, None, Emit.RSTREAM, SCHEMA, 4)
+    operator = PartitionedRows(Query(["k"], [("SUM", "n")]).aggregation(), window, None, Emission.RSTREAM, SCHEMA, 4)
     operator.begin_after(RowCounts([pa.array(["a"])], np.array([1])))
     assert table_rows(operator.process(rows_of(rows[:3]), 3)) == []
     assert table_rows(operator.process(rows_of(rows[3:]), 100)) == [(6, 7, "a", 13)]
@@ -214,13 +214,13 @@ COUNT_WINDOWS = st.builds(
     offset=st.sampled_from([0, 0, 1, 3]),
     partition_by=st.sampled_from([(), ("k",), ("k", "g")]),
 )
-EMITS = st.sampled_from([Emit.RSTREAM, Emit.ISTREAM, Emit.DSTREAM])
+EMITS = st.sampled_from([Emission.RSTREAM, Emission.ISTREAM, Emission.DSTREAM])
 CUTS = st.lists(st.integers(-20, 60), max_size=6).map(sorted)
 
 
 @given(STREAMS, TIME_WINDOWS, EMITS, st.booleans(), CUTS, st.booleans())
 def test_time_windows_are_those_of_recomputation(
-    rows: list[Row], window: TimeWindow, emit: Emit, where: bool, cuts: list[int], restarts: bool
+    rows: list[Row], window: TimeWindow, emit: Emission, where: bool, cuts: list[int], restarts: bool
 ) -> None:
     found = run(lambda: rows_operator(window, where, emit), rows, [*cuts, 70], restarts)
     assert multiset(found) == sum(shown(time_reports(window, rows, where, 70), emit), Counter())
@@ -229,7 +229,7 @@ def test_time_windows_are_those_of_recomputation(
 
 @given(STREAMS, COUNT_WINDOWS, EMITS, st.booleans(), CUTS, st.booleans())
 def test_count_windows_are_those_of_recomputation(
-    rows: list[Row], window: RowsWindow, emit: Emit, where: bool, cuts: list[int], restarts: bool
+    rows: list[Row], window: RowsWindow, emit: Emission, where: bool, cuts: list[int], restarts: bool
 ) -> None:
     found = run(lambda: rows_operator(window, where, emit), rows, [*cuts, 70], restarts)
     reports = count_reports(window, rows, lambda inside: [(r[3], r[1]) for r in inside if passes(r, where)])
@@ -253,7 +253,7 @@ def test_count_windows_are_those_of_recomputation(
     ),
 )
 def test_partitioned_aggregates_are_those_of_recomputation(
-    rows: list[Row], window: RowsWindow, emit: Emit, where: bool, cuts: list[int], restarts: bool, query: Query
+    rows: list[Row], window: RowsWindow, emit: Emission, where: bool, cuts: list[int], restarts: bool, query: Query
 ) -> None:
     condition = POSITIVE if where else None
 

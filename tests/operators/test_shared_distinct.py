@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.operators import shared_distinct
-from panewise.operators.deltas import FOREVER, Delta
-from panewise.operators.distinct import Distinct
+from panewise.operators.deltas.distinct import DistinctOperator
 from panewise.operators.lifetimes import NEVER
-from panewise.operators.shared_distinct import SharedDistinct
+from panewise.operators.relation_delta import FOREVER, Delta
+from panewise.operators.shared_core import shared_distinct
+from panewise.operators.shared_core.shared_distinct import SharedDistinct
 from panewise.schema import BIGINT, STRING, Column, Schema
 from panewise.state.snapshot_format import dumped, loaded
 from tests.now_or_soak import examples
@@ -41,7 +41,7 @@ def step(rows: list[Row], since: int, until: int) -> tuple[pa.RecordBatch, np.nd
 
 def alone(rows: list[Row], range_us: int, first: int, begins: int, cuts: list[int]) -> Told:
     """What a DISTINCT of its own says from the instant `first` on, of the rows from `begins` on."""
-    operator, told = Distinct(SCHEMA, strict=False), Told()
+    operator, told = DistinctOperator(SCHEMA, strict=False), Told()
     seen = [(values, max(at, first), at + range_us) for values, at in rows if begins <= at and at + range_us > first]
     for since, until in pairwise([first, *[cut for cut in cuts if cut > first], HORIZON]):
         new = [row for row in seen if since <= row[1] < until]
@@ -93,7 +93,7 @@ def test_many_rows_in_bursts(step: int) -> None:
     rng = np.random.default_rng(7)
     times = np.sort(rng.integers(0, 5, 6000) * 10_000 + rng.integers(0, 300, 6000) * rng.integers(0, 9, 6000))
     values, ranges = rng.integers(0, 900, 6000), [1, 40, 41, 900, 9_000, 25_000]
-    shared, alone_by = SharedDistinct(INTEGERS), [Distinct(INTEGERS, strict=False) for _ in ranges]
+    shared, alone_by = SharedDistinct(INTEGERS), [DistinctOperator(INTEGERS, strict=False) for _ in ranges]
     for i, range_us in enumerate(ranges):
         shared.add(f"q{i}", range_us, NEVER)
     cuts = [0, *range(step, 80_000, step), max(step, 80_000)]

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.aggregates.columns import flags
+from panewise.engine.consumers.family_folding import FoldedFamilies
 from panewise.language.expressions import Expression
-from panewise.operators import fold_prices, selection_classes, shared_fold
 from panewise.operators.family.family import Family
 from panewise.operators.family.timeline import common_edges
-from panewise.operators.rows import Rows
-from panewise.operators.selection_classes import ChosenRows, SelectionClasses
-from panewise.operators.shared_fold import Host, SharedFold
-from panewise.plan.evaluate import evaluate
-from panewise.runtime.families_together import FamiliesTogether
+from panewise.operators.row_batch import Rows
+from panewise.operators.shared_fold import fold_prices, selection_classes, shared_fold
+from panewise.operators.shared_fold.selection_classes import ChosenRows, SelectionClasses
+from panewise.operators.shared_fold.shared_fold import Host, SharedFold
+from panewise.plan.expressions.evaluate import evaluate
 
 SECOND = 1_000_000
 CLAUSES = [
@@ -47,7 +47,7 @@ def engine_with(queries: list[str], sharing: str = "weave") -> pw.Engine:
     return engine
 
 
-def host_of(together: FamiliesTogether, family: Family) -> Host | None:
+def host_of(together: FoldedFamilies, family: Family) -> Host | None:
     """Who may fold the family's rows with those of others."""
     return next((host for host in together.shared_fold._hosts if family in host.guests), None)
 
@@ -155,7 +155,7 @@ def test_folded_together_as_alone() -> None:
             one.push("t", batch.slice(begin, 500))
         assert results(engine) == results(alone)
     together = engine.hosting.families[0].channel.together
-    assert isinstance(together, FamiliesTogether)
+    assert isinstance(together, FoldedFamilies)
     hosts = [host_of(together, consumer.family) for consumer in engine.hosting.families]
     assert [host is None for host in hosts] == [False] * 5 + [True]  # a median is folded by its own tree
     assert len({id(host) for host in hosts[:5]}) == 1
@@ -191,7 +191,7 @@ def test_a_host_that_does_not_pay_is_left() -> None:
     engine.push("t", batch)
     engine.stats()
     together = engine.hosting.families[0].channel.together
-    assert isinstance(together, FamiliesTogether)
+    assert isinstance(together, FoldedFamilies)
     host = host_of(together, engine.hosting.families[0].family)
     assert host is not None and not host.active and not host.untried
 
@@ -203,7 +203,7 @@ def test_a_host_that_pays_stays() -> None:
     engine.push("t", batch)
     engine.stats()
     together = engine.hosting.families[0].channel.together
-    assert isinstance(together, FamiliesTogether)
+    assert isinstance(together, FoldedFamilies)
     host = host_of(together, engine.hosting.families[0].family)
     assert host is not None and len(host.active) == 9
 
@@ -252,7 +252,7 @@ def test_nothing_is_said_to_be_folded_together_that_was_not() -> None:
 
 @pytest.mark.usefixtures("from_100_rows")
 def test_parts_of_a_batch_that_are_small_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("panewise.runtime.pending_rows.BATCH_ROWS", 1)
+    monkeypatch.setattr("panewise.engine.ingest.pending_rows.BATCH_ROWS", 1)
     engine, alone = engine_with(SELECTIONS), engine_with(SELECTIONS, "none")
     batch = batch_of(Random(10), 500)
     for one in (engine, alone):
@@ -308,7 +308,7 @@ def test_what_was_folded_for_a_family_is_there_when_others_go() -> None:
 @pytest.mark.usefixtures("always")
 def test_a_family_that_is_torn_between_parts_takes_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host of the others has rows that it has not handed over yet."""
-    monkeypatch.setattr("panewise.runtime.pending_rows.BATCH_ROWS", 1)
+    monkeypatch.setattr("panewise.engine.ingest.pending_rows.BATCH_ROWS", 1)
     queries = [*SELECTIONS, "SELECT k, MEDIAN(v) AS m FROM t [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k"]
     engine, alone = engine_with(queries), engine_with(queries, "none")
     batch = batch_of(Random(13), 1000)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.operators.stored_columns import StoredColumns
+from panewise.operators.held.stored_columns import StoredColumns
 from tests.now_or_soak import examples
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {

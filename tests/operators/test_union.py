@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.operators.deltas import Delta
-from panewise.operators.union import UnionAll
+from panewise.operators.deltas.union import UnionAll
+from panewise.operators.relation_delta import Delta
 from panewise.schema import BIGINT, Column, Schema
 from tests.now_or_soak import examples
 from tests.operators.delta_histories import HORIZON, RUNS, SCHEMA, histories, relation, told_by

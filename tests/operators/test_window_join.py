@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
-from panewise.operators import join_keys, probing
-from panewise.operators.deltas import FOREVER, Delta
-from panewise.operators.window_join import WindowJoin
-from panewise.optimize.joins.first_orders import unmeasured_orders
+from panewise.operators.joins import join_keys, probing
+from panewise.operators.joins.window_join import WindowJoin
+from panewise.operators.relation_delta import FOREVER, Delta
+from panewise.optimize.first_orders import unmeasured_orders
 from panewise.plan.nodes import Pattern
 from panewise.schema import BIGINT, BOOLEAN, DOUBLE, STRING
 from panewise.state.snapshot_format import dumped, loaded

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise.aggregates.registry import find
+from panewise.aggregates.builtin import find
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
 from panewise.language.statements import SelectItem
-from panewise.operators.rows import Rows
+from panewise.operators.row_batch import Rows
 from panewise.plan.aggregation import Aggregation
 from panewise.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, Column, Schema
 from panewise.temporal import RowsWindow, TimeWindow, Window

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from panewise.optimize.joins.costs import EAGER, Evaluation
 from panewise.optimize.joins.join_graph import JoinInput
+from panewise.optimize.joins.order_costs import EAGER, Evaluation
 
 INPUTS = st.builds(
     JoinInput,

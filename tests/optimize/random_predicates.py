@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
-from panewise.plan.evaluate import compiled
+from panewise.plan.expressions.evaluate import compiled
 from panewise.schema import BIGINT, BOOLEAN, DATE, DOUBLE, FLOAT, INT, STRING, TIMESTAMP, decimal
 
 NAN, INFINITY = float("nan"), float("inf")

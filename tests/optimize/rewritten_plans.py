@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 import panewise as pw
-from panewise.language.binder import bind_one
-from panewise.language.dialect import parse
+from panewise.language.bind.binder import bind_one
+from panewise.language.parse.dialect import parse
 from panewise.language.statements import CreateQuery
-from panewise.operators.delta_plan import DeltaPlan
-from panewise.operators.rows import Rows
-from panewise.optimize.joins.first_orders import joins_planned
+from panewise.operators.deltas.delta_plan import DeltaPlan
+from panewise.operators.row_batch import Rows
+from panewise.optimize.first_orders import joins_planned
 from panewise.plan.build import build
 from panewise.plan.inputs import windowed_inputs
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.supported import check_supported
+from panewise.plan.supported.supported_plans import check_supported
 
 SECOND = 1_000_000
 STREAMS = ("a", "b", "c", "d")

@@ -14,20 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.aggregates.states import MAXIMUM, Feed
-from panewise.optimize.sharing import calibration, measuring
-from panewise.optimize.sharing.costs import WORK, CalibratedModel
-from panewise.synopses.recompute import RecomputeSynopsis
+from panewise.optimize.sharing.costs import calibration, measuring
+from panewise.optimize.sharing.costs.weave_costs import WORK, CalibratedModel
 from panewise.synopses.techniques import TECHNIQUES
+from panewise.synopses.windows.recompute import RecomputeSynopsis
 
 TINY = measuring.Scale(
     techniques=("panes", "slick_deque"),
     workloads=(
-        measuring.Workload((64,), (1,)),
-        measuring.Workload((300,), (16,)),
-        measuring.Workload.spread(8, 400, (4, 8)),
-        measuring.Workload.spread(30, 300, (64,)),
+        measuring.MeasuredWorkload((64,), (1,)),
+        measuring.MeasuredWorkload((300,), (16,)),
+        measuring.MeasuredWorkload.spread(8, 400, (4, 8)),
+        measuring.MeasuredWorkload.spread(30, 300, (64,)),
     ),
-    workloads_of_groups=(measuring.Workload((64,), (16,)), measuring.Workload.spread(8, 100, (32, 64))),
+    workloads_of_groups=(measuring.MeasuredWorkload((64,), (16,)), measuring.MeasuredWorkload.spread(8, 100, (32, 64))),
     passes=2,
 )
 
@@ -202,14 +202,14 @@ def test_no_weight_is_negative() -> None:
 
 def test_runs_ask_what_the_engine_asks() -> None:
     """All that is due in a call, in the order of ends and shortest first, and the answers are those of the oracle."""
-    windows = measuring.Workload((6, 3), (4, 2))
+    windows = measuring.MeasuredWorkload((6, 3), (4, 2))
     starts, ends, numbers = windows.due(4)
     assert list(zip(starts.tolist(), ends.tolist(), numbers.tolist(), strict=True)) == [
         (-1, 2, 1), (1, 4, 1), (-2, 4, 0),
     ]  # fmt: skip
     kind = MAXIMUM[Feed.FLOAT]
     run, oracle = (
-        measuring.Run(made, windows) for made in (TECHNIQUES["panes"].made(kind, 1), RecomputeSynopsis(kind, 1))
+        measuring.MeasuredRun(made, windows) for made in (TECHNIQUES["panes"].made(kind, 1), RecomputeSynopsis(kind, 1))
     )
     for each in (run, oracle):
         assert each.call() >= 0

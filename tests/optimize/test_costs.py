@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from panewise.aggregates.states import COUNT, MAXIMUM, MOMENTS, SUM_FLOAT, SUM_INTEGER, Feed, StateKind
-from panewise.optimize.sharing.costs import (
+from panewise.optimize.sharing.costs.operation_counts import OPERATIONS, harmonic
+from panewise.optimize.sharing.costs.weave_costs import (
     WORK,
     CalibratedModel,
     Curve,
@@ -24,7 +25,6 @@ from panewise.optimize.sharing.costs import (
     window_sums,
     work,
 )
-from panewise.optimize.sharing.operation_counts import OPERATIONS, harmonic
 from panewise.synopses.counting import count_operations_of, operations
 from panewise.synopses.techniques import TECHNIQUES
 from tests.now_or_soak import soaking
@@ -283,7 +283,8 @@ def test_states_by_kind() -> None:
 
 def test_nothing_is_compiled_for_costs() -> None:
     script = (
-        "import sys; import panewise.optimize.sharing.costs; import panewise.optimize.sharing.calibration as c;"
+        "import sys; import panewise.optimize.sharing.costs.weave_costs;"
+        "import panewise.optimize.sharing.costs.calibration as c;"
         "c.shipped(); c.load(); assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

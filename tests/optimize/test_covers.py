@@ -13,8 +13,8 @@ from panewise.aggregates.algebra import Algebra, Kind
 from panewise.aggregates.states import MAXIMUM, MOMENTS, SUM_INTEGER, Feed
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
-from panewise.optimize.sharing.covers import Cover, Derived, Kept, find_cover, plan_selections
-from panewise.optimize.sharing.selections import NO_ROW, Selection, analysed
+from panewise.optimize.sharing.selections.covers import Cover, Derived, KeptSelection, find_cover, plan_selections
+from panewise.optimize.sharing.selections.selections import NO_ROW, Selection, analysed
 from panewise.schema import INT, STRING
 from tests.now_or_soak import examples
 from tests.optimize.random_predicates import FEW, NUMBERED, kept, predicates
@@ -147,7 +147,7 @@ def test_of_single_values_the_smallest_cover_is_found(
 @given(st.lists(predicates(FEW, 3), min_size=1, max_size=9), st.sampled_from([SUM, MAX, SPREAD, ORDERED]))
 def test_a_plan_answers_every_selection_exactly(wheres: list[Expression], algebra: Algebra) -> None:
     plan = plan_selections([analysed(where) for where in wheres], algebra)
-    folded = {step.position for step in plan if isinstance(step, Kept)}
+    folded = {step.position for step in plan if isinstance(step, KeptSelection)}
     assert [step.position for step in plan] == list(range(len(wheres)))
     for step in plan:
         if isinstance(step, Derived):
@@ -168,13 +168,13 @@ def test_the_fewest_are_folded(wanted: list[set[int]], algebra: Algebra) -> None
         for folded in itertools.combinations(distinct, count)
         if all(p in folded or smallest_cover(p, list(folded), algebra.invertible, algebra.selective) for p in distinct)
     )
-    assert sum(isinstance(step, Kept) for step in plan) == fewest
+    assert sum(isinstance(step, KeptSelection) for step in plan) == fewest
 
 
 @pytest.mark.parametrize(("algebra", "folded"), [(SUM, 2), (MAX, 2), (SPREAD, 2), (ORDERED, 3)])
 def test_three_protocols_fold_two(algebra: Algebra, folded: int) -> None:
     plan = plan_selections([BOTH, TCP, UDP, TCP], algebra)
-    assert sum(isinstance(step, Kept) for step in plan) == folded
+    assert sum(isinstance(step, KeptSelection) for step in plan) == folded
     assert isinstance(plan[3], Derived)
 
 
@@ -183,4 +183,4 @@ def test_hundreds_of_selections() -> None:
     constants = [is_one_of(PORT, n) for n in range(400)]
     unions = [is_one_of(PORT, n, (n * 7 + 1) % 400, (n * 13 + 5) % 400) for n in range(200)]
     plan = plan_selections([*unions, *constants], SUM)
-    assert [step.position for step in plan if isinstance(step, Kept)] == list(range(200, 600))
+    assert [step.position for step in plan if isinstance(step, KeptSelection)] == list(range(200, 600))

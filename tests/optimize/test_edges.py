@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panewise.optimize.sharing import f1, residues, sampled
-from panewise.optimize.sharing.edges import EdgeRate, Slicing, classes_of, edge_rate, reduced
-from panewise.optimize.sharing.residue_classes import Class, coprime_powers, parts
+from panewise.optimize.sharing.edges import f1, residues, sampled
+from panewise.optimize.sharing.edges.edge_counts import EdgeRate, Slicing, classes_of, edge_rate, reduced
+from panewise.optimize.sharing.edges.residue_classes import Class, coprime_powers, parts
 from panewise.slicing.pairs import Cadence
 
 METHODS = ("bit_set", "f1", "residues", "auto")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.optimize.joins.costs import Evaluation, JoinCosts, MaintenanceWeights, orders_of
 from panewise.optimize.joins.join_graph import JoinEdge, JoinGraph, JoinInput, common_attribute
+from panewise.optimize.joins.order_costs import Evaluation, JoinCosts, MaintenanceWeights, orders_of
 from tests.now_or_soak import examples
 
 TABLE_5 = ((10, 100, 500), (1, 100, 50), (1, 200, 40), (3, 100, 5))  # also 5.3 of the thesis

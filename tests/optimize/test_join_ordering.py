@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.optimize.joins.costs import Evaluation, JoinCosts
 from panewise.optimize.joins.drift import drift_of
 from panewise.optimize.joins.exact import best_global_order, best_loops, best_order
 from panewise.optimize.joins.heuristics import augmented_order, fast_streams, greedy_order, selectivity_order
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput, common_attribute
+from panewise.optimize.joins.order_costs import Evaluation, JoinCosts
 from panewise.optimize.joins.ordering import best_orders, orders_by_costs
 from papers.golab2003.heuristic_quality import Kind, heuristic_quality, random_joins
 from tests.now_or_soak import examples

@@ -7,8 +7,8 @@ from math import lcm
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.optimize.sharing.joining import fits, met_by
-from panewise.optimize.sharing.residue_classes import Class
+from panewise.optimize.sharing.edges.residue_classes import Class
+from panewise.optimize.sharing.weave.joining import fits, met_by
 from panewise.slicing.pairs import Cadence, classes_of
 
 SLIDES = st.sampled_from([1, 2, 3, 4, 5, 6, 8, 9, 10, 12])

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import pytest
 
 from panewise.catalog import Catalog
+from panewise.engine.books.definitions import definition_of
 from panewise.language import statements as s
-from panewise.language.binder import bind_one, parse
-from panewise.optimize.physical import physical
+from panewise.language.bind.binder import bind_one, parse
+from panewise.optimize.node_of_plan import physical
 from panewise.optimize.placing import Placing, in_common
 from panewise.plan.nodes import Emit
-from panewise.plan.physical import PhysicalQuery, Way
+from panewise.plan.physical_plan import PhysicalQuery, Way
 from panewise.plan.placement import Placement
-from panewise.runtime.definitions import definition_of
 
 BUCKETS = 5
 STREAMS = "CREATE STREAM {} (ts TIMESTAMP, k BIGINT, v BIGINT)"
@@ -61,7 +61,7 @@ class Host:
 
 
 def _aggregate(name: str) -> object:
-    from panewise.aggregates import registry
+    from panewise.aggregates import builtin as registry
 
     return registry.find(name)
 

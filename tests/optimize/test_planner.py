@@ -9,9 +9,9 @@ import pytest
 
 import panewise as pw
 from panewise.errors import PanewiseError, SnapshotError
-from panewise.language.binder import bind_one, parse
+from panewise.language.bind.binder import bind_one, parse
 from panewise.language.statements import CreateQuery
-from panewise.optimize import physical
+from panewise.optimize import node_of_plan as physical
 from panewise.optimize.explained_node import explained_node
 from panewise.optimize.joins import reordering
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput
@@ -23,7 +23,7 @@ from panewise.optimize.rewrites.rewriting import Rewritten
 from panewise.optimize.rewrites.statistics import Statistics
 from panewise.plan.build import build
 from panewise.plan.decided import Decided, decided_on
-from panewise.plan.physical import (
+from panewise.plan.physical_plan import (
     CoreOperator,
     DeltaQuery,
     Difference,

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.optimize.sharing.report import (
+from panewise.optimize.sharing.report.report_texts import (
+    cost_text,
+    count_text,
+    duration_text,
+    rate_text,
+    saving_text,
+    some_of,
+)
+from panewise.optimize.sharing.report.sharing_report import (
     FAMILIES_SHOWN_MAX,
     MEMBERS_SHOWN_MAX,
     TREES_SHOWN_MAX,
@@ -20,14 +28,6 @@ from panewise.optimize.sharing.report import (
     explanation,
     spans,
     tree_explanation,
-)
-from panewise.optimize.sharing.report_texts import (
-    cost_text,
-    count_text,
-    duration_text,
-    rate_text,
-    saving_text,
-    some_of,
 )
 from panewise.temporal import SECOND, TimeWindow, duration_us
 

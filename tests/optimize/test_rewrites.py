@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -13,16 +12,17 @@ from hypothesis import strategies as st
 import panewise as pw
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
-from panewise.operators.delta_plan import DeltaPlan
-from panewise.optimize.joins.first_orders import joins_planned
+from panewise.operators.deltas.delta_plan import DeltaPlan
+from panewise.optimize.first_orders import joins_planned
 from panewise.optimize.rewrites.plan_costs import costed
 from panewise.optimize.rewrites.rewriting import RULES, everywhere, rewrite
 from panewise.optimize.rewrites.statistics import Statistics
-from panewise.plan.explain import explain
+from panewise.plan.explanation import explain
 from panewise.plan.inputs import windowed_inputs
 from panewise.plan.nodes import Emit, Filter, Node, Pattern
 from panewise.schema import BIGINT
 from tests.optimize.rewritten_plans import STREAMS, TextWriter, answers, plan_of, random_streams
+from tests.places import DOCS
 
 
 def selected_above(plan: Emit, chance: Random) -> Emit:
@@ -156,9 +156,9 @@ def test_distinct_goes_down_where_values_repeat() -> None:
     only_left = rewrite(plan, keys(a=100, b=1_000_000)).plan
     running = DeltaPlan(only_left, [None, None], joins_planned(only_left))
     assert [type(operator).__name__ for operator in running.operators] == [
-        "Distinct",
+        "DistinctOperator",
         "OrderedJoin",
-        "Distinct",
+        "DistinctOperator",
     ]
 
 
@@ -200,7 +200,7 @@ def test_versions_of_tables_are_met_when_rows_come() -> None:
 
 
 def test_the_page_shows_what_explain_says() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "joins.md").read_text(encoding="utf-8")
+    page = (DOCS / "joins.md").read_text(encoding="utf-8")
     statement, shown = page[page.index("EXPLAIN SELECT") :].split("\n```")[0].split("\n\n")
     engine = pw.Engine()
     engine.execute("CREATE STREAM orders (ts TIMESTAMP, customer BIGINT, amount DOUBLE, WATERMARK FOR ts AS ts)")

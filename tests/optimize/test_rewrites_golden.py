@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -15,12 +14,13 @@ from panewise.optimize.rewrites.plan_costs import Costed, costed
 from panewise.optimize.rewrites.push_down_negation import push_down_negation
 from panewise.optimize.rewrites.rewriting import rewrite
 from panewise.optimize.rewrites.statistics import Statistics
-from panewise.plan.explain import Explanation, explain
+from panewise.plan.explanation import Explanation, explain
 from panewise.plan.nodes import Emit, Filter, Project
 from panewise.schema import BIGINT
+from tests import places
 from tests.optimize.rewritten_plans import answers, plan_of, random_streams
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "rewrites"
+GOLDEN = places.GOLDEN / "rewrites"
 
 
 def few_values(count: float) -> Statistics:

@@ -6,7 +6,7 @@ from panewise.aggregates.algebra import Algebra, Kind
 from panewise.aggregates.states import MAXIMUM, MOMENTS, Feed
 from panewise.language.expressions import ColumnRef, Literal
 from panewise.language.functions import resolve
-from panewise.optimize.sharing.roll_up import combines, key_name
+from panewise.optimize.sharing.selections.roll_up import combines, key_name
 from panewise.schema import INT
 
 

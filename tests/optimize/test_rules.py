@@ -13,15 +13,15 @@ from panewise.language.functions import resolve
 from panewise.optimize.sharing.rules import (
     RULES,
     Allows,
-    Query,
     Rule,
+    SharingQuery,
     Situation,
-    Synopsis,
+    SynopsisKind,
     SynopsisType,
     applicable,
     synopsis_type,
 )
-from panewise.optimize.sharing.selections import Selection, analysed
+from panewise.optimize.sharing.selections.selections import Selection, analysed
 from panewise.schema import STRING
 from panewise.synopses.techniques import TECHNIQUES
 
@@ -29,21 +29,21 @@ RUNNING, INTERVAL, BASIC = SynopsisType.RUNNING, SynopsisType.INTERVAL, Synopsis
 SUM, COUNT = frozenset({"sum"}), frozenset({"count"})
 
 
-def synopsis(type: SynopsisType = BASIC, states: frozenset[str] = SUM, **changes: object) -> Synopsis:
-    return replace(Synopsis("packets", states, type, interval=10, intervals=8), **changes)
+def synopsis(type: SynopsisType = BASIC, states: frozenset[str] = SUM, **changes: object) -> SynopsisKind:
+    return replace(SynopsisKind("packets", states, type, interval=10, intervals=8), **changes)
 
 
-def query(length: int = 80, states: frozenset[str] = SUM, **changes: object) -> Query:
-    return replace(Query("packets", states, (length,), algebra=SUM_INTEGER.algebra), **changes)
+def query(length: int = 80, states: frozenset[str] = SUM, **changes: object) -> SharingQuery:
+    return replace(SharingQuery("packets", states, (length,), algebra=SUM_INTEGER.algebra), **changes)
 
 
 def names_of(rules: Sequence[Rule]) -> str:
     return ", ".join(rule.name for rule in rules)
 
 
-def holds(*parts: Query | Synopsis) -> str:
-    queries = tuple(part for part in parts if isinstance(part, Query))
-    return names_of(applicable(Situation(queries, tuple(part for part in parts if isinstance(part, Synopsis)))))
+def holds(*parts: SharingQuery | SynopsisKind) -> str:
+    queries = tuple(part for part in parts if isinstance(part, SharingQuery))
+    return names_of(applicable(Situation(queries, tuple(part for part in parts if isinstance(part, SynopsisKind)))))
 
 
 def test_the_table_is_complete() -> None:
@@ -78,7 +78,7 @@ def test_an_average_of_a_sum_and_a_count() -> None:
     assert holds(average, sums, replace(counts, interval=5, intervals=12)) == ""
 
 
-def join(*lengths: int) -> Query:
+def join(*lengths: int) -> SharingQuery:
     return query(lengths=lengths)
 
 

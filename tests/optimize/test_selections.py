@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
-from panewise.optimize.sharing.regions import region_masks
-from panewise.optimize.sharing.selections import (
+from panewise.optimize.sharing.selections.regions import region_masks
+from panewise.optimize.sharing.selections.selections import (
     EVERY_ROW,
     NO_ROW,
     Selection,
@@ -22,7 +22,7 @@ from panewise.optimize.sharing.selections import (
     implies,
     terms,
 )
-from panewise.optimize.sharing.value_sets import compared, domain_of, one_of
+from panewise.optimize.sharing.selections.value_sets import compared, domain_of, one_of
 from panewise.schema import BIGINT, DOUBLE, FLOAT, INT, STRING
 from tests.now_or_soak import examples
 from tests.optimize.random_predicates import COLUMNS, COMPARISONS, FEW, NUMBERED, ROWS, kept, predicates
@@ -30,7 +30,7 @@ from tests.optimize.random_predicates import COLUMNS, COMPARISONS, FEW, NUMBERED
 
 def held(selection: Selection) -> np.ndarray:
     """The rows of a selection, by the values of its subjects: whether the analysis lost or added a row."""
-    from panewise.plan.evaluate import compiled
+    from panewise.plan.expressions.evaluate import compiled
 
     total = np.zeros(len(ROWS), dtype=bool)
     for term in terms(selection):

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.optimize.sharing import weaving
-from panewise.optimize.sharing.costs import OperationModel
-from panewise.optimize.sharing.edges import Slicing, classes_of
-from panewise.optimize.sharing.loom import Loom
-from panewise.optimize.sharing.many_trees import joined_by_near_pairs
-from panewise.optimize.sharing.strands import CadenceColumns, strands_of
-from panewise.optimize.sharing.weaving import Weave, joined_by_best_pairs, weave
+from panewise.optimize.sharing.costs.weave_costs import OperationModel
+from panewise.optimize.sharing.edges.edge_counts import Slicing, classes_of
+from panewise.optimize.sharing.weave import weaving
+from panewise.optimize.sharing.weave.loom import Loom
+from panewise.optimize.sharing.weave.many_trees import joined_by_near_pairs
+from panewise.optimize.sharing.weave.strands import CadenceColumns, strands_of
+from panewise.optimize.sharing.weave.weaving import Weave, joined_by_best_pairs, weave
 from panewise.slicing.pairs import Cadence
 from papers.shein2020.optimum import compare, optimum, random_cadences
 from tests.now_or_soak import examples
@@ -210,7 +210,7 @@ def test_very_many_strands_are_woven_by_the_index(monkeypatch: pytest.MonkeyPatc
     assert sorted(member for tree in woven.trees for member in tree.members) == list(range(400))
     assert woven.cost == pytest.approx(slow_cost_of_rates(woven, family))
     assert woven.cost < 0.75 * min(woven.cost_alone, woven.cost_full)
-    monkeypatch.setattr("panewise.optimize.sharing.many_trees.TREES_MAX", 100)
+    monkeypatch.setattr("panewise.optimize.sharing.weave.many_trees.TREES_MAX", 100)
     fewer = weave(family, 1.0, MODEL, ("slick_deque",), "weave_share")
     assert sorted(member for tree in fewer.trees for member in tree.members) == list(range(400))
     assert fewer.cost < min(fewer.cost_alone, fewer.cost_full)

@@ -11,8 +11,8 @@ import pytest
 from panewise.errors import BindError
 from panewise.language.expressions import Call, Case, Cast, ColumnRef, Expression, Literal
 from panewise.language.functions import FUNCTIONS, common_type, resolve, resolve_case, resolve_cast
-from panewise.plan.evaluate import KERNELS, compiled, evaluate, selected
-from panewise.plan.spark_sql import PRINTERS, to_spark_sql
+from panewise.plan.expressions.evaluate import KERNELS, compiled, evaluate, selected
+from panewise.plan.expressions.spark_sql import PRINTERS, to_spark_sql
 from panewise.schema import BIGINT, BOOLEAN, DATE, DOUBLE, FLOAT, INT, STRING, TIMESTAMP, DataType, decimal
 from panewise.temporal import INSTANT_MAX, instant_us
 from tests.plan.expression_samples import listed_expressions, nasty_table, random_expressions

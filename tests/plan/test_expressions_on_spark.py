@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from panewise.language.expressions import Call, Expression
-from panewise.plan.evaluate import evaluate
-from panewise.plan.spark_sql import to_spark_sql
+from panewise.plan.expressions.evaluate import evaluate
+from panewise.plan.expressions.spark_sql import to_spark_sql
 from tests.plan.expression_samples import APPROXIMATE, listed_expressions, nasty_table, random_expressions
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import resolve
-from panewise.plan.join_condition import taken_apart
+from panewise.plan.expressions.join_condition import taken_apart
 from panewise.schema import BIGINT, BOOLEAN
 
 SCHEMAS = [pa.schema([(f"{source}.{name}", pa.int64()) for name in "xyz"]) for source in "rst"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import panewise as pw
-from panewise.language.binder import bind_one, parse
+from panewise.language.bind.binder import bind_one, parse
 from panewise.language.statements import CreateQuery
-from panewise.operators.delta_plan import DeltaPlan
-from panewise.optimize.joins.first_orders import joins_planned
+from panewise.operators.deltas.delta_plan import DeltaPlan
+from panewise.optimize.first_orders import joins_planned
 from panewise.plan.build import build
 from panewise.plan.inputs import windowed_inputs
 from panewise.plan.join_layers import AMONG_STREAMS, WITH_CHANGES

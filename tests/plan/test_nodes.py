@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from panewise.aggregates import registry
+from panewise.aggregates import builtin as registry
 from panewise.catalog import Catalog, StreamDefinition, TableDefinition
 from panewise.errors import PlanError
-from panewise.language.binder import bind_one, parse
+from panewise.language.bind.binder import bind_one, parse
 from panewise.language.statements import CreateQuery
 from panewise.plan.build import build
 from panewise.plan.nodes import Emit, Join, Pattern, Scan
-from panewise.plan.supported import check_supported
+from panewise.plan.supported.supported_plans import check_supported
 from panewise.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, Column, Schema
 
 STREAM = Schema((Column("ts", TIMESTAMP), Column("k", STRING), Column("v", BIGINT), Column("x", DOUBLE)))

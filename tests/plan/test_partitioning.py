@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import panewise as pw
-from panewise.aggregates import registry
-from panewise.language.binder import bind_one, parse
+from panewise.aggregates import builtin as registry
+from panewise.language.bind.binder import bind_one, parse
 from panewise.language.sql_text import to_sql
 from panewise.language.statements import CreateQuery
 from panewise.plan.build import build

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import panewise as pw
-from panewise.language.binder import bind_one, parse
+from panewise.language.bind.binder import bind_one, parse
 from panewise.language.statements import CreateQuery, SelectOnce
-from panewise.optimize.physical import physical, physical_once
+from panewise.optimize.node_of_plan import physical, physical_once
 from panewise.plan.build import build
 from panewise.plan.once import Once
-from panewise.plan.physical import Difference, PhysicalPlan, PhysicalQuery, Planned
-from tests.runtime.small_engine import COUNTS, STREAM, SUMS, engine_of
+from panewise.plan.physical_plan import Difference, PhysicalPlan, PhysicalQuery, Planned
+from tests.engine.small_engine import COUNTS, STREAM, SUMS, engine_of
 
 
 def bound(engine: pw.Engine, text: str) -> object:

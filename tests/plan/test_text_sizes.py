@@ -8,8 +8,8 @@ import pytest
 import panewise as pw
 from panewise.errors import DataError, ReadLimitError
 from panewise.language.expressions import Call, ColumnRef, Expression, Literal
-from panewise.plan.evaluate import compiled
-from panewise.plan.text_sizes import cells_of
+from panewise.plan.expressions.evaluate import compiled
+from panewise.plan.expressions.text_sizes import cells_of
 from panewise.schema import INT, STRING
 
 TEXT = ColumnRef(STRING, "s")

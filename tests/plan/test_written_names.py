@@ -12,7 +12,6 @@ from decimal import Decimal
 from enum import Enum
 from hashlib import blake2b
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,24 +19,26 @@ import pytest
 import panewise as pw
 import panewise.aggregates
 import panewise.language
-from panewise.aggregates import registry, user
-from panewise.aggregates.functions import AggregateFunction
+from panewise.aggregates import builtin as registry
+from panewise.aggregates import user
+from panewise.aggregates.aggregate_functions import AggregateFunction
 from panewise.aggregates.holistic import COUNT_DISTINCT, StatisticKind, SubWindows
 from panewise.aggregates.states import Operation, StateKind
 from panewise.catalog import Catalog, StreamDefinition
 from panewise.errors import BindError
-from panewise.language.binder import bind_one, parse
+from panewise.language.bind.binder import bind_one, parse
 from panewise.language.expressions import AggregateCall, ColumnRef, Expression, Literal
 from panewise.language.statements import CreateQuery
 from panewise.plan.aggregation import StateKey, aggregation_of
 from panewise.plan.blocks import block_of
 from panewise.plan.build import build
-from panewise.plan.written_names import WRITERS, by_fields, by_members, written
+from panewise.plan.expressions.written_names import WRITERS, by_fields, by_members, written
 from panewise.schema import BIGINT, DOUBLE, INT, STRING, TYPE_NAMES, Column, DataType, Schema, decimal
+from tests import places
+from tests.engine.small_engine import SECOND
 from tests.plan.expression_samples import COLUMNS, listed_expressions
-from tests.runtime.small_engine import SECOND
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "written_names.txt"
+GOLDEN = places.GOLDEN / "written_names.txt"
 
 
 @pytest.fixture(scope="module")

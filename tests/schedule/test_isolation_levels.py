@@ -7,10 +7,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from panewise.errors import PanewiseError
-from panewise.schedule.histories import History, Kind, Operation
-from panewise.schedule.isolation import Isolation, Level, has_level, isolation, window_level
-from panewise.schedule.serialization_graph import Why, serialization_graph
-from panewise.schedule.views import replay
+from panewise.schedule.isolation.histories import History, HistoryOperation, OperationKind
+from panewise.schedule.isolation.levels import Isolation, Level, has_level, isolation, window_level
+from panewise.schedule.isolation.serialization_graph import Why, serialization_graph
+from panewise.schedule.isolation.views import replay
 from papers.golab2006.serial_orders import is_window_serializable_by_orders, serial_orders
 from tests.now_or_soak import examples
 
@@ -129,7 +129,7 @@ def histories(draw: st.DrawFn, *, weak: bool = False, short: bool = True, at_onc
     names = ["P", "Q"][: draw(st.integers(1, 2))]
     lengths = {name: draw(st.integers(1, sub_windows)) if short else sub_windows for name in names}
     pending = {name: draw(st.permutations(range(sub_windows)))[: lengths[name]] for name in names}
-    operations: list[Operation] = []
+    operations: list[HistoryOperation] = []
     seen: dict[str, list[int]] = {name: [] for name in names}
     next_move, uncommitted = sub_windows, list[int]()
     moves_left = draw(st.integers(0, 3))
@@ -137,27 +137,27 @@ def histories(draw: st.DrawFn, *, weak: bool = False, short: bool = True, at_onc
         what = draw(st.sampled_from([*pending, *pending, "move", "commit"]))
         if what == "move" and moves_left:
             moves_left -= 1
-            operations.append(Operation(Kind.WRITE, next_move, next_move % sub_windows))
+            operations.append(HistoryOperation(OperationKind.WRITE, next_move, next_move % sub_windows))
             uncommitted.append(next_move)
             for place in draw(st.sets(st.integers(0, sub_windows - 1))) if weak else ():
-                operations.append(Operation(Kind.INSERT, next_move, place))
+                operations.append(HistoryOperation(OperationKind.INSERT, next_move, place))
                 operations += [
-                    Operation(Kind.FORWARD, name, place)
+                    HistoryOperation(OperationKind.FORWARD, name, place)
                     for name in pending
                     if place in seen[name] and draw(st.booleans())
                 ]
             next_move += 1
         if (what == "commit" or at_once) and uncommitted:
             moved = uncommitted.pop(draw(st.integers(0, len(uncommitted) - 1)))
-            operations.append(Operation(Kind.COMMIT, moved))
+            operations.append(HistoryOperation(OperationKind.COMMIT, moved))
         if what in pending:
             if pending[what]:
                 seen[what].append(pending[what].pop())
-                operations.append(Operation(Kind.READ, what, seen[what][-1]))
+                operations.append(HistoryOperation(OperationKind.READ, what, seen[what][-1]))
             else:
                 del pending[what]
-                operations.append(Operation(Kind.COMMIT, what))
-    operations += [Operation(Kind.COMMIT, moved) for moved in uncommitted]
+                operations.append(HistoryOperation(OperationKind.COMMIT, what))
+    operations += [HistoryOperation(OperationKind.COMMIT, moved) for moved in uncommitted]
     return History(tuple(operations), sub_windows, lengths)
 
 

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.errors import PanewiseError
-from panewise.schedule.histories import Kind
-from panewise.schedule.isolation import Level, isolation
-from panewise.schedule.latest_window_scheduler import LatestWindowScheduler, OnConflict
-from panewise.schedule.read_orders import ReadOrder, by_sub_window, oldest_first, youngest_first
-from panewise.schedule.recorded_scheduler import RecordedScheduler
-from panewise.schedule.scheduler_names import DEFAULT_SCHEDULER, SCHEDULERS
-from panewise.schedule.schedulers import Scheduler
-from panewise.schedule.serial_scheduler import SerialScheduler
-from panewise.schedule.transactions import Priority, WindowRead
-from panewise.schedule.window_scheduler import WindowScheduler
+from panewise.schedule.isolation.histories import OperationKind
+from panewise.schedule.isolation.latest_window_scheduler import LatestWindowScheduler, OnConflict
+from panewise.schedule.isolation.levels import Level, isolation
+from panewise.schedule.isolation.read_orders import ReadOrder, by_sub_window, oldest_first, youngest_first
+from panewise.schedule.isolation.recorded_scheduler import RecordedScheduler
+from panewise.schedule.isolation.scheduler_names import DEFAULT_SCHEDULER, SCHEDULERS
+from panewise.schedule.isolation.schedulers import Scheduler
+from panewise.schedule.isolation.serial_scheduler import SerialScheduler
+from panewise.schedule.isolation.transactions import Priority, WindowRead
+from panewise.schedule.isolation.window_scheduler import WindowScheduler
 from tests.now_or_soak import examples
 
 
@@ -253,7 +253,7 @@ def test_inserted_rows_are_passed_to_reads_that_have_been_there() -> None:
     assert str(history) == "rQ[4] rQ[3] w5[0] i5[1] i5[3] i5[4] fQ[3] fQ[4] c5 rQ[0] rQ[2] rQ[1] cQ"
     assert isolation(history).level is LATEST
     # Without them the same reads saw no window.
-    without = [step for step in history.operations if step.kind is not Kind.FORWARD]
+    without = [step for step in history.operations if step.kind is not OperationKind.FORWARD]
     assert isolation(type(history)(tuple(without), 5)).level < Level.WINDOW
 
 

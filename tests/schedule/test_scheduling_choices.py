@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panewise.schedule.conservative import same_deadline
-from panewise.schedule.earliest_deadline import earliest_deadline
-from panewise.schedule.late_sharing import late_and_pending_together, late_together
-from panewise.schedule.periodic_tasks import PeriodicQuery, Task, sub_groups
-from panewise.schedule.sharing_techniques import TECHNIQUES, Choice
+from panewise.schedule.periodic.conservative import same_deadline
+from panewise.schedule.periodic.earliest_deadline import earliest_deadline
+from panewise.schedule.periodic.late_sharing import late_and_pending_together, late_together
+from panewise.schedule.periodic.periodic_tasks import PeriodicQuery, Task, sub_groups
+from panewise.schedule.periodic.sharing_techniques import TECHNIQUES, Choice
 from papers.golab2006.timetable import SlideReading, Timetable
 
 CHOICES: list[Choice] = [earliest_deadline, same_deadline, late_together, late_and_pending_together]

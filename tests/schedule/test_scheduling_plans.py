@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panewise.schedule.aggressive import aggressive_tasks
-from panewise.schedule.due_share import due_share
-from panewise.schedule.hybrid import hybrid_plan, hybrid_tasks, plan_cost
-from panewise.schedule.periodic_tasks import PeriodicQuery, Task, joint_cost, sub_groups
+from panewise.schedule.periodic.aggressive import aggressive_tasks
+from panewise.schedule.periodic.due_share import due_share
+from panewise.schedule.periodic.hybrid import hybrid_plan, hybrid_tasks, plan_cost
+from panewise.schedule.periodic.periodic_tasks import PeriodicQuery, Task, joint_cost, sub_groups
 
 # Q1 to Q7 of section 8.4.3; the maximum of w intervals takes w - 1 comparisons.
 EXAMPLE = [

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 import panewise as pw
 from panewise.connectors import numbered_sinks, sinks, sources
-from panewise.runtime.stream import Stream
+from panewise.engine.ingest.stream import Stream
 
 QUERIES = """
 CREATE QUERY sums AS SELECT k, SUM(v) AS s FROM a [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY k;

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from panewise.aggregates import registry
-from panewise.aggregates.functions import ALIASES as AGGREGATE_ALIASES
-from panewise.aggregates.functions import NOT_CONSTANT
+from panewise.aggregates import builtin as registry
+from panewise.aggregates.aggregate_functions import ALIASES as AGGREGATE_ALIASES
+from panewise.aggregates.aggregate_functions import NOT_CONSTANT
 from panewise.errors import PanewiseError
-from panewise.language.bind_expressions import _PARTS, SCALAR_NAMES
+from panewise.language.bind.bind_expressions import _PARTS, SCALAR_NAMES
 from panewise.language.conversions import SYMBOLS, castable
 from panewise.language.expressions import ColumnRef, Expression, Literal
 from panewise.language.functions import FUNCTIONS, resolve

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 import panewise as pw
-from panewise.runtime.engine import Engine
+from panewise.engine.engine import Engine
 from tests.line_faults import nothing_collected
 
 SOURCE = str(Path(pw.__file__).parent)

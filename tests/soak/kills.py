@@ -1,4 +1,4 @@
-"""kill -9 at random moments, as in `tests/runtime/test_durability_kills.py`: as many as a seed says."""
+"""kill -9 at random moments, as in `tests/engine/durability/test_durability_kills.py`: as many as a seed says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import tempfile
 from pathlib import Path
 
-from tests.runtime.test_durability_kills import compare, job, killed_after
+from tests.engine.durability.test_durability_kills import compare, job, killed_after
 
 
 def play(seed: int, kills: int = 10) -> int:

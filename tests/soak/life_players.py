@@ -20,11 +20,11 @@ from unittest.mock import patch
 import pyarrow as pa
 
 import panewise as pw
+from panewise.engine.consumers import bounded_steps
+from panewise.engine.consumers.report_schedule import DEFAULT
+from panewise.engine.reads.published_answers import watermark_us
 from panewise.errors import NotHeldError, PanewiseError
-from panewise.language.dialect import ParsedStatement, parse
-from panewise.runtime import bounded_steps
-from panewise.runtime.answers import watermark_us
-from panewise.runtime.report_schedule import DEFAULT
+from panewise.language.parse.dialect import ParsedStatement, parse
 from tests.soak.lives import Query, Row, Script, Step
 
 ARROW = pa.schema(

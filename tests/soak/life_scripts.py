@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 
-from panewise.runtime.report_schedule import DEFAULT
+from panewise.engine.consumers.report_schedule import DEFAULT
 from tests.soak.life_players import SMALL_STEPS, archive_of
 from tests.soak.life_windows import SECOND
 from tests.soak.lives import COLUMNS, STREAMS, TABLES, Query, QueryWriter, Row, Script, Step

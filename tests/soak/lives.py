@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from tests.runtime.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EXACT, HELD, ROUNDED
+from tests.engine.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EXACT, HELD, ROUNDED
 from tests.soak.life_windows import SECOND, Side, Taste, Window
 
 STREAMS = ("t", "u")

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 import panewise as pw
-from tests.runtime.spark.local_run import LocalRun
+from tests.spark.local_run import LocalRun
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000

@@ -12,9 +12,9 @@ import random
 from dataclasses import dataclass, field
 
 from panewise.catalog import Catalog, SinkDefinition
-from panewise.language.bind_options import _CHOICES, _COUNTS, _DURATIONS, ALTERABLE, KNOWN
-from panewise.language.parse_select import EMIT_WORDS
-from panewise.language.parse_statements import SHOWN_KINDS
+from panewise.language.bind.bind_options import _CHOICES, _COUNTS, _DURATIONS, ALTERABLE, KNOWN
+from panewise.language.parse.parse_select import EMIT_WORDS
+from panewise.language.parse.parse_statements import SHOWN_KINDS
 from panewise.language.sql_text import name_to_sql
 from panewise.synopses.techniques import TECHNIQUES
 from tests.soak.expression_grammar import LITERALS, TYPES, Expressions, Known, kind_of

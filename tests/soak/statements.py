@@ -18,7 +18,7 @@ import orjson
 
 import panewise as pw
 from panewise.plan.decided import decided_on
-from panewise.plan.physical import HIDDEN
+from panewise.plan.physical_plan import HIDDEN
 from tests.soak.statement_grammar import Grammar
 
 STATEMENTS = 100  # of one script
@@ -108,8 +108,8 @@ def staged(kind: str, folder: Path) -> Iterator[Stage]:
     from starlette.testclient import TestClient
 
     from panewise.serve.http.app import make_app
-    from panewise.serve.http.engine_backend import EngineBackend
-    from panewise.serve.http.settings import Settings
+    from panewise.serve.http.backends.engine_backend import EngineBackend
+    from panewise.serve.http.service.settings import Settings
 
     settings = Settings(port=0)
     backend = EngineBackend(settings)

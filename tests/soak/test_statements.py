@@ -8,13 +8,13 @@ from itertools import combinations
 import pytest
 from sqlglot import exp
 
-from panewise.aggregates import registry
-from panewise.language import nodes
-from panewise.language.bind_expressions import SCALAR_NAMES, ExpressionBinder
-from panewise.language.binder import parse
-from panewise.language.dialect import ParsedStatement
-from panewise.language.parse_select import EMIT_WORDS
-from panewise.runtime.engine import Engine
+from panewise.aggregates import builtin as registry
+from panewise.engine.engine import Engine
+from panewise.language.bind.bind_expressions import SCALAR_NAMES, ExpressionBinder
+from panewise.language.bind.binder import parse
+from panewise.language.parse import syntax as nodes
+from panewise.language.parse.dialect import ParsedStatement
+from panewise.language.parse.parse_select import EMIT_WORDS
 from tests.now_or_soak import soaking
 from tests.soak.expression_grammar import aggregate_signatures, scalar_signatures
 from tests.soak.statement_grammar import Grammar

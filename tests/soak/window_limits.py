@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import panewise as pw
+from panewise.engine.ingest import window_limit
 from panewise.errors import DataError
-from panewise.runtime import window_limit
 from panewise.temporal import instant_us
 
 SECOND = 1_000_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from panewise.errors import SnapshotError
-from panewise.runtime.spark.bucket_head import Head, Page, PagePart
-from panewise.runtime.spark.marks import Marks, StreamMarks
+from panewise.spark.buckets.bucket_head import Head, Page, PagePart
+from panewise.spark.tasks.batch_progress import Marks, StreamMarks
 from panewise.state.records import FORMAT, Record, check_format
 from panewise.state.snapshot_format import dumped, loaded
 

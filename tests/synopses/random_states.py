@@ -12,10 +12,9 @@ from panewise.aggregates import states
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import Feed, StateKind
 from panewise.aggregates.user import user_aggregate
+from panewise.arrays import Floats, Ints
 from panewise.schema import BIGINT
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 CODES = 6
 RANKS = np.array([3, 0, 5, 1, 4, 2])  # of strings with the codes 0 to 5
 INVERTIBLE = [states.COUNT, states.SUM_INTEGER]

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panewise.synopses.bags import BagSynopsis
-from panewise.synopses.runs import Run, floats_of, merged, ordered_of, run_of
+from panewise.synopses.values.bags import BagSynopsis
+from panewise.synopses.values.runs import Run, floats_of, merged, ordered_of, run_of
 from tests.now_or_soak import examples
 
 GROUPS = 4

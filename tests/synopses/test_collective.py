@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.errors import DataError, PlanError
-from panewise.synopses.collective_count import CollectiveCount
-from panewise.synopses.collective_extreme import CollectiveExtreme
-from panewise.synopses.collective_levels import LENGTH_MAX
-from panewise.synopses.collective_sum import CollectiveSum
-from panewise.synopses.substream_running import SubstreamExtremes, SubstreamRunning
+from panewise.synopses.collective.collective_count import CollectiveCount
+from panewise.synopses.collective.collective_extreme import CollectiveExtreme
+from panewise.synopses.collective.collective_levels import LENGTH_MAX
+from panewise.synopses.collective.collective_sum import CollectiveSum
+from panewise.synopses.collective.substream_running import SubstreamExtremes, SubstreamRunning
 from tests.now_or_soak import examples
 
-Ints = NDArray[np.int64]
 RELATIVE_ERRORS = {1: 3 / 4, 2: 1 / 2, 4: 1 / 3, 8: 1 / 5}
 
 

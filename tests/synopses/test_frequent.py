@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.synopses.frequent import FrequentSynopsis
-from panewise.synopses.runs import run_of
+from panewise.synopses.values.frequent import FrequentSynopsis
+from panewise.synopses.values.runs import run_of
 from tests.now_or_soak import examples
 
 GROUPS = 2

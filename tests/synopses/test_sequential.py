@@ -13,22 +13,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from panewise.aggregates import states
 from panewise.aggregates.states import Feed, StateKind
-from panewise.synopses.contract import Synopsis
+from panewise.arrays import Floats
 from panewise.synopses.counting import count_operations_of, operations
-from panewise.synopses.daba import DABA
-from panewise.synopses.recompute import RecomputeSynopsis
-from panewise.synopses.slick_deque import BLOCK, SlickDeque
-from panewise.synopses.slick_deque_inv import SlickDequeInv
-from panewise.synopses.subtract_on_evict import SubtractOnEvict
-from panewise.synopses.two_stacks import TwoStacks
+from panewise.synopses.synopsis import Synopsis
+from panewise.synopses.windows.daba import DABA
+from panewise.synopses.windows.recompute import RecomputeSynopsis
+from panewise.synopses.windows.slick_deque import BLOCK, SlickDeque
+from panewise.synopses.windows.slick_deque_inv import SlickDequeInv
+from panewise.synopses.windows.subtract_on_evict import SubtractOnEvict
+from panewise.synopses.windows.two_stacks import TwoStacks
 from tests.synopses.random_states import INVERTIBLE, KINDS, RANKS, SELECTIVE, affine, equal, named, partials
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Make = Callable[[StateKind, int], Any]
 MAX = states.MAXIMUM[Feed.FLOAT]
 EXAMPLES = max(8, settings().max_examples // 5)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.errors import PanewiseError
-from panewise.synopses.runs import floats_of, ordered_of, run_of
-from panewise.synopses.sketches import KINDS, SketchSlice, SketchSynopsis
+from panewise.synopses.values.runs import floats_of, ordered_of, run_of
+from panewise.synopses.values.sketches import KINDS, SketchSlice, SketchSynopsis
 from tests.now_or_soak import examples
 
 pytest.importorskip("datasketches")

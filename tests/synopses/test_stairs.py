@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from panewise.aggregates import states
 from panewise.aggregates.states import StateKind
+from panewise.arrays import Ints
 from panewise.synopses.counting import count_operations_of, operations
-from panewise.synopses.recompute import RecomputeSynopsis
-from panewise.synopses.stairs import Stairs
-from panewise.synopses.window_chains import chains_of
+from panewise.synopses.windows.recompute import RecomputeSynopsis
+from panewise.synopses.windows.stair_chains import chains_of
+from panewise.synopses.windows.stairs import Stairs
 from tests.synopses.random_states import RANKS, equal, named, partials
 
-Ints = NDArray[np.int64]
 Spec = tuple[int, int]  # range and slide, in slices
 
 

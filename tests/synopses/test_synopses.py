@@ -9,23 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
-from numpy.typing import NDArray
 
 from panewise.aggregates import states
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import StateKind
+from panewise.arrays import Floats, Ints
 from panewise.loops import is_compiled
-from panewise.synopses import interval
-from panewise.synopses.contract import Synopsis
-from panewise.synopses.interval import IntervalSynopsis
-from panewise.synopses.recompute import RecomputeSynopsis
-from panewise.synopses.running import RunningSynopsis
-from panewise.synopses.sparse_two_stacks import SparseTwoStacks
+from panewise.synopses.synopsis import Synopsis
+from panewise.synopses.windows import interval
+from panewise.synopses.windows.interval import IntervalSynopsis
+from panewise.synopses.windows.recompute import RecomputeSynopsis
+from panewise.synopses.windows.running import RunningSynopsis
+from panewise.synopses.windows.sparse_two_stacks import SparseTwoStacks
 from tests.synopses.random_states import INVERTIBLE, KINDS, OTHERS, RANKS, equal, named, partials
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 
 steps = st.lists(
     st.tuples(

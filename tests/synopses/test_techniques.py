@@ -20,14 +20,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from panewise.aggregates import states
 from panewise.aggregates.states import Feed, StateKind
+from panewise.arrays import Floats, Ints
 from panewise.state.snapshot_format import dumped, loaded
-from panewise.synopses.contract import Synopsis
-from panewise.synopses.recompute import RecomputeSynopsis
+from panewise.synopses.synopsis import Synopsis
 from panewise.synopses.techniques import TECHNIQUES, Technique, technique_named
+from panewise.synopses.windows.recompute import RecomputeSynopsis
 from tests.synopses.random_states import (
     CODES,
     INVERTIBLE,
@@ -41,8 +41,6 @@ from tests.synopses.random_states import (
     partials,
 )
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 WINDOW_TYPES = ("one", "many", "historical", "irregular")
 ADMITTED = {"any": KINDS, "invertible": INVERTIBLE, "selective": SELECTIVE}
 KINDS_NOW = (states.SUM_INTEGER, states.SUM_FLOAT, states.MAXIMUM[Feed.CODE])

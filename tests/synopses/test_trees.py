@@ -11,24 +11,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from panewise.aggregates import kernels, states
 from panewise.aggregates.states import Feed, StateKind
 from panewise.aggregates.user import combine_of
 from panewise.synopses.counting import count_operations_of, operations
-from panewise.synopses.flat_fat import FlatFat
-from panewise.synopses.flat_fit import FlatFit
-from panewise.synopses.interval import IntervalSynopsis
-from panewise.synopses.l_int import LInt
-from panewise.synopses.materialize_all import MaterializeAll
-from panewise.synopses.panes import Panes
-from panewise.synopses.psoup import PSoup
-from panewise.synopses.recompute import RecomputeSynopsis
 from panewise.synopses.single_states import slot_loops
+from panewise.synopses.windows.flat_fat import FlatFat
+from panewise.synopses.windows.flat_fit import FlatFit
+from panewise.synopses.windows.interval import IntervalSynopsis
+from panewise.synopses.windows.l_int import LInt
+from panewise.synopses.windows.materialize_all import MaterializeAll
+from panewise.synopses.windows.panes_synopsis import Panes
+from panewise.synopses.windows.psoup import PSoup
+from panewise.synopses.windows.recompute import RecomputeSynopsis
 from tests.synopses.random_states import KINDS, RANKS, equal, named, partials
 
-Ints = NDArray[np.int64]
 TECHNIQUES = [Panes, FlatFat, FlatFit, LInt, PSoup, MaterializeAll]
 RANGES = (1, 3, 9, 40)  # in slices, of the sliding windows that are asked for together
 # Kinds that have loops for a single group, each compiled for by itself: one of each shape of state.

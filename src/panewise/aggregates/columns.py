@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from panewise.arrays import Ints
+
 _INT64 = pa.int64()
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from panewise.aggregates.aggregate_functions import PairsOf
 from panewise.aggregates.columns import wrapped
-from panewise.aggregates.functions import PairsOf
 from panewise.aggregates.pair_texts import pair_texts
 from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool

@@ -25,8 +25,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from panewise.aggregates import states
-from panewise.aggregates.algebra import Algebra, Kind
-from panewise.aggregates.functions import (
+from panewise.aggregates.aggregate_functions import (
     AggregateFunction,
     BoundAggregate,
     PairsOf,
@@ -35,6 +34,7 @@ from panewise.aggregates.functions import (
     feed_of,
     lowered_by,
 )
+from panewise.aggregates.algebra import Algebra, Kind
 from panewise.aggregates.states import Feed, Operation, StateKind
 from panewise.schema import BIGINT, DOUBLE, STRING, DataType
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from panewise.aggregates.functions import Fields, Lowered
+    from panewise.aggregates.aggregate_functions import Fields, Lowered
 
 K_MAX = 1000
 _HOLISTIC = Algebra(Kind.HOLISTIC)

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.aggregates.states import Operation
+from panewise.arrays import Floats, Ints
 from panewise.loops import compiled_loop
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 
 ADD = int(Operation.ADD)

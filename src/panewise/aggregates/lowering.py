@@ -1,8 +1,8 @@
 """Lowering: from a state's fields to SQL values, vectorised over answers.
 
-Each function takes the fields of the aggregate's parts, in the order that `functions.py` declares them, and returns the
-values and where they are NULL (None: nowhere). A sum that leaves its type is NULL and is counted (`overflows`), never a
-wrap, and that is judged on the answer, never on a running prefix.
+Each function takes the fields of the aggregate's parts, in the order that `aggregate_functions.py` declares them, and
+returns the values and where they are NULL (None: nowhere). A sum that leaves its type is NULL and is counted
+(`overflows`), never a wrap, and that is judged on the answer, never on a running prefix.
 """
 
 from __future__ import annotations

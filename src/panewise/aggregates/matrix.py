@@ -19,9 +19,8 @@ from panewise.aggregates import kernels
 from panewise.aggregates.columns import integers, read_only, values_of
 from panewise.aggregates.states import SUM_LOGARITHM, Feed, Operation, StateKind
 from panewise.aggregates.string_pool import StringPool
+from panewise.arrays import Floats, Ints
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _FLOAT64 = pa.float64()
 NO_BYTES: NDArray[np.uint8] = np.empty(0, np.uint8)
 NO_INTS: Ints = np.empty(0, np.int64)

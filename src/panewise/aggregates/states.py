@@ -22,6 +22,7 @@ from enum import IntEnum
 from typing import Any
 
 from panewise.aggregates.algebra import Algebra, Kind
+from panewise.arrays import INT64_MAX, INT64_MIN
 
 
 class Operation(IntEnum):
@@ -57,8 +58,6 @@ class Feed(IntEnum):
     CODE = 3  # a STRING's code in the state's string pool
 
 
-INT64_MIN = -(2**63)
-INT64_MAX = 2**63 - 1
 INFINITY = float("inf")
 NOT_A_NUMBER = float("nan")
 

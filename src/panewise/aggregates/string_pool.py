@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers, read_only, wrapped
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop
 
-Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)

@@ -28,14 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.aggregates import kernels
+from panewise.aggregates.aggregate_functions import AggregateFunction, BoundAggregate, Part
 from panewise.aggregates.algebra import Algebra, Kind
-from panewise.aggregates.functions import AggregateFunction, BoundAggregate, Part
 from panewise.aggregates.matrix import CHOICES, Encoded, StateMatrix
 from panewise.aggregates.states import Feed, Operation, StateKind, UserStateKind
+from panewise.arrays import Ints
 from panewise.errors import BindError, QueryFailed
 from panewise.schema import BIGINT, DOUBLE, DataType
 
-Ints = NDArray[np.int64]
 RAISED = -1  # in place of the count of rows, of a piece that `combine` raised for
 
 

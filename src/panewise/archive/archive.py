@@ -38,11 +38,11 @@ from panewise.archive.layout import Layout
 from panewise.archive.manifest import DATA, MANIFESTS, Manifest, Manifests
 from panewise.archive.place import check_new_place
 from panewise.archive.retention import Retention
-from panewise.archive.rows import checked_rows, checked_schema
 from panewise.archive.snapshot import Snapshot, pins_of
 from panewise.archive.sought import EXPIRES, Instant, moment
 from panewise.archive.storage import Storage, VanishedFile, explained, locked, making, storage_at
 from panewise.archive.sub_index import SubIndexFiles
+from panewise.archive.update_rows import checked_rows, checked_schema
 from panewise.archive.verification import Verification, verified
 from panewise.archive.writing import NextVersion, Written, by_sub_index, next_manifest
 from panewise.archive.writing_right import WritingRight
@@ -56,7 +56,7 @@ _NOT_THERE = "were its files removed? bring them back; or begin anew, by DROP an
 
 
 @dataclass(frozen=True)
-class Update:
+class ArchiveUpdate:
     """What an update did."""
 
     version: int
@@ -252,7 +252,7 @@ class Archive:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def update(self, now: Instant, rows: Any = None, number: int | None = None) -> Update:
+    def update(self, now: Instant, rows: Any = None, number: int | None = None) -> ArchiveUpdate:
         """Inserts rows and drops those that have expired at `now`.
 
         `rows` is a table or batch with the archive's columns, `_inserted` and `_expires` (timestamps, or microseconds),
@@ -267,7 +267,7 @@ class Archive:
         with self._committing() as base:
             number = base.update + 1 if number is None else number
             if number <= base.update:
-                return Update(base.version, number, repeated=True)
+                return ArchiveUpdate(base.version, number, repeated=True)
             if base.now_us is not None and instant < base.now_us:
                 raise ArchiveError(
                     f"an update at {format_instant(instant)} is before the last one, at {format_instant(base.now_us)}",
@@ -277,7 +277,7 @@ class Archive:
             written = NextVersion(self._files, base).updated(instant, alive)
             self._commit(base, written, update=number, now_us=instant)
             removed = sum(f.rows for f in base.files) + alive.num_rows - sum(f.rows for f in written.files)
-            return Update(
+            return ArchiveUpdate(
                 base.version + 1, number, False, alive.num_rows, removed, frozenset(written.touched), written.bytes
             )
 

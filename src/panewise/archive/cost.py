@@ -42,7 +42,7 @@ SIDE_MAX = 16  # G and E
 
 
 @dataclass(frozen=True)
-class Workload:
+class ArchiveWorkload:
     """What is held, what an update brings, and how often each thing happens a second."""
 
     bytes_held: float
@@ -62,7 +62,7 @@ class Seconds:
     read_byte_s: float = 2e-9
 
 
-def cost(layout: Layout, workload: Workload, seconds: Seconds) -> float:
+def cost(layout: Layout, workload: ArchiveWorkload, seconds: Seconds) -> float:
     """Seconds of work a second."""
     insertion, expiration, parts = layout.insertion_parts, layout.expiration_parts, layout.parts
     touched = insertion + expiration - 1
@@ -80,7 +80,7 @@ def cost(layout: Layout, workload: Workload, seconds: Seconds) -> float:
 
 
 def cheapest(
-    workload: Workload,
+    workload: ArchiveWorkload,
     every_us: int,
     lifetime_us: int,
     seconds: Seconds | None = None,
@@ -88,10 +88,10 @@ def cheapest(
 ) -> Layout:
     """The round-robin layout that costs least; of equal ones that with the fewest sub-indices.
 
-    >>> often_probed = Workload(5e8, 1e7, updates=0.01, probes=100, scans=0)
+    >>> often_probed = ArchiveWorkload(5e8, 1e7, updates=0.01, probes=100, scans=0)
     >>> cheapest(often_probed, 1, 36).name
     'Rebuild1x1'
-    >>> cheapest(Workload(5e8, 1e7, updates=1, probes=1, scans=0), 1, 36, styles=["rebuild"]).name
+    >>> cheapest(ArchiveWorkload(5e8, 1e7, updates=1, probes=1, scans=0), 1, 36, styles=["rebuild"]).name
     'Rebuild12x12'
     """
     sides = range(1, min(SIDE_MAX, lifetime_us // every_us) + 1)
@@ -105,7 +105,7 @@ def cheapest(
     return min(candidates, key=lambda layout: (cost(layout, workload, known), layout.parts))
 
 
-def workload_of(archive: Archive) -> Workload:
+def workload_of(archive: Archive) -> ArchiveWorkload:
     """What an archive holds, and what it has been asked for since it was opened."""
     manifest, usage = archive.manifest, archive.usage
     held = float(sum(file.bytes for file in manifest.files))
@@ -113,7 +113,7 @@ def workload_of(archive: Archive) -> Workload:
     layout = manifest.layout
     # In a steady state lives of half the longest on average turn all of it over.
     new = held * 2 * layout.every_us / layout.lifetime_us
-    return Workload(held, new, usage.updates / elapsed, usage.probes / elapsed, usage.scans / elapsed)
+    return ArchiveWorkload(held, new, usage.updates / elapsed, usage.probes / elapsed, usage.scans / elapsed)
 
 
 def calibrated(where: str | Path, filesystem: Any = None) -> Seconds:

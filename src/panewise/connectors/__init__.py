@@ -1,1 +1,1 @@
-"""Sources and sinks of the embedded engine, by name, and the options that all connectors share."""
+"""Connectors: sources and sinks of the embedded engine by name, and the options that all connectors share."""

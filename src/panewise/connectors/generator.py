@@ -16,7 +16,7 @@ from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import conform, matching_names
 from panewise.connectors.options import (
     STREAM_OPTIONS,
-    Option,
+    ConnectorOption,
     duration,
     instant,
     positive_number,
@@ -42,12 +42,12 @@ class GeneratorSource:
 
     options = (
         *STREAM_OPTIONS,
-        Option("rows", whole_number(0), 100_000),
-        Option("rate", positive_number, 1_000.0),
-        Option("seed", whole_number(0), 0),
-        Option("start", instant, instant_us("2026-01-01 09:30:00")),
-        Option("disorder", duration, 0),
-        Option("symbols", whole_number(1), 20),
+        ConnectorOption("rows", whole_number(0), 100_000),
+        ConnectorOption("rate", positive_number, 1_000.0),
+        ConnectorOption("seed", whole_number(0), 0),
+        ConnectorOption("start", instant, instant_us("2026-01-01 09:30:00")),
+        ConnectorOption("disorder", duration, 0),
+        ConnectorOption("symbols", whole_number(1), 20),
     )
 
     def __init__(self, stream: StreamDefinition) -> None:

@@ -1,8 +1,8 @@
 """The options of streams and sinks: one place that knows their names, types and defaults.
 
-A connector lists its options as `Option` values; `read_options` checks what a statement wrote against them and gives
-every option a value. A wrong name is refused with the nearest known one, a wrong value with what was expected. The
-options of the stream itself (`late`, `idle`, ...) stand beside every connector's own.
+A connector lists its options as `ConnectorOption` values; `read_options` checks what a statement wrote against them
+and gives every option a value. A wrong name is refused with the nearest known one, a wrong value with what was
+expected. The options of the stream itself (`late`, `idle`, ...) stand beside every connector's own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REQUIRED = _Required()
 
 
 @dataclass(frozen=True)
-class Option:
+class ConnectorOption:
     """A name, how its value is read, and the value where it is not written (REQUIRED: it must be)."""
 
     name: str
@@ -113,28 +113,28 @@ def _duration_or_off(value: object) -> object:
     return value if value == "off" else duration(value)
 
 
-CONNECTOR = Option("connector", text, None)
-EPOCH = Option("epoch", one_of(*EPOCH_UNITS), None)
+CONNECTOR = ConnectorOption("connector", text, None)
+EPOCH = ConnectorOption("epoch", one_of(*EPOCH_UNITS), None)
 
 # What every stream knows, whatever connector fills it.
 STREAM_OPTIONS = (
     CONNECTOR,
     EPOCH,
-    Option("late", one_of("drop", "keep"), "drop"),
-    Option("ahead", _duration_or_off, None),
-    Option("idle", duration, None),
-    Option("on_bad_row", one_of("fail", "skip"), "fail"),
-    Option("retain", duration, None),
-    Option("shedding", one_of("none", "random", "semantic"), None),
-    Option("max_rate", whole_number(1), None),
-    Option("keep", text, None),
-    Option("queue", whole_number(1), None),
+    ConnectorOption("late", one_of("drop", "keep"), "drop"),
+    ConnectorOption("ahead", _duration_or_off, None),
+    ConnectorOption("idle", duration, None),
+    ConnectorOption("on_bad_row", one_of("fail", "skip"), "fail"),
+    ConnectorOption("retain", duration, None),
+    ConnectorOption("shedding", one_of("none", "random", "semantic"), None),
+    ConnectorOption("max_rate", whole_number(1), None),
+    ConnectorOption("keep", text, None),
+    ConnectorOption("queue", whole_number(1), None),
 )
 
 
-def read_options(owner: str, written: Options, known: Iterable[Option]) -> dict[str, object]:
+def read_options(owner: str, written: Options, known: Iterable[ConnectorOption]) -> dict[str, object]:
     """Every known option with its value, by name; `owner` begins the messages, such as "stream 'trades'"."""
-    options: Mapping[str, Option] = {option.name: option for option in known}
+    options: Mapping[str, ConnectorOption] = {option.name: option for option in known}
     values: dict[str, object] = {}
     for name, value in written:
         option = options.get(name.lower())

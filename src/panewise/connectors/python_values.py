@@ -2,7 +2,7 @@
 
 A column whose values are of several types becomes a dense union: one child for the values that fit the column's type,
 where it is known, and one for each other type. So a value that does not fit spoils no other, and each is judged alone
-(`conform.converted`, `runtime/intake`). Cost: one pass; where types mix, one more by type.
+(`conform.converted`, `engine/ingest/intake`). Cost: one pass; where types mix, one more by type.
 """
 
 from __future__ import annotations

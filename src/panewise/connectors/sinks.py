@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from panewise.catalog import SinkDefinition
-from panewise.connectors.options import CONNECTOR, Option, one_of, read_options, text, whole_number
+from panewise.connectors.options import CONNECTOR, ConnectorOption, one_of, read_options, text, whole_number
 from panewise.connectors.part_files import parts_in, remove_parts
 from panewise.errors import ConnectorError, ConnectorWarning
 
@@ -40,13 +40,13 @@ class Sink(Protocol):
 
 
 # What happens to results of an earlier run at the same place.
-EXISTING = Option("existing", one_of("append", "replace", "fail"), "append")
+EXISTING = ConnectorOption("existing", one_of("append", "replace", "fail"), "append")
 
 
 class ParquetSink:
     """A folder with a part file per write or, where the path ends in `.parquet`, one file, complete on `close`."""
 
-    options = (CONNECTOR, Option("path", text), EXISTING)
+    options = (CONNECTOR, ConnectorOption("path", text), EXISTING)
 
     def __init__(self, sink: SinkDefinition) -> None:
         values = read_options(f"sink '{sink.name}'", sink.options, self.options)
@@ -148,7 +148,7 @@ class ParquetSink:
 class JsonSink:
     """One object per line. Instants are ISO texts in UTC; NaN and infinities, which JSON lacks, are texts."""
 
-    options = (CONNECTOR, Option("path", text), EXISTING)
+    options = (CONNECTOR, ConnectorOption("path", text), EXISTING)
 
     def __init__(self, sink: SinkDefinition) -> None:
         values = read_options(f"sink '{sink.name}'", sink.options, self.options)
@@ -181,7 +181,7 @@ class JsonSink:
 class ConsoleSink:
     """A table in the terminal per write, at most `rows` rows of it, the youngest."""
 
-    options = (CONNECTOR, Option("rows", whole_number(1), 20))
+    options = (CONNECTOR, ConnectorOption("rows", whole_number(1), 20))
 
     def __init__(self, sink: SinkDefinition, print_table: PrintTable) -> None:
         values = read_options(f"sink '{sink.name}'", sink.options, self.options)

@@ -16,7 +16,7 @@ from panewise.catalog import StreamDefinition
 from panewise.connectors.conform import conform, matching_names
 from panewise.connectors.files import ENDINGS, files_of
 from panewise.connectors.json_rows import Rows, broken_rows, check_keys, parse_objects, rows_batch
-from panewise.connectors.options import STREAM_OPTIONS, Option, boolean, read_options, single_character, text
+from panewise.connectors.options import STREAM_OPTIONS, ConnectorOption, boolean, read_options, single_character, text
 from panewise.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Source(Protocol):
         """All batches, or those of some of its files."""
 
 
-FILE_OPTIONS = (Option("path", text),)
+FILE_OPTIONS = (ConnectorOption("path", text),)
 
 
 class ParquetSource:
@@ -87,9 +87,9 @@ class CsvSource:
     options = (
         *STREAM_OPTIONS,
         *FILE_OPTIONS,
-        Option("delimiter", single_character, ","),
-        Option("header", boolean, True),
-        Option("null", text, ""),
+        ConnectorOption("delimiter", single_character, ","),
+        ConnectorOption("header", boolean, True),
+        ConnectorOption("null", text, ""),
     )
 
     def __init__(self, stream: StreamDefinition) -> None:

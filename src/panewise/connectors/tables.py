@@ -9,11 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from panewise.catalog import StreamDefinition, TableDefinition
+from panewise.connectors.by_name import SOURCES
 from panewise.connectors.conform import conform, converted, is_mixed
 from panewise.connectors.epochs import advice
 from panewise.connectors.files import ENDINGS, files_of
-from panewise.connectors.options import CONNECTOR, EPOCH, STREAM_OPTIONS, Option, read_options, text, written_option
-from panewise.connectors.registry import SOURCES
+from panewise.connectors.options import (
+    CONNECTOR,
+    EPOCH,
+    STREAM_OPTIONS,
+    ConnectorOption,
+    read_options,
+    text,
+    written_option,
+)
 from panewise.errors import ConnectorError, did_you_mean
 from panewise.schema import TIMESTAMP, Column
 
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 
 TABLE_ROWS_MAX = 1_000_000
 TABLE_CONNECTORS = (*ENDINGS, "delta")
-_UNCONNECTED = (CONNECTOR, Option("changes", text, None), Option("operation", text, None))
+_UNCONNECTED = (CONNECTOR, ConnectorOption("changes", text, None), ConnectorOption("operation", text, None))
 
 
 def table_connector(table: TableDefinition) -> str | None:
@@ -63,11 +71,11 @@ def check_changeable(table: TableDefinition) -> None:
         )
 
 
-def _options(connector: str) -> tuple[Option, ...]:
+def _options(connector: str) -> tuple[ConnectorOption, ...]:
     if connector == "delta":
-        return CONNECTOR, Option("path", text)
+        return CONNECTOR, ConnectorOption("path", text)
     of_streams = {option.name for option in STREAM_OPTIONS}
-    known: tuple[Option, ...] = SOURCES[connector].options  # type: ignore[attr-defined]
+    known: tuple[ConnectorOption, ...] = SOURCES[connector].options  # type: ignore[attr-defined]
     return (CONNECTOR, EPOCH, *(option for option in known if option.name not in of_streams))
 
 

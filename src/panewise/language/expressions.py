@@ -1,7 +1,8 @@
 """Typed expressions: what the binder makes of the scalar parts of a statement.
 
 Immutable, hashable, and equal when they mean the same: names are spelled as declared, operators have one canonical
-function name each (`functions.py` lists them), types are resolved and every implicit conversion is an explicit Cast.
+function name each (`aggregate_functions.py` lists them), types are resolved and every implicit conversion is an
+explicit Cast.
 """
 
 from __future__ import annotations

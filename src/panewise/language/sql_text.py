@@ -12,8 +12,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 
 from panewise.language.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal
-from panewise.language.parse_select import EMIT_WORDS, REFUSED_WORDS
-from panewise.language.tokens import CqlTokenizer
+from panewise.language.parse.parse_select import EMIT_WORDS, REFUSED_WORDS
+from panewise.language.parse.tokens import CqlTokenizer
 from panewise.temporal import format_duration, format_instant
 
 # Binding strength of infix operators; the right side of one must be stronger than the operator itself.

@@ -13,7 +13,7 @@ Options = tuple[tuple[str, Value], ...]
 WINDOWLESS = ("table", "archive")  # kinds of inputs that have no window: all their rows are meant
 
 
-class Emit(StrEnum):
+class Emission(StrEnum):
     """How the relation that a query computes becomes a stream of results."""
 
     RSTREAM = "RSTREAM"  # the whole relation at every report
@@ -70,7 +70,7 @@ class Select:
     group_by: tuple[Expression, ...] = ()
     having: Expression | None = None
     distinct: bool = False
-    emit: Emit | None = None  # None: the default of the window
+    emit: Emission | None = None  # None: the default of the window
     restore: bool = False
     outer: tuple[str, ...] = ()
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.operators.lifetimes import NEVER, Assigned
 
-Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 

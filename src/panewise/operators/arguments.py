@@ -9,9 +9,10 @@ from panewise.aggregates.holistic import StatisticKind
 from panewise.aggregates.matrix import NO_ARGUMENT, NO_INTS, Encoded, encoded, identity
 from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool
+from panewise.arrays import Ints
 from panewise.language.expressions import Expression
-from panewise.plan.aggregation import Fields, Ints, Pools, StateKey
-from panewise.plan.evaluate import compiled
+from panewise.plan.aggregation import Fields, Pools, StateKey
+from panewise.plan.expressions.evaluate import compiled
 
 
 class Arguments:

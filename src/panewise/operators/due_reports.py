@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.slicing.pairs import Cadence
 
-Ints = NDArray[np.int64]
 EARLIEST = -(2**62)  # before every row, and far enough from the end of int64 to subtract from
 
 

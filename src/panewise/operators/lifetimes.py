@@ -24,15 +24,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.errors import NotHeldError
 from panewise.operators.partition_tail import PartitionTail, RowCounts
-from panewise.operators.rows import Rows
+from panewise.operators.row_batch import Rows
 from panewise.schema import Schema
 from panewise.temporal import RowsWindow, TimeWindow, Window, format_instant
 
-Ints = NDArray[np.int64]
 FOREVER = 2**63 - 1
 NEVER = -(2**63)
 

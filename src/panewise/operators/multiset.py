@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags, wrapped
+from panewise.arrays import Ints
 from panewise.schema import from_arrow
 from panewise.state.group_table import GroupTable
 
-Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from panewise.operators.rows import Rows
+from panewise.arrays import Ints
+from panewise.operators.row_batch import Rows
 from panewise.schema import Schema
 from panewise.state.group_table import GroupTable
 
-Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 _SMALL = 1 << 16
 

@@ -15,7 +15,7 @@ from time import monotonic
 import pyarrow as pa
 
 from panewise.errors import PlanError, ReadLimitError
-from panewise.plan.text_sizes import limited
+from panewise.plan.expressions.text_sizes import limited
 
 PART_CELLS = 1 << 22  # values that are computed before the budget is looked at again
 PART_ROWS_MAX = 65_536

@@ -14,24 +14,24 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
-from panewise.language.statements import Emit, SelectItem
+from panewise.arrays import Ints
+from panewise.language.statements import Emission, SelectItem
 from panewise.operators.alive_rows import AliveRows
 from panewise.operators.lifetimes import Assigned
 from panewise.operators.multiset import remaining
 from panewise.operators.result_columns import item_schema, table_of
-from panewise.operators.rows import Rows
-from panewise.plan.evaluate import compiled
+from panewise.operators.row_batch import Rows
+from panewise.plan.expressions.evaluate import compiled
 
-Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-def wanted(emit: Emit, signs: Ints) -> Mask:
+def wanted(emit: Emission, signs: Ints) -> Mask:
     """Which changes a query emits."""
-    if emit is Emit.CHANGES:
+    if emit is Emission.CHANGES:
         return np.ones(len(signs), np.bool_)
-    assert emit is not Emit.RSTREAM
-    result: Mask = signs == (1 if emit is Emit.ISTREAM else -1)
+    assert emit is not Emission.RSTREAM
+    result: Mask = signs == (1 if emit is Emission.ISTREAM else -1)
     return result
 
 
@@ -81,7 +81,7 @@ class RelationRows:
         if len(chosen):
             self.values = pa.concat_tables([self.values, self._selected.of(chosen)]).combine_chunks()
 
-    def changes(self, since: int, until: int, emit: Emit) -> tuple[Ints, Ints, pa.Table]:
+    def changes(self, since: int, until: int, emit: Emission) -> tuple[Ints, Ints, pa.Table]:
         """Points in [since, until), signs and values of what a query emits there, by point, what leaves first."""
         alive = self.alive
         shows = alive.births < alive.deaths

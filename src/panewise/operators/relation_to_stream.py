@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
-from panewise.language.statements import Emit
+from panewise.arrays import Ints
+from panewise.language.statements import Emission
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.multiset import remaining
 from panewise.operators.relation_rows import wanted
@@ -35,8 +35,6 @@ from panewise.operators.result_columns import (
     timestamps,
 )
 from panewise.temporal import TimeWindow
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,8 @@ def window_columns(window: TimeWindow, numbers: Ints) -> list[pa.Array]:
 class RelationToStream:
     """What is new in, or has gone since, the report before. `items` is the schema of the selected values."""
 
-    def __init__(self, emit: Emit, items: pa.Schema) -> None:
-        assert emit in (Emit.ISTREAM, Emit.DSTREAM)
+    def __init__(self, emit: Emission, items: pa.Schema) -> None:
+        assert emit in (Emission.ISTREAM, Emission.DSTREAM)
         self._emit = emit
         self._items = items
         self._schema = periodic_schema(items)
@@ -146,8 +144,8 @@ class Restore:
     next one is the first that is said.
     """
 
-    def __init__(self, emit: Emit, items: pa.Schema, window: TimeWindow, begins: int = NEVER) -> None:
-        assert emit in (Emit.ISTREAM, Emit.RSTREAM)
+    def __init__(self, emit: Emission, items: pa.Schema, window: TimeWindow, begins: int = NEVER) -> None:
+        assert emit in (Emission.ISTREAM, Emission.RSTREAM)
         self._emit = emit
         self._window = window
         # Reports up to this number are not said.
@@ -155,7 +153,7 @@ class Restore:
         self._schema = periodic_schema(items)
         self._pending = items.empty_table()  # came after the last report
         self._pending_numbers: Ints = np.empty(0, np.int64)
-        self._newcomers = RelationToStream(Emit.ISTREAM, items)
+        self._newcomers = RelationToStream(Emission.ISTREAM, items)
 
     @property
     def bytes_held(self) -> int:
@@ -164,7 +162,7 @@ class Restore:
     def process(self, reports: pa.Table, insertions: pa.Table, watermark: int) -> pa.Table:
         """`reports` are those due up to the watermark, `insertions` what the continuous query reported below it."""
         produced = self._due(insertions, watermark)
-        if self._emit is Emit.ISTREAM:
+        if self._emit is Emission.ISTREAM:
             return self._said(produced)
         newcomers = self._newcomers.process(reports, self._window, watermark)
         both = pa.concat_tables([newcomers, produced]).combine_chunks()

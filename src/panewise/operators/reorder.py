@@ -9,13 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from panewise.aggregates.columns import empty_batch
-from panewise.operators.rows import Rows, concatenated
+from panewise.operators.row_batch import Rows, concatenated
 from panewise.schema import Schema
-
-Ints = NDArray[np.int64]
 
 
 class ReorderBuffer:

@@ -17,17 +17,16 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers
+from panewise.arrays import Ints
 from panewise.operators.due_reports import EmptyReports
 
-Ints = NDArray[np.int64]
 Piece: TypeAlias = pa.RecordBatch | EmptyReports
 
 
 @dataclass
-class Together:
+class MemberBatches:
     """Reports of several members of one shape; `numbers` are the members' windows, each once."""
 
     shape: int
@@ -56,7 +55,7 @@ class Reports(Mapping[str, list[Piece]]):
     """By member, in order of time. `apart` are those that were not written together; both may hold some of a member."""
 
     names: dict[int, str]  # of the members' windows
-    together: list[Together] = field(default_factory=list)
+    together: list[MemberBatches] = field(default_factory=list)
     apart: dict[str, list[Piece]] = field(default_factory=dict)
 
     @cached_property

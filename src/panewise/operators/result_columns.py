@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from panewise.aggregates.columns import integers, wrapped
-from panewise.language.statements import Emit, SelectItem
+from panewise.arrays import Ints
+from panewise.language.statements import Emission, SelectItem
 from panewise.schema import TIMESTAMP
-
-Ints = NDArray[np.int64]
 
 INSTANT = "instant"
 CHANGE = "change"
@@ -41,10 +39,10 @@ def item_schema(items: tuple[SelectItem, ...]) -> pa.Schema:
     return pa.schema([(item.name, item.expression.type.to_arrow()) for item in items])
 
 
-def continuous_schema(items: pa.Schema, emit: Emit) -> pa.Schema:
+def continuous_schema(items: pa.Schema, emit: Emission) -> pa.Schema:
     """`instant`, for a change log `change`, then the items."""
     fields = [pa.field(INSTANT, TIMESTAMP.to_arrow())]
-    if emit is Emit.CHANGES:
+    if emit is Emission.CHANGES:
         fields.append(pa.field(CHANGE, pa.int32()))
     return pa.schema([*fields, *items])
 
@@ -61,10 +59,10 @@ def table_of(columns: list[Any], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(fitted, schema=schema)
 
 
-def change_log(instants: Ints, signs: Ints, items: list[Any], emit: Emit, schema: pa.Schema) -> pa.Table:
+def change_log(instants: Ints, signs: Ints, items: list[Any], emit: Emission, schema: pa.Schema) -> pa.Table:
     """Results of a continuous query, in the order given: all with `change`, or only what came or what went."""
-    if emit is Emit.CHANGES:
+    if emit is Emission.CHANGES:
         return table_of([timestamps(instants), wrapped(signs.astype(np.int32)), *items], schema)
-    assert emit is not Emit.RSTREAM, "a continuous query has no RSTREAM"
-    assert (signs == (1 if emit is Emit.ISTREAM else -1)).all()
+    assert emit is not Emission.RSTREAM, "a continuous query has no RSTREAM"
+    assert (signs == (1 if emit is Emission.ISTREAM else -1)).all()
     return table_of([timestamps(instants), *items], schema)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from panewise.operators.partition_tail import RowCounts
 from panewise.operators.relation_rows import RelationRows
-from panewise.operators.rows import Rows
+from panewise.operators.row_batch import Rows
 
 
 class RowOperator(ABC):

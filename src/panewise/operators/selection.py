@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags
 from panewise.language.expressions import Expression
-from panewise.operators.rows import Rows
-from panewise.plan.evaluate import compiled
+from panewise.operators.row_batch import Rows
+from panewise.plan.expressions.evaluate import compiled
 
 
-class Selection:
+class RowSelection:
     """A compiled WHERE; None passes every row. A condition that is NULL does not pass."""
 
     def __init__(self, where: Expression | None) -> None:

@@ -9,11 +9,10 @@ sort.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop
 
-Ints = NDArray[np.int64]
 NEAR = 8  # slices from where a point is looked for first; farther ones are found by bisection
 ROOMY = 16  # so many times more slices than windows, and a sort by comparison costs less
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from panewise.aggregates.states import Feed, Operation
 from panewise.language.expressions import Call, Cast, ColumnRef, Expression, Literal
 from panewise.plan.aggregation import Aggregation, StateKey
-from panewise.plan.conjunctions import conjuncts
+from panewise.plan.expressions.conjunctions import conjuncts
 from panewise.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP
 from panewise.temporal import TimeWindow, Window
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from panewise.language.sql_text import to_sql
 from panewise.optimize.rewrites.explained import explained
 from panewise.optimize.rewrites.statistics import Statistics
-from panewise.plan.explain import Explanation, explain, shared_with
-from panewise.plan.physical import (
+from panewise.plan.explanation import Explanation, explain, shared_with
+from panewise.plan.physical_plan import (
     DeltaQuery,
     FamilyQuery,
     FamilyShape,

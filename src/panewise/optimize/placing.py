@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from panewise.plan.nodes import Emit, Scan
-from panewise.plan.physical import DeltaQuery, FamilyQuery, PhysicalQuery, RowQuery, Way
+from panewise.plan.physical_plan import DeltaQuery, FamilyQuery, PhysicalQuery, RowQuery, Way
 from panewise.plan.placement import Placement
 
 

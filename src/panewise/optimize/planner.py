@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from panewise.catalog import Options
-from panewise.optimize.physical import NOTHING_MEASURED, NOTHING_RUNS, physical
+from panewise.optimize.node_of_plan import NOTHING_MEASURED, NOTHING_RUNS, physical
 from panewise.optimize.refresh_option import is_at_most, slide_at_most
 from panewise.optimize.rewrites.statistics import Statistics
 from panewise.plan.decided import Decided
 from panewise.plan.nodes import Emit
-from panewise.plan.physical import Difference, PhysicalPlan, PhysicalQuery, Planned
+from panewise.plan.physical_plan import Difference, PhysicalPlan, PhysicalQuery, Planned
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class LogicalQuery:
 class Planner:
     """Plans for one host. `sharing`: one of `SHARING`; `statistics`: what is measured now, the rest is assumed.
 
-    >>> from panewise.plan.physical import PhysicalPlan
+    >>> from panewise.plan.physical_plan import PhysicalPlan
     >>> Planner().without(PhysicalPlan(), "q") == PhysicalPlan()
     True
     """

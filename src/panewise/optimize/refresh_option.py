@@ -24,7 +24,7 @@ from panewise.errors import PlanError
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.inputs import has_several_inputs
 from panewise.plan.nodes import Aggregate, Emit, Filter, Node, Project, WindowOf
-from panewise.plan.physical import PhysicalPlan, hosted
+from panewise.plan.physical_plan import PhysicalPlan, hosted
 from panewise.temporal import TimeWindow
 
 AT_MOST = "at_most"

@@ -1,8 +1,9 @@
 """What cannot be planned is refused here, in words, on all hosts and before anything else is done with it.
 
-`check_query` and `check_once` refuse what no operator runs (`plan/supported.py` and its parts) and options that do not
-fit the plan. `check_host` refuses what one host lacks and another one has: `LACKS` is the table of that. What
-comes too late is refused when it is hosted: only the host knows what rows have gone by (`runtime/late_queries.py`).
+`check_query` and `check_once` refuse what no operator runs (`plan/supported/supported_plans.py` and its parts) and
+options that do not fit the plan. `check_host` refuses what one host lacks and another one has: `LACKS` is the table
+of that. What comes too late is refused when it is hosted: only the host knows what rows have gone by
+(`engine/hosting/late_queries.py`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 from panewise.catalog import Options
 from panewise.errors import PlanError, QueryError
 from panewise.language import statements as s
-from panewise.language.archive_layout import BY_COST, OWN
+from panewise.language.bind.archive_layout import BY_COST, OWN
 from panewise.optimize.refresh_option import check_refresh, is_at_most
 from panewise.optimize.technique_option import check_technique
 from panewise.plan.blocks import block_of
 from panewise.plan.inputs import has_several_inputs, named_answer, windowed_inputs
 from panewise.plan.nodes import Emit
-from panewise.plan.supported import check_supported
+from panewise.plan.supported.supported_plans import check_supported
 from panewise.temporal import RowsWindow, Window
 
 ROWS_MAX = 10**18  # that a window of rows counts in each of its clauses

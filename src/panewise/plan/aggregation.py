@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from panewise.aggregates.aggregate_functions import BoundAggregate
 from panewise.aggregates.columns import flags
 from panewise.aggregates.decoding import decoded
-from panewise.aggregates.functions import BoundAggregate
 from panewise.aggregates.holistic import HeldKind, Statistic, StatisticKind, SubWindows
 from panewise.aggregates.states import COUNT, Feed, Operation, StateKind
 from panewise.aggregates.string_pool import StringPool
@@ -26,11 +26,10 @@ from panewise.language.expressions import Expression
 from panewise.language.sql_text import to_sql
 from panewise.language.statements import SelectItem
 from panewise.plan.blocks import Block
-from panewise.plan.evaluate import compiled
-from panewise.plan.written_names import written
+from panewise.plan.expressions.evaluate import compiled
+from panewise.plan.expressions.written_names import written
 from panewise.temporal import TimeWindow, Window
 
-Ints = NDArray[np.int64]
 Fields = list[NDArray[Any]]
 Pools = dict[Expression, StringPool]
 

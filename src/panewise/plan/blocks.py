@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from panewise.language.expressions import ColumnRef, Expression
-from panewise.language.statements import Emit as Emission
+from panewise.language.statements import Emission as Emission
 from panewise.language.statements import SelectItem
 from panewise.plan.inputs import has_several_inputs, report_window, windowed_inputs
 from panewise.plan.nodes import Aggregate, Emit, Filter, Node, Project, Scan, WindowOf

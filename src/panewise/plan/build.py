@@ -2,20 +2,20 @@
 
 The plan of a SELECT, from the bottom: inputs under their windows, joined where there are several; WHERE; EXISTS; GROUP
 BY and aggregates; HAVING; the items; DISTINCT; relation to stream. Everything that the language can say has a plan;
-whether there is an operator for it is asked by `supported.py`.
+whether there is an operator for it is asked by `supported_plans.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from panewise.aggregates.functions import NOT_CONSTANT, AggregateFunction
+from panewise.aggregates.aggregate_functions import NOT_CONSTANT, AggregateFunction
 from panewise.aggregates.holistic import COUNT_DISTINCT
 from panewise.errors import PlanError
 from panewise.language.expressions import AggregateCall, Expression, Literal, rewritten
 from panewise.language.statements import WINDOWLESS, Input, Named, Query, Select, SelectItem, SetOperation
-from panewise.language.statements import Emit as Emission
-from panewise.plan.canonical import canonical
+from panewise.language.statements import Emission as Emission
+from panewise.plan.expressions.canonical import canonical
 from panewise.plan.inputs import of_block
 from panewise.plan.nodes import (
     Aggregate,

@@ -28,7 +28,7 @@ from panewise.plan.nodes import (
     Union,
     WindowOf,
 )
-from panewise.plan.physical import DeltaQuery, FamilyQuery, Orders, PhysicalQuery, Rewrite, inner_queries
+from panewise.plan.physical_plan import DeltaQuery, FamilyQuery, Orders, PhysicalQuery, Rewrite, inner_queries
 
 
 @dataclass(frozen=True)

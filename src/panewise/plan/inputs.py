@@ -75,7 +75,7 @@ def in_layers(inputs: Sequence[Node]) -> list[Node]:
 def report_window(plan: Emit) -> TimeWindow | None:
     """When a periodic plan reports, and as the range how far back the longest of its windows reaches; None otherwise.
 
-    All its slides and alignments are the same, which `supported.py` sees to.
+    All its slides and alignments are the same, which `supported_plans.py` sees to.
     """
     windows = [node.window for node in windowed_inputs(plan)]
     periodic = next((w for w in windows if isinstance(w, TimeWindow) and w.periodic), None)

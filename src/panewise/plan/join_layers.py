@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from panewise.language.expressions import ColumnRef, Expression, rewritten
-from panewise.plan.conjunctions import conjunction, conjuncts
+from panewise.plan.expressions.conjunctions import conjunction, conjuncts
 from panewise.plan.inputs import in_layers, is_table, joined_as, of_block, source_names
 from panewise.plan.nodes import Filter, Join, Negate, Node, Project, Scan
 from panewise.schema import Column, Schema

@@ -15,7 +15,7 @@ Where the answer takes rows back (STRICT), or keeps them for ever, there is no s
 from __future__ import annotations
 
 from panewise.errors import PlanError
-from panewise.language.statements import Emit as Emission
+from panewise.language.statements import Emission as Emission
 from panewise.plan.inputs import of_block, report_window
 from panewise.plan.nodes import Aggregate, Emit, Join, Negate, Node, Pattern, Scan, Union, WindowOf
 from panewise.temporal import TimeWindow

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from panewise.aggregates.functions import BoundAggregate
+from panewise.aggregates.aggregate_functions import BoundAggregate
 from panewise.language.expressions import ColumnRef, Expression
-from panewise.language.statements import Emit as Emission
+from panewise.language.statements import Emission as Emission
 from panewise.language.statements import SelectItem
 from panewise.schema import INT, TIMESTAMP, Column, Schema
 from panewise.temporal import RowsWindow, TimeWindow, Window

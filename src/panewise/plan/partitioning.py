@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from panewise.language.expressions import Call, ColumnRef, Expression, rewritten
-from panewise.language.statements import Emit as Emission
-from panewise.plan.canonical import canonical
-from panewise.plan.conjunctions import conjuncts
+from panewise.language.statements import Emission as Emission
+from panewise.plan.expressions.canonical import canonical
+from panewise.plan.expressions.conjunctions import conjuncts
 from panewise.plan.inputs import of_block
 from panewise.plan.nodes import (
     Aggregate,
@@ -78,7 +78,7 @@ class _Division:
 def partitioning(plan: Emit) -> Partitioning:
     """How to divide the streams of a plan over several inputs, or why not."""
     try:
-        divisions = _Search(plan).divisions(plan.input)
+        divisions = _DivisionSearch(plan).divisions(plan.input)
         compares = plan.restore or not (plan.emission is Emission.RSTREAM or plan.input.pattern is Pattern.MONOTONIC)
         if compares:
             divisions = _only(
@@ -99,7 +99,7 @@ def _only(divisions: Iterable[_Division], reason: str) -> list[_Division]:
     return found
 
 
-class _Search:
+class _DivisionSearch:
     """The divisions of each edge of a plan, from the bottom."""
 
     def __init__(self, plan: Emit) -> None:

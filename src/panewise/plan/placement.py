@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from panewise.language.expressions import Expression
-from panewise.plan.physical import Way
+from panewise.plan.physical_plan import Way
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from panewise.language.expressions import ColumnRef, Expression, rewritten
-from panewise.language.statements import Emit as Emission
+from panewise.language.statements import Emission as Emission
 from panewise.language.statements import SelectItem
-from panewise.plan.canonical import canonical
-from panewise.plan.conjunctions import conjunction, conjuncts
+from panewise.plan.expressions.canonical import canonical
+from panewise.plan.expressions.conjunctions import conjunction, conjuncts
 from panewise.plan.inputs import of_block, table_inputs, windowed_inputs
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Filter, Join, Node, Project, WindowOf
 from panewise.temporal import TimeWindow

@@ -1,1 +1,1 @@
-"""The faces that people use: the command line with its shell and its demonstration."""
+"""The faces of panewise: the command line (`cli`), the server (`http`), its client (`client`), drawings (`drawing`)."""

@@ -18,12 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from panewise.arrays import Ints
 from panewise.slicing.pairs import Cadence, without_covered
-
-Ints = NDArray[np.int64]
 
 
 def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:

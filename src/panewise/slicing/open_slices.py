@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import INT64_MAX, INT64_MIN, Ints
 from panewise.slicing.slot_loops import (
     assign_alone,
     assign_dense,
@@ -32,9 +32,6 @@ from panewise.slicing.slot_loops import (
 )
 from panewise.slicing.window_set import WindowSet
 
-Ints = NDArray[np.int64]
-INT64_MIN = -(2**63)
-INT64_MAX = 2**63 - 1
 CELLS = 4096
 EDGES = ("epochs", "firsts", "slides", "phases")
 # The names under which arrays are written down, which stay, and those of the fields.

@@ -17,11 +17,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.temporal import last_report
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,9 @@ from collections.abc import Iterable
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.slicing.pairs import Cadence
-
-Ints = NDArray[np.int64]
 
 
 def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:

@@ -8,12 +8,10 @@ two.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import INT64_MAX, Ints
 from panewise.loops import compiled_loop
 
-Ints = NDArray[np.int64]
-INT64_MAX = 2**63 - 1
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.slicing.pairs import Cadence, classes_of, without_covered
-
-Ints = NDArray[np.int64]
 
 
 class WindowSet:

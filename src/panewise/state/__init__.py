@@ -1,1 +1,1 @@
-"""State that operators keep between batches."""
+"""State that operators keep between batches, and how it is written down."""

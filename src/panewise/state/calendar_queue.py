@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop
-from panewise.state.expiring import FOREVER, NONE, Ints, room_for, widened
+from panewise.state.expiring import FOREVER, NONE, room_for, widened
 
 PARTITIONS = 64
 _FREE, _HELD = 0, 1  # places in `marks`: the first free node, and how many nodes are in lists

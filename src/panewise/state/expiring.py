@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from panewise.arrays import Ints
+
 FOREVER = 2**63 - 1
 NONE: Ints = np.empty(0, np.int64)
 

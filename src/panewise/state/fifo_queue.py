@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from panewise.state.expiring import Ints, room_for
+from panewise.arrays import Ints
+from panewise.state.expiring import room_for
 
 
 class FifoQueue:

@@ -16,17 +16,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from panewise.aggregates.aggregate_functions import feed_of
 from panewise.aggregates.decoding import decoded
-from panewise.aggregates.functions import feed_of
 from panewise.aggregates.matrix import NO_BYTES, encoded
 from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop
 from panewise.schema import DataType
 
-Ints = NDArray[np.int64]
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SPAN_MAX = 1 << 18  # words further apart than this are looked up by hash
 

@@ -19,9 +19,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags, integers, values_of, wrapped
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop
 
-Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 SEED = np.uint64(0x2545F4914F6CDD1D)
 NULL = np.uint64(0xD6E8FEB86659FD93)

@@ -1,1 +1,5 @@
-"""Synopses: structures over the partials of closed slices that answer windows, one technique a file."""
+"""Synopses: structures that answer windows from the partials of closed slices.
+
+`windows` has the techniques, a file each, under the contract in `synopsis`; `techniques` lists them by name. `values`
+keeps states without a fixed size, `collective` finds substreams by condition.
+"""

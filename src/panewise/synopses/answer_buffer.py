@@ -9,12 +9,10 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from numpy.typing import NDArray
 
 from panewise.aggregates.states import StateKind
+from panewise.arrays import Floats, Ints
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 LARGEST = 4 << 20  # bytes
 OWN_REFERENCES = 2  # the attribute, and the argument of getrefcount
 

@@ -30,14 +30,12 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from panewise.aggregates import kernels
 from panewise.aggregates.states import StateKind
 from panewise.aggregates.user import combine_of
+from panewise.arrays import Ints
 from panewise.loops import compiled_loop, specialised
-
-Ints = NDArray[np.int64]
 
 
 @compiled_loop

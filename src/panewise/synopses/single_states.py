@@ -14,14 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from panewise.aggregates.states import Operation, StateKind
+from panewise.arrays import Floats, Ints
 from panewise.loops import compiled_loop, specialised
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @compiled_loop

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import StateKind
+from panewise.arrays import Floats, Ints
 from panewise.loops import compiled_loop
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 LEAST_ROOM = 64
 BLOCK = 1024  # neighbouring slices that are looked at together
 

@@ -15,7 +15,7 @@ from panewise.aggregates.states import StateKind
 from panewise.errors import BindError, did_you_mean
 
 if TYPE_CHECKING:
-    from panewise.synopses.contract import Synopsis
+    from panewise.synopses.synopsis import Synopsis
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Technique:
     def made(self, kind: StateKind, width: int) -> Synopsis:
         synopsis = self.of_invertible if self.of_invertible and exactly_invertible(kind) else self.synopsis
         module, _, name = synopsis.partition(":")
-        made: Synopsis = getattr(importlib.import_module(f"panewise.synopses.{module}"), name)(kind, width)
+        made: Synopsis = getattr(importlib.import_module(f"panewise.synopses.windows.{module}"), name)(kind, width)
         return made
 
 
@@ -73,7 +73,7 @@ TECHNIQUES: dict[str, Technique] = {
             "000 6.1",
             suffix_only=True,
         ),
-        Technique("materialize_none", "panes:Panes", "any", "answer O(n)", "000 6.1"),
+        Technique("materialize_none", "panes_synopsis:Panes", "any", "answer O(n)", "000 6.1"),
         Technique(
             "subtract_on_evict",
             "subtract_on_evict:SubtractOnEvict",
@@ -90,7 +90,7 @@ TECHNIQUES: dict[str, Technique] = {
             "004 2.2",
         ),
         Technique("r_int", "running:RunningSynopsis", "invertible", "1 operation a slice, answer 1", "000 3.2"),
-        Technique("panes", "panes:Panes", "any", "answer O(n)", "001 2.3.4, 004 2.2"),
+        Technique("panes", "panes_synopsis:Panes", "any", "answer O(n)", "001 2.3.4, 004 2.2"),
         Technique("b_int", "interval:IntervalSynopsis", "any", "slice 1 amortised, answer O(log n)", "000 3.1.1"),
         Technique(
             "l_int",

@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise.aggregates import registry
-from panewise.aggregates.functions import AggregateFunction
+from panewise.aggregates import builtin as registry
+from panewise.aggregates.aggregate_functions import AggregateFunction
 from panewise.aggregates.user import user_aggregate
+from panewise.arrays import INT64_MIN
 from panewise.catalog import Catalog, StreamDefinition
-from panewise.language.binder import bind_one, parse
+from panewise.language.bind.binder import bind_one, parse
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.family.family import Family
-from panewise.operators.rows import Rows
+from panewise.operators.row_batch import Rows
 from panewise.plan.aggregation import Aggregation, aggregation_of
 from panewise.plan.blocks import Block, block_of
 from panewise.plan.build import build
@@ -35,9 +36,8 @@ from panewise.slicing.pairs import Cadence
 from panewise.state.key_hash import split_by_bucket
 from panewise.state.snapshot_format import dumped, loaded
 from panewise.temporal import TimeWindow
-from tests.runtime.random_scripts import EPOCH, Script
+from tests.engine.random_scripts import EPOCH, Script
 
-INT64_MIN = -(2**63)
 TASKS = 3
 NOTHING = np.empty(0, np.int64)
 

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.operators.due_reports import EmptyReports, due_reports
-from panewise.operators.family import family, forgetting
+from panewise.operators.family import eviction as forgetting
+from panewise.operators.family import family
 from panewise.operators.family.family import Family
-from panewise.plan import physical
+from panewise.plan import physical_plan as physical
 from panewise.slicing.pairs import Cadence
 from panewise.state.snapshot_format import dumped, loaded
 from tests.now_or_soak import soaking

@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 import panewise as pw
-from panewise.operators.family import forgetting
-from panewise.plan import physical
+from panewise.operators.family import eviction as forgetting
+from panewise.plan import physical_plan as physical
 from tests.now_or_soak import soaking
 
 SECOND = 1_000_000

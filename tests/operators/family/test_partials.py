@@ -14,12 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panewise.operators.family import family, forgetting
+from panewise.arrays import INT64_MIN
+from panewise.operators.family import eviction as forgetting
+from panewise.operators.family import family
 from panewise.operators.family.family import Family
-from panewise.plan import physical
+from panewise.plan import physical_plan as physical
 from panewise.slicing.pairs import Cadence
-from tests.operators.family.spread_families import INT64_MIN, Spread, aggregation, block, rows_of
-from tests.runtime.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EPOCH, EXACT, GROUPS, HELD, ROUNDED
+from tests.engine.random_scripts import CONDITIONS, CONDITIONS_OF_GROUPS, EPOCH, EXACT, GROUPS, HELD, ROUNDED
+from tests.operators.family.spread_families import Spread, aggregation, block, rows_of
 
 USER = ("NEWEST(x)", "NEWEST(v)", "PARITY(v)", "PARITY(i)", "LARGEST_PRODUCT(v, x)")
 AHEAD = (-1, -1, 0, 0, 1, 7, 30)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from panewise.aggregates import states
 from panewise.aggregates.matrix import Encoded, StateMatrix
 from panewise.aggregates.states import Feed, StateKind
-from panewise.optimize.sharing.rules import Query, Situation, Synopsis, SynopsisType, applicable
+from panewise.arrays import Ints
+from panewise.optimize.sharing.rules import SharingQuery, Situation, SynopsisKind, SynopsisType, applicable
 from panewise.synopses.counting import count_operations_of, operations
 from papers.arasu2004.join_basic_interval import BasicIntervalJoin
 from papers.arasu2004.join_buffer import JoinBuffer
@@ -27,7 +28,6 @@ from papers.arasu2004.join_intervals import JoinIntervals
 from papers.arasu2004.join_running import RunningJoin
 from tests.synopses.random_states import CODES, INVERTIBLE, KINDS, OTHERS, RANKS, equal, named
 
-Ints = NDArray[np.int64]
 WIDTH = 3
 TYPES = {
     BasicIntervalJoin: SynopsisType.BASIC_INTERVAL,
@@ -36,7 +36,7 @@ TYPES = {
 }
 
 
-def rules_for(queries: tuple[Query, ...], synopsis: Synopsis) -> list[str]:
+def rules_for(queries: tuple[SharingQuery, ...], synopsis: SynopsisKind) -> list[str]:
     return [rule.name for rule in applicable(Situation(queries, (synopsis,)))]
 
 
@@ -152,14 +152,14 @@ def test_what_cannot_be_taken_away_is_refused(kind: StateKind) -> None:
 @pytest.mark.parametrize(("b", "g"), [(1, 0), (8, 2), (5, 4), (6, 0)])
 def test_whatever_rule_ss3_admits_is_answered(make: type[JoinIntervals], b: int, g: int) -> None:
     of = {"source": "flows", "states": frozenset({"count"})}
-    described = Synopsis(**of, type=TYPES[make], interval=10, intervals=b, flagged=g)
+    described = SynopsisKind(**of, type=TYPES[make], interval=10, intervals=b, flagged=g)
     synopsis = make(states.COUNT, WIDTH, b, g)
     results = random_results(states.COUNT, 2, 3 * b, b, 200, 7)
     (*_, after) = slice_after_slice(synopsis, results, 3 * b)
     admitted = [
         (first, second)
         for first, second in itertools.product(range(b + 3), repeat=2)
-        if rules_for((Query(**of, lengths=(10 * first, 10 * second)),), described) == ["SS3"]
+        if rules_for((SharingQuery(**of, lengths=(10 * first, 10 * second)),), described) == ["SS3"]
     ]
     assert len(admitted) == b + (g + 1) * g  # equal lengths, and all pairs of unequal ones from b - g on
     ints, _ = synopsis.answer(np.array(admitted), RANKS)

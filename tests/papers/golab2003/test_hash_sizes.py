@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panewise.optimize.joins.costs import Evaluation, JoinCosts
 from panewise.optimize.joins.join_graph import JoinInput, common_attribute
+from panewise.optimize.joins.order_costs import Evaluation, JoinCosts
 from panewise.optimize.joins.ordering import best_orders
 from papers.golab2003.hash_sizes import by_scans, by_share
 from tests.now_or_soak import examples

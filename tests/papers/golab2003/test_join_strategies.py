@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from panewise.language.expressions import ColumnRef, Expression
 from panewise.language.functions import resolve
-from panewise.operators.deltas import Delta
-from panewise.operators.window_join import WindowJoin
-from panewise.optimize.joins.first_orders import unmeasured_orders
+from panewise.operators.joins.window_join import WindowJoin
+from panewise.operators.relation_delta import Delta
+from panewise.optimize.first_orders import unmeasured_orders
 from panewise.schema import BIGINT
 from papers.golab2003.join_strategies import GROUPED, LAZY, ReferenceJoin, Strategy
 from tests.now_or_soak import examples

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from panewise.schedule.isolation import Level, has_level
-from panewise.schedule.scheduler_names import SCHEDULERS, NamedScheduler
-from panewise.schedule.transactions import Priority
+from panewise.schedule.isolation.levels import Level, has_level
+from panewise.schedule.isolation.scheduler_names import SCHEDULERS, NamedScheduler
+from panewise.schedule.isolation.transactions import Priority
 from papers.experiments import PAPER_EXPERIMENTS
 from papers.golab2006 import ch7
 from papers.golab2006.ch7_simulation import MeasuredTrial, ReaderWorkload, ScanCost, SimulatedCosts, Simulation

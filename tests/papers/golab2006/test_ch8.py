@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from panewise.schedule.periodic_tasks import PeriodicQuery, sub_groups
-from panewise.schedule.sharing_techniques import TECHNIQUES
+from panewise.schedule.periodic.periodic_tasks import PeriodicQuery, sub_groups
+from panewise.schedule.periodic.sharing_techniques import TECHNIQUES
 from papers.experiments import PAPER_EXPERIMENTS
 from papers.golab2006 import ch8
 from papers.golab2006.ch8_simulation import ScheduleWorkload, distinct_values, random_workload, simulate

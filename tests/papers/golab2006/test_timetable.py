@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panewise.schedule.periodic_tasks import PeriodicQuery, Task
+from panewise.schedule.periodic.periodic_tasks import PeriodicQuery, Task
 from papers.golab2006.timetable import SlideReading, Timetable
 
 

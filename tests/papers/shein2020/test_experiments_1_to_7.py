@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from panewise.aggregates.matrix import NO_INTS, StateMatrix
-from panewise.optimize.sharing.calibration import shipped
-from panewise.optimize.sharing.costs import OperationModel
-from panewise.optimize.sharing.weaving import weave
+from panewise.optimize.sharing.costs.calibration import shipped
+from panewise.optimize.sharing.costs.weave_costs import OperationModel
+from panewise.optimize.sharing.weave.weaving import weave
 from panewise.slicing.pairs import Cadence
 from papers.experiments import PAPER_EXPERIMENTS
 from papers.shein2020 import experiments_1_to_7

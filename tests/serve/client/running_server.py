@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from panewise.serve.http.engine_backend import EngineBackend
+from panewise.serve.http.backends.engine_backend import EngineBackend
 from panewise.serve.http.server import Server, listen
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.service.settings import Settings
 from tests.waiting import PATIENCE_S, until
 
 

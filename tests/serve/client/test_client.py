@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
-from panewise.serve.http.settings import Settings, Token
+from panewise.serve.http.service.settings import Settings, Token
 from tests.free_port import free_port
 from tests.serve.client.running_server import Proxy, Running, running_server
 from tests.waiting import PATIENCE_S

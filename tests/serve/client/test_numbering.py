@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from panewise.engine.ingest.journal import is_repeated
 from panewise.errors import DataError, ServerError
-from panewise.runtime.journal import is_repeated
 from panewise.serve.client.numbering import Numbering
 
 

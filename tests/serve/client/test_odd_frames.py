@@ -12,8 +12,8 @@ import pytest
 
 import panewise as pw
 from panewise.serve.client.wire import ARROW, packed
-from panewise.serve.http.bodies import arrow_table
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.service.bodies import arrow_table
+from panewise.serve.http.service.settings import Settings
 from tests.serve.client.running_server import running_server
 
 TIME = dt.datetime(2026, 1, 5, tzinfo=dt.UTC)

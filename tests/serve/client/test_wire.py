@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.serve.client.wire import ARROW, NDJSON, batch_of, packed, schema_of
-from panewise.serve.http.bodies import arrow_table, ndjson_rows
-from panewise.serve.http.row_json import json_columns, json_rows
+from panewise.serve.http.results.row_json import json_columns, json_rows
+from panewise.serve.http.service.bodies import arrow_table, ndjson_rows
 
 FIELDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),

@@ -14,9 +14,9 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 
 from panewise.serve.http.app import make_app
-from panewise.serve.http.live_routes import end_live
-from panewise.serve.http.result_log import ResultLog
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.live.live_routes import end_live
+from panewise.serve.http.results.result_log import ResultLog
+from panewise.serve.http.service.settings import Settings
 from tests.waiting import PATIENCE_S
 
 LARGE: dict[str, Any] = {"keep_rows": 1_000_000, "keep_bytes": 1 << 30}

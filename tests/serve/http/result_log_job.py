@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from panewise.serve.http.result_log import ResultLog
+from panewise.serve.http.results.result_log import ResultLog
 from tests.serve.http.test_result_log import rows
 
 

@@ -10,18 +10,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pyarrow as pa
 
-from panewise.serve.http.engine_backend import EngineBackend
+from panewise.serve.http.backends.engine_backend import EngineBackend
 from panewise.serve.http.server import Server, address_of, listen
-from panewise.serve.http.settings import Settings, Token
+from panewise.serve.http.service.settings import Settings, Token
+from tests.places import SOURCES as SOURCE
 from tests.waiting import PATIENCE_S, until
 
-SOURCE = Path(__file__).parents[3] / "src"
 READ, WRITE = "a-token-that-reads", "a-token-that-writes"
 TOKENS = (Token("read", READ, "reader"), Token("write", WRITE, "writer"))
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -73,7 +72,7 @@ class Process:
 @contextmanager
 def process(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Process]:
     """Started, and killed at the end where it has not ended by itself."""
-    command = [sys.executable, "-m", "panewise.serve.cli", "serve", "--port", "0", *arguments]
+    command = [sys.executable, "-m", "panewise.serve.cli.cli", "serve", "--port", "0", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), **(environment or {})}
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
@@ -90,7 +89,7 @@ def process(*arguments: str, environment: dict[str, str] | None = None) -> Itera
 
 def refusal(*arguments: str) -> str:
     """What `panewise serve` says when it does not start."""
-    command = [sys.executable, "-m", "panewise.serve.cli", "serve", "--port", "0", *arguments]
+    command = [sys.executable, "-m", "panewise.serve.cli.cli", "serve", "--port", "0", *arguments]
     ended = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, "PYTHONPATH": str(SOURCE)}
     )

@@ -11,9 +11,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from panewise.errors import PanewiseError
-from panewise.serve.http.access import Access, parse_tokens
-from panewise.serve.http.errors import Problem
-from panewise.serve.http.settings import Settings, Token
+from panewise.serve.http.gate.access import Access, parse_tokens
+from panewise.serve.http.service.error_answers import Problem
+from panewise.serve.http.service.settings import Settings, Token
 from tests.serve.http.serving import BUSY, NDJSON, READ, TOKENS, WRITE, define, rows, served, state_of
 from tests.waiting import until
 

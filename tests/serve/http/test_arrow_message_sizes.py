@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panewise.serve.http.arrow_message_sizes import unpacked_bytes
+from panewise.serve.http.service.arrow_message_sizes import unpacked_bytes
 from tests.serve.http.serving import ipc
 
 COLUMN = st.one_of(

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from panewise.engine.durability.suspended_folder import REASON
+from panewise.engine.engine import Engine
+from panewise.engine.ingest.stream import Stream
 from panewise.errors import PanewiseError
-from panewise.runtime.engine import Engine
-from panewise.runtime.stream import Stream
-from panewise.runtime.suspended_folder import REASON
-from panewise.serve.http.metrics import BackendCollector
-from panewise.serve.http.settings import Settings
-from panewise.serve.served_run import serve_suspended
+from panewise.serve.cli.served_run import serve_suspended
+from panewise.serve.http.service.metrics import BackendCollector
+from panewise.serve.http.service.settings import Settings
 from tests.serve.http.serving import BUSY, NDJSON, served
 from tests.waiting import until
 
@@ -69,7 +69,7 @@ def test_a_suspended_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         backend.execute("DROP QUERY busy")
         backend.close()
 
-    monkeypatch.setattr("panewise.serve.served_run.run_server", drop)
+    monkeypatch.setattr("panewise.serve.cli.served_run.run_server", drop)
     serve_suspended(None, Settings(path=tmp_path))
     with Engine(tmp_path / "engine") as engine:
         assert engine.execute("SHOW QUERIES")["name"].to_pylist() == ["other"]

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from panewise.errors import CatalogError, ConnectorError, DurabilityError
-from panewise.serve.http.engine_backend import EngineBackend
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.backends.engine_backend import EngineBackend
+from panewise.serve.http.service.settings import Settings
 from tests.serve.http.serving import BUSY
 from tests.waiting import PATIENCE_S, until
 

@@ -299,7 +299,7 @@ def test_what_is_no_http(client, request_text):
 
 
 def test_who_never_finishes_a_head_is_disconnected(monkeypatch):
-    monkeypatch.setattr("panewise.serve.http.request_heads.HEAD_SECONDS", 0.2)
+    monkeypatch.setattr("panewise.serve.http.gate.header_limits.HEAD_SECONDS", 0.2)
     with served() as (client, _):
         assert _raw(client, b"GET /healthz HTTP/1.1\r\nHost: 127") == b""
         assert _raw(client, b"") == b""

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from panewise.serve.http.errors import Problem
-from panewise.serve.http.limits import Limits, TokenBuckets
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.gate.limits import Limits, TokenBuckets
+from panewise.serve.http.service.error_answers import Problem
+from panewise.serve.http.service.settings import Settings
 from tests.serve.http.serving import BUSY, NDJSON, READ, TOKENS, WRITE, define, rows, served
 from tests.waiting import PATIENCE_S, until
 
@@ -47,7 +47,7 @@ def test_who_waits_as_long_as_told_is_let_in(per_second):
 @pytest.fixture
 def no_time(monkeypatch):
     """In which no bucket fills again, however slow the machine is."""
-    monkeypatch.setattr("panewise.serve.http.limits.monotonic", lambda: 100.0)
+    monkeypatch.setattr("panewise.serve.http.gate.limits.monotonic", lambda: 100.0)
 
 
 def test_each_token_has_a_rate_of_its_own(no_time):
@@ -62,7 +62,7 @@ def test_each_token_has_a_rate_of_its_own(no_time):
 
 
 def test_who_guesses_tokens_is_slowed_down(no_time, monkeypatch):
-    monkeypatch.setattr("panewise.serve.http.limits.STRANGERS_A_SECOND", 5)
+    monkeypatch.setattr("panewise.serve.http.gate.limits.STRANGERS_A_SECOND", 5)
     with served(tokens=TOKENS) as (client, _):
         wrong = {"Authorization": "Bearer not-a-token"}
         assert {client.get("/v1/stats", headers=wrong).status_code for _ in range(15)} == {401, 429}

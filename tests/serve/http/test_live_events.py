@@ -11,8 +11,8 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from panewise.serve.http import live_subscribers
-from panewise.serve.http.result_log import ResultLog
+from panewise.serve.http.live import live_subscribers
+from panewise.serve.http.results.result_log import ResultLog
 from tests.serve.http.live_server import LiveServer, live_server
 from tests.serve.http.test_result_log import SCHEMA, rows
 from tests.waiting import PATIENCE_S, until

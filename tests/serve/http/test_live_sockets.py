@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from panewise.serve.http import live_subscribers
-from panewise.serve.http.result_log import ResultLog
-from panewise.serve.http.row_json import json_columns
-from panewise.serve.http.settings import Token
+from panewise.serve.http.live import live_subscribers
+from panewise.serve.http.results.result_log import ResultLog
+from panewise.serve.http.results.row_json import json_columns
+from panewise.serve.http.service.settings import Token
 from tests.serve.http.live_server import LiveServer, live_server, receive, values
 from tests.serve.http.test_result_log import SCHEMA, rows
 from tests.waiting import until, until_async

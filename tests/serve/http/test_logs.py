@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from websockets.sync.client import connect
 
-from panewise.serve.http import logs
+from panewise.serve.http.service import logs
 from tests.serve.http.serving import BUSY, NDJSON, READ, TOKENS, WRITE, define, rows, served
 
 

@@ -9,8 +9,8 @@ import pytest
 from panewise.errors import ReadLimitError
 from panewise.operators.read_budget import ReadBudget
 from panewise.serve.client.problems import problem_of
-from panewise.serve.http.engine_backend import EngineBackend
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.backends.engine_backend import EngineBackend
+from panewise.serve.http.service.settings import Settings
 from tests.serve.http.serving import NDJSON, READ, TOKENS, served
 from tests.waiting import PATIENCE_S
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import panewise as pw
-from panewise.serve.http.remarks import remarks
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.gate.remarks import remarks
+from panewise.serve.http.service.settings import Settings
 from tests.serve.http.serving import BUSY, NDJSON, READ, define, process, rows, served
 from tests.waiting import PATIENCE_S, until
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from panewise.errors import CatalogError, DurabilityError, DurabilityWarning, NotHeldError
-from panewise.serve.http.result_log import Ended, Gone, ResultLog
+from panewise.serve.http.results.result_log import Ended, Gone, ResultLog
 from tests.faulty_files import FaultyFiles
 from tests.waiting import PATIENCE_S
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from panewise.errors import DurabilityError, DurabilityWarning
-from panewise.serve.http.result_log import ResultLog
+from panewise.serve.http.results.result_log import ResultLog
 from panewise.state.durable_files import FileSystem
 from tests.faulty_files import FAILURES, KILLS, FaultyFiles, Killed
 from tests.serve.http.test_result_log import SCHEMA, held, rows

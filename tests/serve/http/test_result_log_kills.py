@@ -10,10 +10,9 @@ import warnings
 from pathlib import Path
 
 from panewise.errors import DurabilityWarning
-from panewise.serve.http.result_log import ResultLog
+from panewise.serve.http.results.result_log import ResultLog
+from tests.places import ROOT
 from tests.serve.http.test_result_log import held
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_what_was_acknowledged_survives_the_process(tmp_path: Path, soak: bool) -> None:

@@ -10,9 +10,9 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from panewise.runtime.engine import Engine
-from panewise.serve.http.settings import Settings, Token
-from tests.runtime.frail_aggregate import register
+from panewise.engine.engine import Engine
+from panewise.serve.http.service.settings import Settings, Token
+from tests.engine.hosting.frail_aggregate import register
 from tests.serve.http.serving import ARROW, BUSY, NDJSON, WRITE, all_results, define, ipc, rows, served
 
 WANTS_ARROW = {"Accept": "application/vnd.apache.arrow.stream"}

@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import pyarrow as pa
 from hypothesis import given
 
-from panewise.serve.http.row_json import json_columns, json_rows
+from panewise.serve.http.results.row_json import json_columns, json_rows
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))
 MICROSECONDS = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)

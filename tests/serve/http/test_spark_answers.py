@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.errors import NotHeldError
-from panewise.runtime.spark.deliveries import Deliveries
-from panewise.runtime.spark.reading import Reader
-from panewise.serve.http.spark_answers import SparkAnswers
+from panewise.serve.http.backends.spark_answers import SparkAnswers
+from panewise.spark.folder_reader import FolderReader
+from panewise.spark.results.deliveries import Deliveries
 from panewise.temporal import SECOND
-from tests.runtime.spark.local_run import LocalRun
+from tests.spark.local_run import LocalRun
 
 STATEMENTS = (
     "CREATE STREAM s (ts TIMESTAMP, k STRING, v BIGINT, WATERMARK FOR ts AS ts - INTERVAL 1 SECOND)",
@@ -45,7 +45,7 @@ def test_kept_answers_are_those_of_the_log(
         run.change(*STATEMENTS)
         engine = pw.Engine()
         engine.execute(";".join(STATEMENTS))
-        reader = Reader(run.folder, run.program.catalog, run.program)
+        reader = FolderReader(run.folder, run.program.catalog, run.program)
         answers, deliveries = SparkAnswers(reader), Deliveries(run.folder)  # type: ignore[arg-type]
         now = 0
         for number, (rows, ahead, toggled) in enumerate(batches):
@@ -88,7 +88,7 @@ def in_order(table: pa.Table) -> list[str]:
     return sorted(map(str, table.to_pylist()))
 
 
-def follow(reader: Reader, answers: SparkAnswers, deliveries: Deliveries) -> None:
+def follow(reader: FolderReader, answers: SparkAnswers, deliveries: Deliveries) -> None:
     marks = reader.marks()
     names = {query.log_name for query in reader.version.queries.values()}
     begun = deliveries.batch >= 0

@@ -11,24 +11,22 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
 from panewise.aggregates.overflows import Overflows
+from panewise.arrays import INT64_MIN, Ints
 from panewise.errors import QueryFailed
 from panewise.operators.due_reports import EmptyReports
-from panewise.operators.family.answers import Answers, Slices, Sought
 from panewise.operators.family.first_reports import is_whole
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.member import Member
 from panewise.operators.family.members import Members
+from panewise.operators.family.past_reports import Answers, Slices, SoughtReports
 from panewise.operators.family.reporting import Reporting, stamped, stamped_from
 from panewise.operators.family.timeline import HeldSlices, Timeline
-from panewise.operators.reports import Reports, Together
+from panewise.operators.reports import MemberBatches, Reports
 from panewise.operators.window_order import distinct_windows, slice_places
 from panewise.plan.aggregation import ROW_COUNT, Aggregation, StateKey
 
-Ints = NDArray[np.int64]
-
 FEW = 256  # reports of one member of a grouped family that are all asked for, also those without rows
 MANY = 8192  # the same without groups, where reports without rows are reports too
-INT64_MIN = -(2**63)
 _NONE: Ints = np.empty(0, np.int64)
 ANSWERS_AT_ONCE = 1 << 21  # groups times windows: bounds the memory of one call
 GAP_MATERIALISED = 1024  # longer runs of empty reports stay ranges
@@ -228,7 +226,7 @@ class DenseReporting(Reporting):
         begins = np.where(starts[firsts] < 0, -1, slices.first + starts[firsts])
         numbers = asked.number[owners[firsts]]
         questions = _asked_for(asked.members, keys, owners, places, len(firsts))
-        sought = Sought(begins, slices.first + ends[firsts], len(self.groups), numbers, questions)
+        sought = SoughtReports(begins, slices.first + ends[firsts], len(self.groups), numbers, questions)
         answers = slices.answers(keys, sought)
         kinds = asked.shape * 2 + endless
         found = np.unique(kinds)
@@ -265,7 +263,7 @@ class DenseReporting(Reporting):
             starts = ends - (asked.offset + asked.range)[owner]
         batch = stamped_from(member, starts, ends, columns)
         cuts = np.flatnonzero(np.diff(owner, prepend=-1, append=-1))
-        reports.together.append(Together(member.shape, batch, asked.number[owner[cuts[:-1]]], cuts))
+        reports.together.append(MemberBatches(member.shape, batch, asked.number[owner[cuts[:-1]]], cuts))
 
     def _note_overflows(self, asked: Asked, owners: Ints, due: Ints, places: Ints, answers: Answers) -> None:
         """Reports that were lowered together have answers outside their type: lowered again, to see whose they are."""

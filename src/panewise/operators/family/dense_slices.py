@@ -17,12 +17,13 @@ from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.matrix import StateMatrix
 from panewise.aggregates.states import COUNT
 from panewise.aggregates.user import matrix_of
+from panewise.arrays import Floats, Ints
 from panewise.operators.arguments import Arguments, ranks_of
-from panewise.operators.family.answers import Answers, Slices, Sought, Technique
 from panewise.operators.family.dense_reporting import DenseReporting
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.members import Members
 from panewise.operators.family.partials import Drained
+from panewise.operators.family.past_reports import Answers, Slices, SoughtReports, Technique
 from panewise.operators.family.reporting import Reporting
 from panewise.operators.family.slice_store import SliceStore, make_room, state_matrix
 from panewise.operators.family.sparse_slices import SparseSlice, SparseSlices
@@ -31,11 +32,8 @@ from panewise.operators.family.tree import Tree
 from panewise.plan.aggregation import ROW_COUNT, Pools, StateKey
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
-from panewise.synopses.contract import Synopsis, partials
+from panewise.synopses.synopsis import Synopsis, partials
 from panewise.synopses.techniques import technique_named
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def technique_of(key: StateKey, technique: Technique) -> str:
@@ -262,7 +260,9 @@ class DenseSlices(SliceStore):
     def _as_pairs(self) -> list[SparseSlice]:
         """The closed slices."""
         numbers = np.arange(self.first, self.after, dtype=np.int64)
-        partials = self.answers(list(self.matrices), Sought(numbers, numbers + 1, self.width)) if len(numbers) else {}
+        partials = (
+            self.answers(list(self.matrices), SoughtReports(numbers, numbers + 1, self.width)) if len(numbers) else {}
+        )
         slices = []
         for i in range(len(numbers)):
             present = np.flatnonzero(partials[ROW_COUNT][0][0, i])
@@ -346,7 +346,7 @@ class DenseSlices(SliceStore):
         for synopsis in self.synopses.values():
             synopsis.drop_window(window)
 
-    def answers(self, keys: list[StateKey], sought: Sought) -> Answers:
+    def answers(self, keys: list[StateKey], sought: SoughtReports) -> Answers:
         starts, ends, groups, numbers, asked_for = sought
         held = np.maximum(starts, self.first)
         result: Answers = {}

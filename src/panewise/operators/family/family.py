@@ -41,13 +41,13 @@ from numpy.typing import NDArray
 
 from panewise.aggregates.columns import flags, integers, wrapped
 from panewise.aggregates.holistic import HeldKind
+from panewise.arrays import INT64_MIN, Ints
 from panewise.errors import NotHeldError, QueryFailed
 from panewise.language.expressions import Expression
 from panewise.loops import is_worth_calling
 from panewise.operators.arguments import ArgumentPlan, Arguments
-from panewise.operators.closed_values import STRUCTURES
 from panewise.operators.family.dense_slices import DenseSlices
-from panewise.operators.family.forgetting import Forgetting
+from panewise.operators.family.eviction import Forgetting
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.member import Member
 from panewise.operators.family.members import Members
@@ -55,23 +55,22 @@ from panewise.operators.family.partials import START, Partials, packed
 from panewise.operators.family.reporting import stamped
 from panewise.operators.family.slice_store import SliceStore
 from panewise.operators.family.timeline import Timeline
+from panewise.operators.held.closed_values import STRUCTURES
 from panewise.operators.reports import Reports
-from panewise.operators.rows import Rows
-from panewise.plan import physical
+from panewise.operators.row_batch import Rows
+from panewise.plan import physical_plan as physical
 from panewise.plan.aggregation import ROW_COUNT, Aggregation, StateKey
-from panewise.plan.evaluate import compiled
+from panewise.plan.expressions.evaluate import compiled
 from panewise.plan.family_plan import FamilyPlan, TreePlan
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.slot_loops import assign_known
 from panewise.slicing.window_set import WindowSet
 from panewise.temporal import format_instant
 
-Ints = NDArray[np.int64]
 Kept = NDArray[np.bool_] | Ints | None  # what WHERE keeps, as a mask or as positions; None: it is not known yet
 SHORT_WAY_FROM = 1024  # rows; a smaller batch is not worth compiling a loop of its own
 SHORT_WAY_IN_ALL = 1 << 20  # rows in smaller batches are worth it
 COUNTED = (ROW_COUNT,)  # by the short ways, which count rows while they find their slots
-INT64_MIN = -(2**63)
 
 
 class Family:

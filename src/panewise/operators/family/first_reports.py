@@ -17,11 +17,9 @@ A range shorter than the slide leaves gaps between windows, so that a point may 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.slicing.pairs import Cadence
-
-Ints = NDArray[np.int64]
 
 
 def reach_of(cadence: Cadence) -> int:

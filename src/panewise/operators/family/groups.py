@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool
+from panewise.arrays import Ints
 from panewise.language.expressions import Expression
 from panewise.plan.aggregation import Pools, StateKey
-from panewise.plan.evaluate import compiled
+from panewise.plan.expressions.evaluate import compiled
 from panewise.state.group_table import GroupTable
-
-Ints = NDArray[np.int64]
 
 
 class Groups:

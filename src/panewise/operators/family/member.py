@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.arrays import INT64_MIN, Ints
 from panewise.operators.family.first_reports import first_candidate, first_showing, is_whole
-from panewise.operators.family.schedule import Schedule
+from panewise.operators.family.schedule import MemberSchedule
 from panewise.plan.aggregation import Aggregation
 from panewise.plan.family_plan import MemberPlan
 from panewise.slicing.pairs import Cadence
 
-Ints = NDArray[np.int64]
-INT64_MIN = -(2**63)
 # What is written down of a member, under these names; the last one was never more than False.
 MEMBER_MARKS = ("reported", "held_from", "first_report", "begun", "endless", "suspended")
 
@@ -57,10 +56,10 @@ class Member:
         self.passing: NDArray[np.bool_] = np.zeros(0, np.bool_)  # by group: HAVING keeps it; sparse slices only
         self.touched: list[Ints] = []  # groups to be judged at the next report; sparse slices only
         self.row = 0
-        self._schedule: Schedule | None = None  # keeps `reported` once the member is in a family
+        self._schedule: MemberSchedule | None = None  # keeps `reported` once the member is in a family
         self._reported = reported
 
-    def enter(self, schedule: Schedule) -> None:
+    def enter(self, schedule: MemberSchedule) -> None:
         """Takes a row of a family's schedule."""
         self.row = schedule.add(self.cadence, self._reported, self.window, self.shape)
         self._schedule = schedule

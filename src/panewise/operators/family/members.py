@@ -9,19 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from panewise.arrays import INT64_MAX, INT64_MIN, Ints
 from panewise.operators.family.member import Member
-from panewise.operators.family.schedule import Schedule
-from panewise.operators.shapes import Shapes
+from panewise.operators.family.schedule import MemberSchedule
+from panewise.operators.query_shapes import Shapes
 from panewise.plan.aggregation import Aggregation, StateKey
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
-
-Ints = NDArray[np.int64]
-INT64_MIN = -(2**63)
-INT64_MAX = 2**63 - 1
 
 
 class Members:
@@ -32,7 +26,7 @@ class Members:
         self._timed = timed
         self.by_name: dict[str, Member] = {}
         self.in_order: list[Member] = []
-        self.schedule = Schedule()
+        self.schedule = MemberSchedule()
         self.shapes = Shapes()
         self.windows = WindowSet()
         self.names: dict[int, str] = {}  # by the numbers of their windows

@@ -28,14 +28,13 @@ from panewise.aggregates.columns import flags, integers, values_of, wrapped
 from panewise.aggregates.matrix import identity
 from panewise.aggregates.states import COUNT, Feed, Operation
 from panewise.aggregates.string_pool import StringPool
+from panewise.arrays import Floats, Ints
 from panewise.language.expressions import Expression
 from panewise.operators.family.groups import Groups
-from panewise.operators.held_values import DrainedLists
-from panewise.operators.listed_values import list_columns, list_names, listed_pairs
+from panewise.operators.held.held_values import DrainedLists
+from panewise.operators.held.listed_values import list_columns, list_names, listed_pairs
 from panewise.plan.aggregation import ROW_COUNT, StateKey
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 START, END = "slice_start", "slice_end"
 ARRIVAL = 1  # the field of ordered states that numbers rows as they came
 _INT32 = pa.int32()

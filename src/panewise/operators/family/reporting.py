@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.columns import wrapped
+from panewise.arrays import Ints
 from panewise.operators.arguments import empty_fields
 from panewise.operators.due_reports import due_reports
 from panewise.operators.family.first_reports import whole_ones
@@ -24,7 +25,6 @@ from panewise.operators.family.timeline import HeldSlices, Timeline
 from panewise.operators.reports import Reports
 from panewise.plan.aggregation import Aggregation, StateKey
 
-Ints = NDArray[np.int64]
 TIME = pa.timestamp("us", tz="UTC")
 
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from panewise.arrays import INT64_MAX, INT64_MIN, Ints
 from panewise.slicing.pairs import Cadence
 
-Ints = NDArray[np.int64]
 COLUMNS = ("slide", "align", "offset", "range", "reported", "number", "shape", "tree")
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
-class Schedule:
+class MemberSchedule:
     """Columns over the members of a family; `range` is 0 where the window has no beginning."""
 
     def __init__(self) -> None:

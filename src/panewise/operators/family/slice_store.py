@@ -16,30 +16,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from panewise.aggregates.matrix import NO_INTS, StateMatrix
 from panewise.aggregates.states import UserStateKind
 from panewise.aggregates.user import matrix_of
+from panewise.arrays import Floats, Ints
 from panewise.errors import raise_interrupt_behind
 from panewise.operators.arguments import Arguments, ranks_of
-from panewise.operators.family.answers import Technique
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.members import Members
 from panewise.operators.family.partials import Drained
+from panewise.operators.family.past_reports import Technique
 from panewise.operators.family.reporting import Reporting
 from panewise.operators.family.timeline import Timeline
 from panewise.operators.family.tree import Tree
-from panewise.operators.held_values import HeldValues
-from panewise.operators.rows import Rows
+from panewise.operators.held.held_values import HeldValues
+from panewise.operators.row_batch import Rows
 from panewise.plan.aggregation import Pools, StateKey
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 Failures = list[tuple[StateKey, Exception]]
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from panewise.aggregates.overflows import Overflows
+from panewise.arrays import INT64_MIN, Ints
 from panewise.errors import QueryFailed
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.member import Member
@@ -18,9 +19,7 @@ from panewise.operators.family.timeline import HeldSlices, Timeline
 from panewise.operators.reports import Reports
 from panewise.plan.aggregation import ROW_COUNT, StateKey
 
-Ints = NDArray[np.int64]
 Span = tuple[int | None, int]  # range, offset
-INT64_MIN = -(2**63)
 
 
 class SlidSlices(HeldSlices, Protocol):

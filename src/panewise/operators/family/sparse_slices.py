@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from panewise.aggregates.columns import wrapped
 from panewise.aggregates.holistic import HeldKind, StatisticKind
 from panewise.aggregates.user import matrix_of
+from panewise.arrays import Floats, Ints
 from panewise.operators.arguments import Arguments, ranks_of
-from panewise.operators.family.answers import Technique
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.members import Members
 from panewise.operators.family.partials import Drained
+from panewise.operators.family.past_reports import Technique
 from panewise.operators.family.reporting import Reporting
 from panewise.operators.family.slice_store import SliceStore, state_matrix
 from panewise.operators.family.sparse_reporting import Span, SparseReporting
@@ -30,10 +31,7 @@ from panewise.operators.family.timeline import Timeline
 from panewise.plan.aggregation import Pools, StateKey
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
-from panewise.synopses.sparse_two_stacks import SparseTwoStacks
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from panewise.synopses.windows.sparse_two_stacks import SparseTwoStacks
 
 
 @dataclass

@@ -30,8 +30,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import INT64_MAX, INT64_MIN, Ints
 from panewise.operators.family.first_reports import first_whole
 from panewise.operators.family.members import Members
 from panewise.plan.aggregation import StateKey
@@ -39,10 +39,7 @@ from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence, without_covered
 from panewise.slicing.window_set import WindowSet
 
-Ints = NDArray[np.int64]
 CANDIDATES = 1000  # reports before the first sure one that are tried
-INT64_MIN = -(2**63)
-INT64_MAX = 2**63 - 1
 # What is written down, under these names.
 MARKS = ("watermark", "greatest", "held_from", "cut", "by_cuts", "needed_from", "evicted_to")
 

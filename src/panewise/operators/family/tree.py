@@ -18,16 +18,14 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from panewise.arrays import Ints
 from panewise.operators.arguments import ranks_of
-from panewise.operators.family.answers import Answers, Sought, Technique
+from panewise.operators.family.past_reports import Answers, SoughtReports, Technique
 from panewise.plan.aggregation import ROW_COUNT, Pools, StateKey
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
-from panewise.synopses.contract import Synopsis
-
-Ints = NDArray[np.int64]
+from panewise.synopses.synopsis import Synopsis
 
 
 class FinestSlices(Protocol):
@@ -120,7 +118,7 @@ class Tree:
             for synopsis in self.synopses.values():
                 synopsis.evict(self.first)
 
-    def answers(self, keys: list[StateKey], sought: Sought) -> Answers:
+    def answers(self, keys: list[StateKey], sought: SoughtReports) -> Answers:
         """As those of the store; all states have a fixed size."""
         result: Answers = {}
         for key in dict.fromkeys([ROW_COUNT, *keys]):

@@ -1,1 +1,1 @@
-"""Joins: what an order of probing several windows costs, the best order for each origin of a new row, table sizes."""
+"""Orders of joins: what an order of probing costs, the best order for each origin of a row, and when to change it."""

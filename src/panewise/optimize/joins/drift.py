@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from panewise.optimize.joins.costs import EAGER, Evaluation, JoinCosts, Order
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput
+from panewise.optimize.joins.order_costs import EAGER, Evaluation, JoinCosts, Order
 from panewise.optimize.joins.ordering import LOOKUP, orders_by_costs
 
 FACTOR = 1.2

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from panewise.optimize.joins.costs import JoinCosts, Order
+from panewise.optimize.joins.order_costs import JoinCosts, Order
 
 
 def best_order(costs: JoinCosts, origin: int, follow_graph: bool = True) -> Order:

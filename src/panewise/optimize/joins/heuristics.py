@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations, product
 
-from panewise.optimize.joins.costs import JoinCosts, Order
 from panewise.optimize.joins.join_graph import JoinGraph
+from panewise.optimize.joins.order_costs import JoinCosts, Order
 
 MOVED_STREAMS_MOST = 3
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from panewise.optimize.joins.costs import EAGER, Evaluation, JoinCosts, Order
 from panewise.optimize.joins.exact import best_order
 from panewise.optimize.joins.heuristics import greedy_order
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput
+from panewise.optimize.joins.order_costs import EAGER, Evaluation, JoinCosts, Order
 
 EXACT_INPUTS = 8
 LOOKUP = 1.0

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from panewise.optimize.joins.drift import drift_of
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput
-from panewise.plan.physical import Orders
+from panewise.plan.physical_plan import Orders
 
 LOOK_FROM = 4096  # rows
 DRIFT = 1.2

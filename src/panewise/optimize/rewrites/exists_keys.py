@@ -1,7 +1,7 @@
 """What relates the two sides of [NOT] EXISTS: the WHERE behind it, taken apart.
 
 A conjunct that reads the inner inputs alone selects their rows; every other one is an equality of an outer with an
-inner expression, as `plan/supported_inputs.py` sees to.
+inner expression, as `plan/supported/supported_inputs.py` sees to.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from panewise.language.expressions import Call, Expression
-from panewise.plan.conjunctions import conjunction, conjuncts
+from panewise.plan.expressions.conjunctions import conjunction, conjuncts
 from panewise.plan.inputs import source_names
 from panewise.plan.nodes import Filter, Join, Node, Project
 

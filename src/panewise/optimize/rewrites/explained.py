@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from panewise.optimize.rewrites.plan_costs import Costed, costed
 from panewise.optimize.rewrites.statistics import Statistics
-from panewise.plan.explain import Explanation, explain
+from panewise.plan.explanation import Explanation, explain
 from panewise.plan.nodes import Aggregate, Distinct, Emit, Join, Negate, Node, Pattern, WindowOf
-from panewise.plan.physical import DeltaQuery
+from panewise.plan.physical_plan import DeltaQuery
 
 SLICES = "slices by when the results leave, of all queries with these groups"
 

@@ -4,7 +4,7 @@
     [NOT] EXISTS    for the key of the right side: rows that no left row asks for need not be kept
     EXCEPT [ALL]    for the right side's item in the place of the selected one
 
-Only for types whose equal values are the same (`columns.py`), and for selections that read one column.
+Only for types whose equal values are the same (`renamed_columns.py`), and for selections that read one column.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from panewise.language.expressions import Call, ColumnRef, Expression, rewritten
-from panewise.optimize.rewrites.columns import exact
 from panewise.optimize.rewrites.exists_keys import EXISTS, conditions, keys, with_conditions
 from panewise.optimize.rewrites.push_down_selections import selected
-from panewise.plan.canonical import canonical
-from panewise.plan.conjunctions import conjunction, conjuncts
+from panewise.optimize.rewrites.renamed_columns import exact
+from panewise.plan.expressions.canonical import canonical
+from panewise.plan.expressions.conjunctions import conjunction, conjuncts
+from panewise.plan.expressions.written_names import written
 from panewise.plan.inputs import source_names
 from panewise.plan.nodes import Distinct, Filter, Join, Negate, Node, Project, WindowOf
-from panewise.plan.written_names import written
 
 
 def infer_selections(node: Node) -> Iterator[Node]:

@@ -1,7 +1,7 @@
 """The size and the cost of a join of any number of edges, by the model of `optimize/joins`.
 
 The condition is a conjunction: what reads one input selects its rows before they are held, equalities between two
-inputs are looked up, everything else is tested on candidates, as `plan/join_condition.py` has it.
+inputs are looked up, everything else is tested on candidates, as `plan/expressions/join_condition.py` has it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from panewise.language.expressions import Call, Expression
-from panewise.optimize.joins.costs import JoinCosts
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput
+from panewise.optimize.joins.order_costs import JoinCosts
 from panewise.optimize.joins.ordering import LOOKUP, orders_by_costs
-from panewise.optimize.rewrites.edges import EdgeEstimate, Values
+from panewise.optimize.rewrites.edge_estimates import EdgeEstimate, Values
 from panewise.optimize.rewrites.exists_keys import sources
 from panewise.optimize.rewrites.statistics import PASSED, PROBED, Statistics
 

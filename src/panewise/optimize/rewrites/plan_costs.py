@@ -6,7 +6,8 @@ of a touch where they are tested or handed on, `PROBED` where a probe finds them
 their time (`ends`), which only happens on STRICT edges: that is what update patterns are worth.
 
     window, selection, items    rows and ends that pass
-    join                        probes (`optimize/joins/costs.py`), every input row in and out, results; above STRICT
+    join                        probes (`optimize/joins/order_costs.py`), every input row in and out, results; above
+    STRICT
                                 edges the log of results and the results of rows that end
     DISTINCT                    delta-star: births, results in and out; counters, above STRICT edges: rows and results
                                 in and out
@@ -26,12 +27,12 @@ from dataclasses import dataclass, replace
 from math import exp
 
 from panewise.language.statements import WINDOWLESS
-from panewise.language.statements import Emit as Emission
-from panewise.optimize.rewrites.edges import EdgeEstimate, Values, present
+from panewise.language.statements import Emission as Emission
+from panewise.optimize.rewrites.edge_estimates import EdgeEstimate, Values, present
 from panewise.optimize.rewrites.exists_keys import EXISTS, keys, outer_sources
 from panewise.optimize.rewrites.join_estimate import joined
 from panewise.optimize.rewrites.statistics import ENDLESS, MATCHED, PASSED, Statistics
-from panewise.plan.conjunctions import conjuncts
+from panewise.plan.expressions.conjunctions import conjuncts
 from panewise.plan.inputs import joined_as, report_window, source_names
 from panewise.plan.nodes import (
     Aggregate,

@@ -17,10 +17,10 @@ from itertools import chain
 
 from panewise.language.expressions import Expression, Literal
 from panewise.language.statements import SelectItem
-from panewise.optimize.rewrites.columns import same_for_equal_rows
 from panewise.optimize.rewrites.exists_keys import EXISTS, keys, sources
 from panewise.optimize.rewrites.push_down_selections import selected
-from panewise.plan.conjunctions import conjunction, conjuncts
+from panewise.optimize.rewrites.renamed_columns import same_for_equal_rows
+from panewise.plan.expressions.conjunctions import conjunction, conjuncts
 from panewise.plan.inputs import is_table, joined_as
 from panewise.plan.nodes import Aggregate, Distinct, Filter, Join, Negate, Node, Project
 from panewise.schema import INT
@@ -30,7 +30,7 @@ NOTHING = SelectItem("nothing", Literal(INT, 1))
 
 
 @dataclass(frozen=True)
-class _Place:
+class _DistinctPlace:
     """A join or an input of EXISTS, with all that is read above it."""
 
     node: Node
@@ -42,21 +42,21 @@ def push_down_distinct(node: Node) -> Iterator[Node]:
     if not isinstance(node, Distinct) or not isinstance(node.input, Project):
         return
     project = node.input
-    for below in _thinned(_Place(project.input, tuple(item.expression for item in project.items))):
+    for below in _thinned(_DistinctPlace(project.input, tuple(item.expression for item in project.items))):
         yield Distinct(Project(below, project.items))
 
 
-def _thinned(place: _Place) -> Iterator[Node]:
+def _thinned(place: _DistinctPlace) -> Iterator[Node]:
     match place.node:
         case Join(inputs=inputs) if not any(is_table(part) and not part.retroactive for part in inputs):
             yield from _inputs_thinned(place.node, place.read)
         case Filter(input=below, predicate=predicate) if not isinstance(below, Aggregate):
-            for changed in _thinned(_Place(below, (*place.read, predicate))):
+            for changed in _thinned(_DistinctPlace(below, (*place.read, predicate))):
                 yield Filter(changed, predicate)
         case Negate(left=left, right=right, kind=kind) if kind in EXISTS:
             read = (*place.read, *(outer for outer, _ in keys(right)))
             alone = None if _holds_join(left) else _distinct(left, read)
-            for changed in chain(_thinned(_Place(left, read)), [] if alone is None else [alone]):
+            for changed in chain(_thinned(_DistinctPlace(left, read)), [] if alone is None else [alone]):
                 yield Negate(changed, right, kind)
 
 

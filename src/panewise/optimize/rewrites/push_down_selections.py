@@ -20,9 +20,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from panewise.language.expressions import ColumnRef, Expression
-from panewise.optimize.rewrites.columns import same_for_equal_rows, substituted
 from panewise.optimize.rewrites.exists_keys import EXISTS, sources
-from panewise.plan.conjunctions import conjunction, conjuncts
+from panewise.optimize.rewrites.renamed_columns import same_for_equal_rows, substituted
+from panewise.plan.expressions.conjunctions import conjunction, conjuncts
 from panewise.plan.inputs import joined_as
 from panewise.plan.nodes import Aggregate, Distinct, Filter, Join, Negate, Node, Project, Scan, Union, WindowOf
 

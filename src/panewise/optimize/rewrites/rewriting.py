@@ -26,7 +26,7 @@ from panewise.optimize.rewrites.remove_distinct import remove_distinct
 from panewise.optimize.rewrites.statistics import Statistics
 from panewise.plan.decided import Decided, outline
 from panewise.plan.nodes import Emit, Node, WindowOf
-from panewise.plan.physical import Rewrite
+from panewise.plan.physical_plan import Rewrite
 
 Rule = Callable[[Node], Iterator[Node]]
 Place = tuple[int, ...]

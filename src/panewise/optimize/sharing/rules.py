@@ -9,8 +9,8 @@ says running, because it keeps sums there), and CS8 asks that the longer period 
 what a query reports may not depend on who shares with it.
 
 >>> of = dict(source="packets", states=frozenset({"sum of length"}))
->>> synopsis = Synopsis(**of, type=SynopsisType.BASIC_INTERVAL, interval=1, intervals=8)
->>> situation = Situation((Query(**of, lengths=(8,)), Query(**of, lengths=(5,))), (synopsis,))
+>>> synopsis = SynopsisKind(**of, type=SynopsisType.BASIC_INTERVAL, interval=1, intervals=8)
+>>> situation = Situation((SharingQuery(**of, lengths=(8,)), SharingQuery(**of, lengths=(5,))), (synopsis,))
 >>> [rule.name for rule in applicable(situation)]
 ['SS1', 'CS2']
 """
@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from panewise.aggregates.algebra import Algebra, Kind
-from panewise.optimize.sharing.covers import duplicate_insensitive, find_cover
-from panewise.optimize.sharing.selections import EVERY_ROW, Selection, equal
+from panewise.optimize.sharing.selections.covers import duplicate_insensitive, find_cover
+from panewise.optimize.sharing.selections.selections import EVERY_ROW, Selection, equal
 
 
 class SynopsisType(Enum):
@@ -40,7 +40,7 @@ class Allows(Enum):
 
 
 @dataclass(frozen=True)
-class Query:
+class SharingQuery:
     """An aggregate over one window, or over a join of several: `lengths` has one window length per input.
 
     `source` is what is aggregated, grouping included: equal sources have the same rows and groups. `period` and `phase`
@@ -58,7 +58,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Synopsis:
+class SynopsisKind:
     """States of `intervals` (b) stretches of `interval` (s) units each, updated at `phase` modulo s.
 
     `flagged` is None for one window; for a join of windows it is g, the number of oldest stretches that also keep
@@ -90,8 +90,8 @@ class Synopsis:
 class Situation:
     """Queries, the last of them the newcomer, and the synopses that they would read."""
 
-    queries: tuple[Query, ...]
-    synopses: tuple[Synopsis, ...] = ()
+    queries: tuple[SharingQuery, ...]
+    synopses: tuple[SynopsisKind, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _one_synopsis(situation: Situation, joined: bool) -> bool:
     )
 
 
-def _aligned(synopses: Sequence[Synopsis]) -> bool:
+def _aligned(synopses: Sequence[SynopsisKind]) -> bool:
     """Updated at the same times, so that their answers are about the same window."""
     return len({(synopsis.interval, synopsis.phase % synopsis.interval) for synopsis in synopses}) == 1
 

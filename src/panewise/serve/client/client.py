@@ -25,11 +25,11 @@ from typing import Any, Self
 import httpx
 import pyarrow as pa
 
+from panewise.engine.ingest.late_remarks import Remarks, warn
 from panewise.errors import BadRowsWarning, DataError, LateRowsWarning, ServerError
-from panewise.runtime.late_remarks import Remarks, warn
 from panewise.serve.client.live import Live, OnGap
 from panewise.serve.client.numbering import Numbering
-from panewise.serve.client.reading import Reader
+from panewise.serve.client.result_reader import ResultReader
 from panewise.serve.client.socket_connection import SocketConnection
 from panewise.serve.client.subscription import Subscription
 from panewise.serve.client.transport import Transport, path_of
@@ -86,7 +86,7 @@ class Client:
         self._transport = Transport(url, token, timeout, transport=transport)
         self._producer = f"client-{secrets.token_hex(8)}"
         self._numberings: dict[tuple[str, str], Numbering] = {}
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, ResultReader] = {}
         self._open: weakref.WeakSet[Live | Subscription] = weakref.WeakSet()
         self._remarks: dict[tuple[str, str], Remarks] = {}  # by stream and kind
         self._lock = threading.Lock()  # for the four above
@@ -218,7 +218,7 @@ class Client:
         call are no longer held; the call after that goes on with those that are.
         """
         with self._lock:
-            reader = self._readers.setdefault(query.lower(), Reader(self._transport, query))
+            reader = self._readers.setdefault(query.lower(), ResultReader(self._transport, query))
         return reader.read()
 
     def live(

@@ -1,1 +1,5 @@
-"""The HTTP and WebSocket server: `panewise serve`, over an embedded engine or a running Spark pipeline."""
+"""The HTTP and WebSocket server over an embedded engine or a running Spark pipeline.
+
+`gate` judges requests before anything is read, `routes` answer them, `live` sends results as they appear, `backends`
+ask the host, `results` numbers and keeps results, `service` has what all of them use, `dashboard` is the page.
+"""

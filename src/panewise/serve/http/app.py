@@ -9,26 +9,26 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from panewise.errors import PanewiseError
-from panewise.serve.http import (
+from panewise.serve.http.gate.access import Access
+from panewise.serve.http.gate.guard import Guard
+from panewise.serve.http.gate.limits import Limits
+from panewise.serve.http.gate.parameters import declared_parameters
+from panewise.serve.http.gate.quick_lookups import QuickLookups
+from panewise.serve.http.live import live_routes
+from panewise.serve.http.routes import (
     dashboard_routes,
-    live_routes,
     openapi,
     operation_routes,
     query_routes,
     statement_routes,
     stream_routes,
 )
-from panewise.serve.http.access import Access
-from panewise.serve.http.answers import LookupBodies
-from panewise.serve.http.backend import Backend
-from panewise.serve.http.errors import http_error, invalid_request, panewise_error
-from panewise.serve.http.guard import Guard
-from panewise.serve.http.limits import Limits
-from panewise.serve.http.metrics import BackendCollector, RequestCounts
-from panewise.serve.http.parameters import declared_parameters
-from panewise.serve.http.quick_lookups import QuickLookups
-from panewise.serve.http.serving import Serving
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.routes.serving import Serving
+from panewise.serve.http.service.backend import Backend
+from panewise.serve.http.service.error_answers import http_error, invalid_request, panewise_error
+from panewise.serve.http.service.metrics import BackendCollector, RequestCounts
+from panewise.serve.http.service.responses import LookupBodies
+from panewise.serve.http.service.settings import Settings
 
 
 class App(FastAPI):

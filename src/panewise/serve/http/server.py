@@ -18,13 +18,13 @@ from types import FrameType
 import uvicorn
 
 from panewise.errors import PanewiseError
-from panewise.serve.http import logs
 from panewise.serve.http.app import make_app
-from panewise.serve.http.backend import Backend
-from panewise.serve.http.live_routes import subscribers_of
-from panewise.serve.http.remarks import remarks
-from panewise.serve.http.request_heads import http_protocol
-from panewise.serve.http.settings import Settings
+from panewise.serve.http.gate.header_limits import http_protocol
+from panewise.serve.http.gate.remarks import remarks
+from panewise.serve.http.live.live_routes import subscribers_of
+from panewise.serve.http.service import logs
+from panewise.serve.http.service.backend import Backend
+from panewise.serve.http.service.settings import Settings
 
 BACKLOG = 2_048
 

@@ -1,0 +1,16 @@
+"""Names of array types and of the ends of int64, for all packages."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Small: TypeAlias = NDArray[np.int32]  # where 32 bits are enough
+Floats: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1

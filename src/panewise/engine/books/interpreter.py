@@ -1,0 +1,72 @@
+"""The one interpreter of statements that define: CREATE, DROP, ALTER, SUSPEND and RESUME mean the same on every host.
+
+It changes the catalog and tells the host, a `Definer`, what was made, dropped or altered. A host that refuses raises;
+whoever called takes the catalog back then, so that a statement is all or nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from panewise.catalog import Catalog, Definition, Options
+from panewise.engine.books.definitions import Created, FindAggregate, definition_of
+from panewise.language import statements as s
+from panewise.plan.nodes import Emit
+
+Defining = Created | s.Drop | s.SuspendQuery | s.ResumeQuery | s.AlterStream | s.AlterArchive
+
+
+class Definer(ABC):
+    """A host, as the interpreter sees it. The catalog has changed already when it is told."""
+
+    @abstractmethod
+    def made(self, definition: Definition, plan: Emit | None, statement: Created) -> None:
+        """There is something new; `plan`: of a query."""
+
+    @abstractmethod
+    def dropped(self, definition: Definition) -> None:
+        """Something is gone, which nobody reads."""
+
+    @abstractmethod
+    def set_suspended(self, query: str, suspended: bool) -> None:
+        """A query, by its name in any case, rests or goes on."""
+
+    @abstractmethod
+    def altered(self, definition: Definition, options: Options) -> Any:
+        """A stream or an archive has other options, of which these were given. What is to be done about it later."""
+
+
+def interpret(
+    statement: Defining,
+    catalog: Catalog,
+    find_aggregate: FindAggregate,
+    host: Definer,
+    taken_before: bool = False,
+    made: tuple[Definition, Emit | None] | None = None,
+) -> Any:
+    """Runs a bound statement. `taken_before`: it was accepted once, perhaps by a panewise that refused less. `made`:
+    what a CREATE statement defines, and the plan, where somebody in this process has found that out already."""
+    match statement:
+        case s.Drop():
+            if statement.if_exists and catalog.find(statement.name) is None:
+                return None
+            host.dropped(catalog.drop(statement.name, statement.kind))
+        case s.SuspendQuery() | s.ResumeQuery():
+            catalog.get(statement.name, "query")
+            host.set_suspended(statement.name, isinstance(statement, s.SuspendQuery))
+        case s.AlterStream() | s.AlterArchive():
+            kind = "stream" if isinstance(statement, s.AlterStream) else "archive"
+            known = catalog.get(statement.name, kind)
+            options = dict(known.options) | dict(statement.options)
+            catalog.change(statement.name, options=tuple(options.items()))
+            return host.altered(catalog.get(statement.name, kind), statement.options)
+        case _:
+            if statement.if_not_exists and catalog.find(statement.name) is not None:
+                return None
+            if isinstance(statement, s.CreateSink):
+                catalog.get(statement.source, "query")
+            definition, plan = made or definition_of(statement, find_aggregate, taken_before)
+            catalog.add(definition)
+            host.made(definition, plan, statement)
+    return None

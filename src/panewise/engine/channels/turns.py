@@ -1,0 +1,245 @@
+"""Turns: one thread at a time is inside the engine, and who waits gets in, in the order in which they came.
+
+Python's own locks let a thread that leaves and comes back at once overtake all that wait: a loop of pushes would starve
+every reader. Here whoever finds the engine taken, or others waiting, stands in line; the thread inside may give way
+between two steps of long work, and goes on when those before it in the line have been in.
+
+    inside     push ... give way .              . push goes on
+    line              lookup     | lookup | stats |
+
+A turn is re-entrant. What must not be done inside, because it runs code of others that may take locks of its own, is
+noted as `outstanding` and done by `afterwards`, in the same thread, when its outermost turn has ended.
+
+Interrupts. A KeyboardInterrupt may come between any two steps, also before the first step of `__enter__` and
+`__exit__`. Therefore a turn belongs to a frame: the one whose `with` it is. A turn whose frame has returned was not
+ended, and whoever comes next takes it over. Whoever changes state does that inside `with change`, which ends only where
+nothing is raised, or where what was done has been `undone`. A turn that ends, or is taken over, with a change begun has
+left the state in the middle: the engine is `broken`, and nobody gets in any more.
+
+Cost: about a microsecond a turn where nobody waits; a line costs a switch of threads for each that stands in it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import get_ident
+from time import monotonic
+from types import FrameType, TracebackType
+from typing import Self
+
+from panewise.errors import EngineBroken, PanewiseError
+
+PATROL_S = 1.0  # how often those in line look whether the turn that they wait for still has its frame
+
+
+class StateChange:
+    """Whether state is in the middle of a change, by one thread at a time: `with change: ...`, nested where needed.
+
+    >>> change = StateChange()
+    >>> with change:
+    ...     assert change.begun
+    >>> change.begun
+    False
+
+    Where something is raised inside, the change stays begun, for good, unless `undone` was called before.
+    """
+
+    __slots__ = ("_outer", "begun")
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._outer: list[bool] = []  # what `begun` was before each `with` that has not ended
+
+    def __enter__(self) -> Self:
+        self._outer.append(self.begun)
+        self.begun = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        outer = self._outer.pop()
+        if kind is None:
+            self.begun = outer
+
+    def undone(self) -> None:
+        """Inside, before something is raised: the state is as it was before the innermost `with`."""
+        self.begun = self._outer[-1]
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """Somebody in line; `called` is released when the turn is theirs."""
+
+    thread: int
+    frame: FrameType
+    called: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Turns:
+    """A fair, re-entrant lock for `with`. `writers`: the threads that are changing something, inside or giving way."""
+
+    def __init__(self, afterwards: Callable[[], list[Exception]]) -> None:
+        """`afterwards` does what is outstanding, and returns what was raised by those that it called."""
+        self._guard = threading.Lock()  # held for a few instructions, and only by `with`, which interrupts do not tear
+        self._line: deque[_Waiting] = deque()
+        self._depth = 0
+        self._frame: FrameType | None = None  # The frame whose `with` the turn is.
+        self._afterwards = afterwards
+        self.owner = 0  # The thread whose turn it is; 0: nobody's.
+        self.writers: set[int] = set()
+        self.left = 0.0  # when the last of them left
+        self.outstanding = False
+        self.change = StateChange()
+        self.broken = False
+        self.refused: PanewiseError | None = None  # why nobody gets in, whoever is inside: a child process has no line
+        self.remedy = "it has no path: what it held is lost, and a new engine has to be made"
+
+    def __enter__(self) -> None:
+        if self.refused is not None:
+            raise self.refused
+        me, frame = get_ident(), sys._getframe(1)
+        if self.owner == me:
+            if _runs(self._frame, frame):
+                self._depth += 1
+                return
+            self._take_over(me, self._frame)
+        with self._guard:
+            if not self.owner and not self._line:
+                self.owner, self._frame, self._depth = me, frame, 1
+        if self._frame is not frame:
+            self._stand_in_line(_Waiting(me, frame))
+        if self.change.begun:
+            self.broken = True
+        if self.broken:
+            self._leave(me)
+            raise self.refusal()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        me = get_ident()
+        if self.owner != me:  # it was interrupted while it gave way, and has left the line
+            self.writers.discard(me)
+            return
+        self._depth -= 1
+        if self._depth > 0:
+            return
+        if self.change.begun:
+            self.broken = True
+        outstanding, self.outstanding = self.outstanding, False
+        self._leave(me)
+        if outstanding and not self.broken:
+            raised = self._afterwards()
+            if raised and kind is None:
+                raise raised[0]
+
+    def entered_at_once(self) -> bool:
+        """Enters if nobody is inside, else returns False; `__exit__` ends that turn."""
+        me, frame = get_ident(), sys._getframe(1)
+        owner, inside = self.owner, self._frame
+        if owner and not _runs(inside, sys._current_frames().get(owner)):
+            self._take_over(owner, inside)
+        with self._guard:
+            if not self.owner and not self._line:
+                self.owner, self._frame, self._depth = me, frame, 1
+        return self._frame is frame
+
+    def refusal(self) -> EngineBroken:
+        """What everybody is told of a broken engine."""
+        return EngineBroken(
+            "the engine was left in the middle of a change, by an interrupt or an error, and answers nothing any more",
+            hint=self.remedy,
+        )
+
+    @property
+    def free(self) -> bool:
+        """Whether whoever came now would get in at once."""
+        return self.owner == 0 and not self._line
+
+    @property
+    def nested(self) -> bool:
+        """Of the thread inside: whether it is inside more than once."""
+        return self._depth > 1
+
+    def give_way(self) -> None:
+        """Lets those in who wait. The caller must have left everything in order; nested turns do not give way."""
+        if not self._line or self._depth != 1 or self._frame is None:
+            return
+        assert not self.change.begun, "who gives way has left everything in order"
+        outstanding, self.outstanding = self.outstanding, False
+        self._stand_in_line(_Waiting(self.owner, self._frame), leaving=True)
+        self.outstanding = outstanding or self.outstanding
+        if self.broken or self.change.begun:
+            self.broken = True
+            raise self.refusal()
+
+    def check(self) -> None:
+        """Refuses what is done outside all turns where nobody gets in."""
+        if self.refused is not None:
+            raise self.refused
+        if self.broken:
+            raise self.refusal()
+
+    def _stand_in_line(self, waiting: _Waiting, leaving: bool = False) -> None:
+        """Returns when the turn is theirs. `leaving`: the caller is inside, and gives its turn to the first in line."""
+        waiting.called.acquire()
+        with self._guard:
+            self._line.append(waiting)
+            if leaving or not self.owner:
+                self._call_next()
+        abandoned: FrameType | None = None
+        try:
+            while not waiting.called.acquire(timeout=PATROL_S):
+                frame, owner = self._frame, self.owner
+                if frame is waiting.frame:  # who called was interrupted before the call was heard
+                    return
+                if frame is not None and frame is abandoned:
+                    self._take_over(owner, frame)
+                gone = frame is not None and not _runs(frame, sys._current_frames().get(owner))
+                abandoned = frame if gone else None
+        except BaseException:  # those behind must not wait for somebody who is gone
+            self._give_up(waiting)
+            raise
+
+    def _give_up(self, waiting: _Waiting) -> None:
+        with self._guard:
+            if waiting in self._line:
+                self._line.remove(waiting)
+            elif self._frame is waiting.frame:
+                self._call_next()
+
+    def _leave(self, me: int) -> None:
+        if self.writers:
+            self.writers.discard(me)
+            self.left = monotonic()
+        with self._guard:
+            self._call_next()
+
+    def _take_over(self, owner: int, frame: FrameType | None) -> None:
+        """The turn of a frame that does not run any more, and did not end it, is over."""
+        self.writers.discard(owner)
+        with self._guard:
+            if self._frame is frame:
+                self._call_next()
+
+    def _call_next(self) -> None:
+        """Under the guard: the turn is that of the first in line."""
+        if self._line:
+            first = self._line[0]
+            self.owner, self._frame, self._depth = first.thread, first.frame, 1
+            self._line.popleft()
+            first.called.release()
+        else:
+            self.owner, self._frame, self._depth = 0, None, 0
+
+
+def _runs(frame: FrameType | None, stack: FrameType | None) -> bool:
+    """Whether a frame is in a stack, given by the innermost frame of it."""
+    while stack is not None and stack is not frame:
+        stack = stack.f_back
+    return stack is not None

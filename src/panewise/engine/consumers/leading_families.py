@@ -1,0 +1,160 @@
+"""Leads: a query that joins a family in mid-stream begins no later than it would alone.
+
+A family has folded rows that the watermark has not passed, in slices that may straddle the windows of a query that
+comes now. Its own slices serve the query from the first point that no row has reached (the *cut*). Alone the query
+would begin at the watermark, because the channel still has those rows. So the windows between the two are answered by a
+family of their own, the *lead*, which begins with the rows that the channel has:
+
+    rows       x x    x  |x   x x|                    watermark, cut
+    the lead             [-------------)              windows that begin before the cut
+                             [-------------)
+    the family                   [-------------)      and all that follow
+                                     [-------------)
+
+Queries that come at one moment have one lead. It folds every row once more until the last of its windows has closed;
+so there are never more than `LEADS_MOST`, and a query that comes then begins at the cut.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from panewise.arrays import INT64_MIN
+from panewise.engine.channels.channel import Channel
+from panewise.operators.family.family import Family
+from panewise.operators.family.first_reports import first_whole
+from panewise.operators.reports import Piece
+from panewise.operators.row_batch import Rows
+
+LEADS_MOST = 16  # bounds what rows cost while queries come and go
+
+
+class Lead:
+    """`until`: the last report of each member here; the family that it has joined goes on from there."""
+
+    def __init__(self, shared: Family, held_from: int | None, moment: object, recent: Rows | None) -> None:
+        self.family = shared.anew_from(held_from)
+        self.until: dict[str, int] = {}
+        self.moment = moment
+        self._shared = shared
+        self._recent = recent  # the rows that it begins with, while members may still come; then None
+
+    @property
+    def begun(self) -> bool:
+        return self._recent is None
+
+    def add(self, name: str, until: int) -> None:
+        member = self._shared.members[name]
+        self.family.add(name, member.aggregation, member.cadence)
+        self.until[name] = until
+
+    def drop(self, name: str) -> None:
+        if self.until.pop(name, None) is not None:
+            self.family.remove(name)
+
+    def begin(self) -> None:
+        """No more members come."""
+        if self._recent is not None:
+            rows, self._recent = self._recent, None
+            self.family.fold(rows)
+
+    def advance(self, watermark: int) -> dict[str, list[Piece]]:
+        """What has come due, by member. Those that have come to their last report leave."""
+        self.begin()
+        found: dict[str, list[Piece]] = {}
+        while self.until:
+            point = min(watermark, *self.until.values())
+            for name, pieces in self.family.advance(point).items():
+                found.setdefault(name, []).extend(pieces)
+            self._shared.take_troubles_of(self.family)
+            done = [name for name, until in self.until.items() if until <= point]
+            for name in done:
+                self._shared.take_over(name, self.family)
+                self.drop(name)
+            if not done:
+                break
+        return found
+
+
+class Leads:
+    """The leads of one family, in the order in which they began."""
+
+    def __init__(self, channel: Channel, shared: Family) -> None:
+        self._channel = channel
+        self._shared = shared
+        self._leads: list[Lead] = []
+
+    def cover(self, name: str) -> None:
+        """A member has joined the family: a lead answers the whole windows that begin too early for the family."""
+        channel, shared = self._channel, self._shared
+        member, since = shared.members[name], channel.held_from
+        cadence = member.cadence
+        if channel.cut is not None or not shared.timed or shared.folds_only:
+            return  # rows are not kept, or every row that the family has folded is behind the watermark
+        if cadence.range is None or since is None or shared.watermark == INT64_MIN:
+            return
+        if first_whole(cadence, since) > member.reported:
+            return
+        lead = self._leads[-1] if self._leads else None
+        if lead is None or lead.begun or lead.moment != channel.moment:
+            if len(self._leads) == LEADS_MOST:
+                return
+            lead = Lead(shared, since, channel.moment, channel.recent())
+            self._leads.append(lead)
+        lead.add(name, member.reported)
+
+    def note(self, first: dict[str, int]) -> None:
+        """The first reports of members of an ungrouped family."""
+        for lead in self._leads:
+            lead.family.note(first)
+
+    def begin(self) -> None:
+        """No more members come to the leads that are there."""
+        for lead in self._leads:
+            lead.begin()
+
+    def fold(self, rows: Rows) -> None:
+        for lead in self._leads if len(rows) else ():
+            lead.begin()
+            lead.family.fold(rows)
+
+    def advance(self, watermark: int) -> dict[str, list[Piece]]:
+        """What has come due, by member; before the family itself moves on."""
+        found: dict[str, list[Piece]] = {}
+        for lead in self._leads:
+            found |= lead.advance(watermark)
+        self._leads = [lead for lead in self._leads if lead.until]
+        return found
+
+    def rename(self, name: str, to: str) -> None:
+        for lead in self._leads:
+            if name in lead.until:
+                lead.until[to] = lead.until.pop(name)
+                lead.family.rename(name, to)
+
+    def drop(self, name: str) -> None:
+        for lead in self._leads:
+            lead.drop(name)
+        self._leads = [lead for lead in self._leads if lead.until]
+
+    def next_due(self, otherwise: int) -> int:
+        """The first point at which a report of a lead will be due, if that is before the other one."""
+        return min([otherwise, *(lead.family.next_due() if lead.begun else INT64_MIN for lead in self._leads)])
+
+    @property
+    def bytes_held(self) -> int:
+        return sum(lead.family.bytes_held for lead in self._leads)
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        self.begin()
+        return [{"until": dict(lead.until), "tree": lead.family.snapshot()} for lead in self._leads]
+
+    def restore(self, snapshot: list[dict[str, Any]]) -> None:
+        """The family must have its members already."""
+        self._leads = []
+        for saved in snapshot:
+            lead = Lead(self._shared, None, None, None)
+            for name, until in saved["until"].items():
+                lead.add(name, until)
+            lead.family.restore(saved["tree"])
+            self._leads.append(lead)

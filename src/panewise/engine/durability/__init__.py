@@ -1,0 +1,1 @@
+"""What an engine with a path writes down before it acknowledges anything."""

@@ -1,0 +1,1 @@
+"""Answers: lookups of registered queries and one-time queries, at a level of isolation."""

@@ -1,0 +1,132 @@
+"""One-time queries while batches arrive: which of them run outside the engine's turns, at its level of `isolation`.
+
+Who has to look at, or might make, more than about `rows_inside` rows runs outside: over one stream and a window of time
+step by step (`stepwise_read`), everything else as a whole (`whole_read`), from what was pinned in the turn that has
+bound it (`pinned_sources`). Archives are always read outside. What is short is answered inside, and so are the slices
+of a registered query, a SELECT among several statements of one text, and one whose caller is inside the engine already.
+Every read has a budget of rows, bytes and seconds (`read_budget`), wherever it runs.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow as pa
+
+from panewise.arrays import INT64_MIN
+from panewise.engine.books.books import Books
+from panewise.engine.channels.channel import Channel
+from panewise.engine.reads.archive_reads import ArchiveRead
+from panewise.engine.reads.one_time_inputs import Sources, expressions_of
+from panewise.engine.reads.one_time_query import ask_once, asks_archive, from_slices, last_report, rows_for
+from panewise.engine.reads.pinned_sources import PinnedSources
+from panewise.engine.reads.published_answers import with_watermark
+from panewise.engine.reads.read_isolation import ReadIsolation
+from panewise.engine.reads.single_step_read import WholeRead
+from panewise.engine.reads.stepwise_read import StepwiseRead
+from panewise.language.statements import WINDOWLESS
+from panewise.operators.read_budget import ReadBudget, ReadLimits, weight_of
+from panewise.optimize.node_of_plan import physical_once
+from panewise.optimize.refusals import check_once
+from panewise.plan.blocks import Block
+from panewise.plan.expressions.text_sizes import cells_of
+from panewise.plan.inputs import of_block
+from panewise.plan.nodes import Emit, Scan
+from panewise.plan.once import Once, OnceQuery
+from panewise.temporal import TimeWindow
+
+Read = StepwiseRead | WholeRead | ArchiveRead
+
+
+class WindowReads:
+    """The one-time queries of one engine. `limits`: the budget of each."""
+
+    def __init__(self, books: Books, isolation: ReadIsolation, limits: ReadLimits) -> None:
+        self._books = books
+        self.isolation = isolation
+        self.limits = limits
+
+    def begin(self, plan: Emit) -> pa.Table | Read:
+        """Inside a turn: the answer, or a read to be finished outside all turns."""
+        self.isolation.begun()
+        begun = self._begun(plan, ReadBudget(self.limits))
+        if isinstance(begun, Read):
+            return begun.finished() if self.isolation.ends_inside else begun
+        self.isolation.committed(inside=True)
+        return with_watermark(begun, self._come_to(plan))
+
+    def _begun(self, plan: Emit, budget: ReadBudget) -> pa.Table | Read:
+        check_once(plan)
+        node = physical_once(plan)
+        match node.way:
+            case Once.ARCHIVE:
+                return self._of_archive(node, budget)
+            case Once.SLICES:
+                begun = self._of_slices(node)
+                begun = self._in_steps(node, budget) if begun is None else begun
+            case Once.WINDOW:
+                begun = self._in_steps(node, budget)
+            case Once.ANSWER | Once.TABLE | Once.COUNTED | Once.INPUTS:
+                begun = None
+        return self._of_whole(node, budget) if begun is None else begun
+
+    def _of_archive(self, node: OnceQuery, budget: ReadBudget) -> ArchiveRead:
+        assert node.block is not None
+        assert isinstance(node.block.source, Scan)
+        return ArchiveRead(self.isolation, node.block, self._books.archives[node.block.source.name], budget)
+
+    def _of_slices(self, node: OnceQuery) -> pa.Table | None:
+        """From the slices of a family that hold the last report; None where none does."""
+        block, channel = self._over(node)
+        return from_slices(block, channel, self._books.hosting.families)
+
+    def _in_steps(self, node: OnceQuery, budget: ReadBudget) -> StepwiseRead | None:
+        """Over the rows of a window of time, where those that are held are many and all that it needs."""
+        block, channel = self._over(node)
+        window = block.window
+        assert isinstance(window, TimeWindow)
+        few = channel.retained_rows <= self.isolation.rows_inside
+        if few or asks_archive(window, channel, last_report(window, channel.watermark)):
+            return None
+        find, inside = partial(self._books.find_channel, channel.name), self.isolation.ends_inside
+        return StepwiseRead(self.isolation, block, channel, find, inside, budget)
+
+    def _over(self, node: OnceQuery) -> tuple[Block, Channel]:
+        block = node.block
+        assert block is not None
+        assert isinstance(block.source, Scan)
+        return block, self._books.channel(block.source.name)
+
+    def _of_whole(self, node: OnceQuery, budget: ReadBudget) -> pa.Table | WholeRead:
+        """Everything else: what it reads is pinned now, and computed now where that is little."""
+        plan = node.plan
+
+        def pin() -> PinnedSources:
+            return PinnedSources(plan, self._books, self._come_to(plan), budget.take_batch)
+
+        def compute(pinned: PinnedSources) -> pa.Table:
+            sources = Sources(pinned.channel_of, pinned.answer_of, pinned.table_of, rows_for(plan))
+            return ask_once(node, sources, budget)
+
+        pinned = pin()
+        if not self.isolation.ends_inside and pinned.work() * _weight(plan) > self.isolation.rows_inside:
+            return WholeRead(self.isolation, pinned, pin, compute, budget)
+        try:
+            return compute(pinned)
+        finally:
+            pinned.close()
+
+    def _come_to(self, plan: Emit) -> int | None:
+        """How far what a plan reads had come; None where that has no watermark, or has not begun."""
+        reached = []
+        for node in plan.walk():
+            if isinstance(node, Scan) and node.kind not in WINDOWLESS:
+                answers = self._books.hosting.consumers.get(node.name.lower())
+                reached.append(answers.come_to if answers is not None else self._books.channel(node.name).watermark)
+        least = min(reached, default=INT64_MIN)
+        return None if least == INT64_MIN else least
+
+
+def _weight(plan: Emit) -> int:
+    """How much more a row costs than in a short SELECT."""
+    return weight_of(cells_of(part for node in of_block(plan.input) for part in expressions_of(node)))

@@ -1,0 +1,1 @@
+"""An engine as a snapshot, and a folder as an engine again: snapshot, log, replay."""

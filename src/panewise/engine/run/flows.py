@@ -1,0 +1,109 @@
+"""Sources on their way into the engine.
+
+Batches are taken from the source whose event time is furthest behind, so that streams which are joined or compared
+move together and little has to be buffered.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from panewise.catalog import Catalog, StreamDefinition
+from panewise.connectors.by_name import open_source
+from panewise.connectors.json_rows import Rows
+from panewise.connectors.sources import Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_EVENT_TIME_UNKNOWN = -(1 << 63)
+
+
+@dataclass
+class Flow:
+    """One source, the stream that it fills, and what has been read from it so far."""
+
+    stream: StreamDefinition
+    source: Source
+    rows: int = 0
+    batches: int = 0  # from the beginning of its files on, those included that were read before
+    files_before: int = 0  # which are not opened again
+    file: int = 0  # how many of its files have been begun
+    rows_before: int = 0  # of the file that the last batch came from, before that batch
+    has_failed: bool = False  # it is read no further
+    opens: Callable[[int], None] = lambda position: None  # called before its n-th file is read, and behind its last
+
+    @property
+    def place(self) -> str:
+        """The file that the last batch came from; empty where a source has none."""
+        files = self.source.files
+        return str(files[self.file - 1]) if files else ""
+
+    def read(self) -> Iterator[pa.RecordBatch | Rows]:
+        """Its batches, file by file, counted as they are handed on."""
+        files = self.source.files
+        parts = [[file] for file in files[self.files_before :]] if files else [None]
+        for position, part in enumerate(parts, self.files_before + 1):
+            self.opens(position)
+            of_file = 0
+            for batch in self.source.batches(part):
+                self.file, self.rows_before = position, of_file
+                of_file += len(batch)
+                self.rows += len(batch)
+                self.batches += 1
+                yield batch
+        self.opens(self.files_before + len(parts) + 1)
+
+
+def flows_of(catalog: Catalog, only: Collection[str] | None = None) -> list[Flow]:
+    """A flow for each stream with a connector, its options and files checked. Tables are read when they are created.
+
+    `only`: for the streams of these names.
+    """
+    flows = []
+    for definition in catalog:
+        if isinstance(definition, StreamDefinition) and (only is None or definition.name in only):
+            source = open_source(definition)
+            if source is not None:
+                flows.append(Flow(definition, source))
+    return flows
+
+
+def interleaved(
+    flows: list[Flow], fail: Callable[[Flow, Exception], None]
+) -> Iterator[tuple[Flow, pa.RecordBatch | Rows]]:
+    """All batches of all flows, each flow's in order, the flow furthest behind in event time first.
+
+    `fail` is told of a flow that cannot be read. It raises, or marks the flow as failed and the others are read on.
+    """
+    readers = [flow.read() for flow in flows]
+    waiting = [(_EVENT_TIME_UNKNOWN, position) for position in range(len(readers))]
+    while waiting:
+        reached, position = heapq.heappop(waiting)
+        flow = flows[position]
+        try:
+            batch = next(readers[position], None)
+        except Exception as problem:  # noqa: BLE001 - a file may hold anything; `fail` raises or tells it
+            fail(flow, problem)
+            continue
+        if batch is None:
+            continue
+        yield flow, batch
+        if not flow.has_failed:
+            heapq.heappush(waiting, (max(reached, _greatest_instant(batch, flow.stream.timestamp)), position))
+
+
+def _greatest_instant(batch: pa.RecordBatch | Rows, timestamp: str) -> int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(batch, list):
+        return _EVENT_TIME_UNKNOWN
+    column = batch.column(timestamp)
+    if not pa.types.is_timestamp(column.type):
+        return _EVENT_TIME_UNKNOWN  # texts that did not convert; the engine judges them
+    greatest = pc.max(column.cast(pa.int64())).as_py()
+    return _EVENT_TIME_UNKNOWN if greatest is None else int(greatest)

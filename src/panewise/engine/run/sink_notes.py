@@ -1,0 +1,61 @@
+"""The sinks of an engine from one run to the next: each goes on with what it wrote itself.
+
+In an engine with a folder they note there how far they have come (`connectors/numbered_sinks.py`). Without one it is
+remembered here, for as long as the engine lives: `existing` is asked when a sink is opened for the first time, and a
+later run adds to it. A sink that was dropped and created again begins anew in both cases.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from panewise.catalog import Catalog, SinkDefinition
+from panewise.connectors.by_name import open_numbered_sink, open_sink
+from panewise.connectors.numbered_sinks import CountedSink, NumberedSink, file_name
+from panewise.connectors.sinks import PrintTable
+
+
+class SinkNotes:
+    """How far the sinks of one engine have come."""
+
+    def __init__(self, keep: Path | None) -> None:
+        self._keep = keep
+        self._counted: dict[str, tuple[SinkDefinition, CountedSink]] = {}  # by lower-case name, without a folder
+
+    def open(self, sink: SinkDefinition, print_table: PrintTable) -> NumberedSink:
+        """The sink, ready to go on; ConnectorError where that cannot be."""
+        if self._keep is not None:
+            return open_numbered_sink(sink, print_table, self._keep)
+        definition, before = self._counted.get(sink.name.lower(), (None, None))
+        if definition is not sink or before is None:
+            counted = CountedSink(open_sink(sink, print_table))
+        else:
+            counted = CountedSink(open_sink(_appending(sink), print_table), before.next)
+        self._counted[sink.name.lower()] = sink, counted
+        return counted
+
+    def clear(self, catalog: Catalog) -> None:
+        """Forgets sinks that there are no more, and makes the folder where it is missing."""
+        if self._keep is None:
+            return
+        self._keep.mkdir(0o700, parents=True, exist_ok=True)
+        known = {file_name(sink) for sink in catalog if isinstance(sink, SinkDefinition)}
+        for note in self._keep.glob("*.json"):
+            if note.stem not in known and not note.name.startswith("."):
+                self._remove(note.stem)
+
+    def forget(self, sink: SinkDefinition) -> None:
+        """It was dropped: another one of its name begins anew."""
+        self._remove(file_name(sink))
+
+    def _remove(self, name: str) -> None:
+        if self._keep is not None:
+            (self._keep / f"{name}.json").unlink(missing_ok=True)
+            shutil.rmtree(self._keep / name, ignore_errors=True)
+
+
+def _appending(sink: SinkDefinition) -> SinkDefinition:
+    options = tuple((key, "append" if key.lower() == "existing" else value) for key, value in sink.options)
+    return replace(sink, options=options)

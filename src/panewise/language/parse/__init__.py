@@ -1,0 +1,11 @@
+"""From text to a syntax tree and back: CQL as a dialect of sqlglot."""
+
+from typing import TYPE_CHECKING
+
+from panewise.faces import face
+
+if TYPE_CHECKING:
+    from panewise.language.parse.dialect import parse as parse
+    from panewise.language.parse.dialect import print_node as print_node
+
+__getattr__, __dir__ = face(__name__, {"parse": "dialect", "print_node": "dialect"})

@@ -1,0 +1,1 @@
+"""Windows without SLIDE: their relation changes with every row and every expiration."""

@@ -1,0 +1,1 @@
+"""Plans over several inputs: operators whose inputs and outputs are changes of relations."""

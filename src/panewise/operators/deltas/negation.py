@@ -1,0 +1,278 @@
+"""Negation: the rows of the left input without, or with, a partner on the right.
+
+| kind       | at every instant the result is                                                  |
+| ---------- | -------------------------------------------------------------------------------- |
+| NOT EXISTS | the left rows whose key no right row has; a NULL in a key matches nothing          |
+| EXISTS     | the left rows whose key some right row has                                        |
+| EXCEPT     | the values that are on the left and not on the right, each once                   |
+| EXCEPT ALL | of every value, max(copies on the left - copies on the right, 0) copies           |
+
+The result is STRICT: a right row may end left rows at any time, and bring them back when it leaves. How results are
+kept is a choice, because it says how their ends are told:
+
+- `by expiration`: a result carries the death of its left row, and ends only where that comes too late. Whoever keeps
+  the results partitions them by expiration, and pays for the ends.
+- `by key`: a result has no known death and every one ends, as in the negative-tuple approach. Whoever keeps the results
+  needs to find them by key or number only.
+
+The second is better where most results end prematurely: that share is measured, and the storage follows it
+(`negation_storage.py`) unless one is given. EXCEPT keeps no row by which a value stands, so that its results are always
+by key. Golab 2006, section 3.5.2.
+
+State: the living rows of both sides by key and, for EXISTS and NOT EXISTS, the values of the left ones. A row costs
+O(1), expected, and each time that it is shown or hidden O(1) more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panewise.aggregates.columns import flags, wrapped
+from panewise.arrays import Ints
+from panewise.language.expressions import Expression
+from panewise.operators.deltas.negation_changes import (
+    BIRTH,
+    DEATH,
+    ENDS,
+    EXCEPT_ALL,
+    EXISTS,
+    LEFT,
+    NATURAL,
+    NOT_EXISTS,
+    PREMATURE,
+    RIGHT,
+    SHOWN,
+    SHOWS,
+    SLOT,
+    Matrix,
+    relink,
+    rows_change,
+    values_change,
+)
+from panewise.operators.deltas.negation_storage import BY_KEY, MeasuredStorage
+from panewise.operators.held.held_batches import HeldBatches
+from panewise.operators.joins.keyed_rows import Arrived, KeyedRows, MakeQueue, arrived
+from panewise.operators.relation_delta import Delta, DeltaOperator
+from panewise.plan.expressions.evaluate import compiled
+from panewise.schema import Schema
+from panewise.state.calendar_queue import CalendarQueue
+from panewise.state.expiring import room_for
+from panewise.state.group_table import GroupTable
+
+_ROW_KINDS = {"NOT EXISTS": NOT_EXISTS, "EXISTS": EXISTS, "EXCEPT ALL": EXCEPT_ALL}
+_SPARE = 4096  # so many keys that are gone are never worth forgetting
+
+
+class Negation(DeltaOperator):
+    """Left rows by what is on the right.
+
+    `schema` is that of the left input and of the result. `left_keys` and `right_keys` are the equal sides of the
+    correlation of EXISTS and NOT EXISTS, in pairs of one type, over the columns of their input; there may be none. The
+    two EXCEPTs compare whole rows, column by column. `storage` fixes how results are kept; without one it follows the
+    measured share of premature ends. The queues make structures that suit the patterns of the inputs.
+
+    >>> from panewise.language.expressions import ColumnRef
+    >>> from panewise.schema import BIGINT, Column
+    >>> a = ColumnRef(BIGINT, "a")
+    >>> negation = Negation("NOT EXISTS", Schema((Column("a", BIGINT),)), (a,), (a,))
+    >>> left = Delta(pa.record_batch({"a": [7]}), np.array([0]), np.array([1]), np.array([9]))
+    >>> right = Delta(pa.record_batch({"a": [7]}), np.array([0]), np.array([3]), np.array([5]))
+    >>> result = negation.process([left, right], 0, 10)
+    >>> result.births.tolist(), result.deaths.tolist()
+    ([1, 5], [3, 9])
+    """
+
+    name = "Negation"
+
+    def __init__(
+        self,
+        kind: str,
+        schema: Schema,
+        left_keys: tuple[Expression, ...] = (),
+        right_keys: tuple[Expression, ...] = (),
+        storage: str | None = None,
+        left_queue: MakeQueue = CalendarQueue,
+        right_queue: MakeQueue = CalendarQueue,
+    ) -> None:
+        self._kind, self._schema = kind, schema.to_arrow()
+        self._storage = MeasuredStorage(BY_KEY if kind == "EXCEPT" else storage)
+        self._whole = kind.startswith("EXCEPT")
+        assert self._whole or kind in _ROW_KINDS, kind
+        types = tuple(column.type for column in schema) if self._whole else tuple(key.type for key in left_keys)
+        assert self._whole or types == tuple(key.type for key in right_keys), "keys are compared in one type"
+        self._left_keys, self._right_keys = [compiled(k) for k in left_keys], [compiled(k) for k in right_keys]
+        self._table = GroupTable(types)
+        self._left, self._right = KeyedRows(left_queue), KeyedRows(right_queue)
+        self._values = None if self._whole else HeldBatches(self._schema)
+        self._by_key: Matrix = np.empty((0, 5), np.int64)
+        self._links: Matrix = np.empty((0, 3), np.int64)
+        self._shown: Ints = np.empty(0, np.int64)  # EXCEPT: the number of each value's result
+        self._tally: Ints = np.zeros(4, np.int64)
+        self._next = 0
+        self._worth_forgetting = _SPARE  # with more keys than that, the unused ones are looked for
+
+    @property
+    def storage(self) -> str:
+        """How results are kept that are shown from now on."""
+        return self._storage.in_use
+
+    @property
+    def said(self) -> Mapping[str, str]:
+        """The storage in use, and the share by which it was chosen."""
+        return {"negation results": f"{self.storage}, {self._storage.share:.0%} of the results end prematurely"}
+
+    @property
+    def premature_share(self) -> float:
+        """Of all results that left, the share that ended before the death of their left row; 0 where none left."""
+        gone = int(self._tally[PREMATURE] + self._tally[NATURAL])
+        return int(self._tally[PREMATURE]) / gone if gone else 0.0
+
+    @property
+    def bytes_held(self) -> int:
+        own = self._by_key.nbytes + self._links.nbytes + self._shown.nbytes + self._table.bytes_held
+        values = 0 if self._values is None else self._values.bytes_held
+        return own + self._left.bytes_held + self._right.bytes_held + values
+
+    def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
+        left, right = inputs
+        left_rows, right_rows = arrived(left), arrived(right)
+        left_keys, _ = self._keys(left, left_rows, self._left_keys)
+        right_keys, matching = self._keys(right, right_rows, self._right_keys)
+        right_sequences, right_births, right_deaths = right_rows.sequences, right_rows.births, right_rows.deaths
+        if matching is not None:
+            right_keys, right_sequences = right_keys[matching], right_sequences[matching]
+            right_births, right_deaths = right_births[matching], right_deaths[matching]
+        slots_from = self._left.append(left_rows.sequences, left_keys, left_rows.deaths)
+        self._right.append(right_sequences, right_keys, right_deaths)
+        if self._values is not None:
+            self._values.append(left.batch if left_rows.whole else left.batch.take(wrapped(left_rows.positions)))
+        self._make_room()
+        gone = self._left.leave(left.ended, left.ended_at, until)
+        right_gone = self._right.leave(right.ended, right.ended_at, until)
+        departed = self._right.keys[right_gone.slots], right_gone.instants
+        if self._kind == "EXCEPT":
+            shows, ends = values_change(
+                right_keys, right_births, left_rows.births, left_keys, self._left.keys[gone.slots], gone.instants,
+                gone.premature, *departed, self._next, self._by_key, self._shown, self._tally,
+            )  # fmt: skip
+        else:
+            shows, ends = rows_change(
+                _ROW_KINDS[self._kind], self.storage == BY_KEY, gone.slots, gone.instants, gone.premature, right_keys,
+                right_births, *departed, slots_from, left_rows.births, self._next, self._left.keys, self._left.deaths,
+                self._by_key, self._links, self._tally,
+            )  # fmt: skip
+        result = self._delta(shows[: self._tally[SHOWS]], ends[: self._tally[ENDS]])
+        self._storage.measure(int(self._tally[PREMATURE]), int(self._tally[NATURAL]))
+        self._forget()
+        return result
+
+    def _keys(self, delta: Delta, rows: Arrived, keys: list[Any]) -> tuple[Ints, Ints | None]:
+        """The key of every row; and which rows can match, None for all: those without a NULL among the keys."""
+        if not self._table.types:
+            return np.zeros(len(rows), np.int64), None
+        columns = delta.batch.columns if self._whole else [key(delta.batch) for key in keys]
+        numbers = self._table.ids(columns)
+        if not rows.whole:
+            numbers = numbers[rows.positions]
+        if self._whole or not any(column.null_count for column in columns):
+            return numbers, None
+        valid = np.logical_and.reduce([flags(column.is_valid()) for column in columns])
+        return numbers, np.flatnonzero(valid[rows.positions])
+
+    def _make_room(self) -> None:
+        before, needed = len(self._by_key), max(1, len(self._table))
+        if needed > before:
+            by_key = np.full((room_for(needed), 5), -1, np.int64)
+            by_key[:before] = self._by_key
+            by_key[before:, LEFT:] = 0
+            shown = np.full(len(by_key), -1, np.int64)
+            shown[:before] = self._shown
+            self._by_key, self._shown = by_key, shown
+        before = len(self._links)
+        if self._left.room > before and self._kind != "EXCEPT":
+            links = np.empty((self._left.room, 3), np.int64)
+            links[:before] = self._links
+            self._links = links
+
+    def _delta(self, shows: Matrix, ends: Matrix) -> Delta:
+        self._tally[SHOWS] = self._tally[ENDS] = 0
+        sequences = np.arange(self._next, self._next + len(shows))
+        self._next += len(shows)
+        slots, births, deaths = (np.ascontiguousarray(shows[:, column]) for column in (SLOT, BIRTH, DEATH))
+        if self._values is not None:
+            batch = self._values.take(slots)
+        else:
+            values = slots if self._kind == "EXCEPT" else self._left.keys[slots]
+            batch = pa.RecordBatch.from_arrays(self._table.keys(values), schema=self._schema)
+        return Delta(batch, sequences, births, deaths, ends[:, 0].copy(), ends[:, 1].copy())
+
+    # ---- forgetting ----------------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        if self._left.sparse():
+            self._close_up()
+        if self._right.sparse():
+            self._right.close_up()
+        if not self._table.types or len(self._table) <= self._worth_forgetting:
+            return
+        count = len(self._table)
+        live = np.flatnonzero((self._by_key[:count, LEFT:] > 0).any(axis=1))
+        if 2 * len(live) <= count:
+            self._close_up()
+            self._right.close_up()
+            renamed = self._table.keep(live)
+            self._left.rename(renamed)
+            self._right.rename(renamed)
+            self._index(self._links[: self._left.size, SHOWN].copy(), self._shown[live])
+        self._worth_forgetting = 2 * len(self._table) + _SPARE
+
+    def _close_up(self) -> None:
+        kept = self._left.close_up()
+        if self._values is not None:
+            self._values.keep(kept)
+        if self._kind != "EXCEPT":
+            shown = self._links[kept, SHOWN]
+            self._links = np.empty((self._left.room, 3), np.int64)
+            relink(self._left.keys, shown, self._by_key, self._links)
+
+    def _index(self, told_rows: Ints, shown_values: Ints) -> None:
+        """What is found by key, anew from the living rows, what was told of them, and their values' results."""
+        self._by_key, self._shown = np.empty((0, 5), np.int64), np.empty(0, np.int64)
+        self._make_room()
+        room = len(self._by_key)
+        self._by_key[:, RIGHT] = np.bincount(self._right.keys, minlength=room)
+        self._by_key[:, LEFT] = np.bincount(self._left.keys, minlength=room)
+        self._shown[: len(shown_values)] = shown_values
+        if self._kind != "EXCEPT":
+            relink(self._left.keys, told_rows, self._by_key, self._links)
+
+    def snapshot(self) -> dict[str, Any]:
+        self._close_up()
+        self._right.close_up()
+        return {
+            "table": self._table.snapshot(),
+            "left": self._left.snapshot(),
+            "right": self._right.snapshot(),
+            "values": None if self._values is None else self._values.all(),
+            "told_rows": self._links[: self._left.size, SHOWN].copy(),
+            "shown_values": self._shown[: len(self._table)].copy(),
+            "tally": self._tally.copy(),
+            "storage": self._storage.snapshot(),
+            "next": self._next,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._table.restore(snapshot["table"])
+        self._left.restore(snapshot["left"])
+        self._right.restore(snapshot["right"])
+        if self._values is not None:
+            self._values = HeldBatches(self._schema)
+            self._values.append(snapshot["values"])
+        self._links = np.empty((0, 3), np.int64)
+        self._index(snapshot["told_rows"], snapshot["shown_values"])
+        self._storage.restore(snapshot["storage"])
+        self._tally, self._next = snapshot["tally"].copy(), snapshot["next"]

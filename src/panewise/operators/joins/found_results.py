@@ -1,0 +1,41 @@
+"""Room for the results of a join's loops: the row of each input, birth and death."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from panewise.arrays import Ints, Small
+from panewise.operators.held.stored_columns import pooled
+
+Results = tuple[Small, Ints, Ints]
+
+
+class FoundResults:
+    """Rows by input, births and deaths of as many results as there is room for."""
+
+    def __init__(self, inputs: int, room: int) -> None:
+        self._places: Small = pooled(inputs * room, np.int32).reshape(inputs, room)
+        self._births: Ints = pooled(room, np.int64)
+        self._deaths: Ints = pooled(room, np.int64)
+
+    def part(self, begin: int, end: int | None = None) -> Results:
+        """The room in a range, to be written to or read."""
+        return self._places[:, begin:end], self._births[begin:end], self._deaths[begin:end]
+
+    def first(self, count: int) -> Results:
+        """The first results, copied where that leaves much room behind which nobody needs any more."""
+        places, births, deaths = self.part(0, count)
+        if 2 * count < len(self._births):
+            return places.copy(), births.copy(), deaths.copy()
+        return places, births, deaths
+
+    def grown(self) -> FoundResults:
+        """Twice the room, with what was found so far."""
+        room = len(self._births)
+        larger = FoundResults(len(self._places), 2 * room)
+        larger._places[:, :room], larger._births[:room], larger._deaths[:room] = (
+            self._places,
+            self._births,
+            self._deaths,
+        )
+        return larger

@@ -1,0 +1,128 @@
+"""The rows of all inputs of a join as its loops see them: deaths, key numbers and chains, in a few flat arrays.
+
+    deaths   | input 0 ..room.. | input 1 ..room.. |            base[i]: where the rows of input i begin
+    keys     | slot 0  ..room.. | slot 1  ..room.. | ...        key_base[s]; a slot is one class of one input
+    links    | the same: the next older row with that key
+    heads    | slot 0: one per key | slot 1 ... |               head_base[s]; -1 where there is no row
+
+Flat, because one compiled loop then serves any number of inputs. Every input has the room that it needs; where it has
+outgrown that, all are laid out anew with twice the room: O(1) a row, amortised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.arrays import Ints, Small
+from panewise.operators.joins.join_loops import chain_rows
+
+ROOM_MIN = 1024
+
+
+def _laid_out(rooms: Sequence[int]) -> tuple[Ints, int]:
+    """Where regions of these sizes begin, and their size together."""
+    ends = np.cumsum(np.array([0, *rooms], np.int64))
+    return ends[:-1].copy(), int(ends[-1])
+
+
+def _moved(flat: NDArray[Any], bases: Ints, new_bases: Ints, total: int, counts: Sequence[int]) -> NDArray[Any]:
+    result = np.full(total, -1, flat.dtype)
+    for old, new, count in zip(bases, new_bases, counts, strict=True):
+        result[new : new + count] = flat[old : old + count]
+    return result
+
+
+class JoinRows:
+    """`slot_inputs[s]` is the input of slot s."""
+
+    def __init__(self, inputs: int, slot_inputs: Sequence[int]) -> None:
+        self.counts = [0] * inputs
+        self.slot_inputs: Small = np.array(slot_inputs, np.int32)
+        self.linked: NDArray[np.bool_] = np.ones(len(slot_inputs), np.bool_)
+        self._rooms = [0] * inputs
+        self.base: Ints = np.zeros(inputs, np.int64)
+        self.deaths: Ints = np.empty(0, np.int64)
+        self.key_base: Ints = np.zeros(len(slot_inputs), np.int64)
+        self.keys: Small = np.empty(0, np.int32)
+        self.links: Small = np.empty(0, np.int32)
+        self._head_counts = [0] * len(slot_inputs)
+        self.head_base: Ints = np.zeros(len(slot_inputs), np.int64)
+        self.heads: Small = np.empty(0, np.int32)
+
+    @property
+    def bytes_held(self) -> int:
+        return self.deaths.nbytes + self.keys.nbytes + self.links.nbytes + self.heads.nbytes
+
+    def slots_of(self, i: int) -> list[int]:
+        return np.flatnonzero(self.slot_inputs == i).tolist()
+
+    def deaths_of(self, i: int) -> Ints:
+        return self.deaths[self.base[i] : self.base[i] + self.counts[i]]
+
+    def keys_of(self, slot: int) -> Small:
+        begin = self.key_base[slot]
+        return self.keys[begin : begin + self.counts[self.slot_inputs[slot]]]
+
+    def append(self, i: int, deaths: Ints, keys: Sequence[NDArray[Any]]) -> None:
+        """New rows of an input, with their keys by slot. They are in no chain yet."""
+        count, new = self.counts[i], len(deaths)
+        if count + new > self._rooms[i]:
+            self._lay_out(i, max(ROOM_MIN, 2 * (count + new)))
+        self.counts[i] = count + new
+        self.deaths_of(i)[count:] = deaths
+        for slot, numbers in zip(self.slots_of(i), keys, strict=True):
+            self.keys_of(slot)[count:] = numbers
+
+    def _lay_out(self, i: int, room: int) -> None:
+        self._rooms[i] = room
+        counts, inputs = self.counts, self.slot_inputs.tolist()
+        bases, total = _laid_out(self._rooms)
+        self.deaths = _moved(self.deaths, self.base, bases, total, counts)
+        self.base = bases
+        bases, total = _laid_out([self._rooms[owner] for owner in inputs])
+        slot_counts = [counts[owner] for owner in inputs]
+        self.keys = _moved(self.keys, self.key_base, bases, total, slot_counts)
+        self.links = _moved(self.links, self.key_base, bases, total, slot_counts)
+        self.key_base = bases
+
+    def reserve_heads(self, keys: Sequence[int]) -> None:
+        """Room for so many keys by slot."""
+        if all(need <= held for need, held in zip(keys, self._head_counts, strict=True)):
+            return
+        grown = [
+            held if need <= held else max(ROOM_MIN, 2 * need)
+            for need, held in zip(keys, self._head_counts, strict=True)
+        ]
+        bases, total = _laid_out(grown)
+        self.heads = _moved(self.heads, self.head_base, bases, total, self._head_counts)
+        self.head_base, self._head_counts = bases, grown
+
+    def reset_heads(self, keys: Sequence[int]) -> None:
+        """Keys have been numbered anew: no row is in a chain, and there is room for so many keys by slot."""
+        self._head_counts = [max(ROOM_MIN, 2 * need) for need in keys]
+        self.head_base, total = _laid_out(self._head_counts)
+        self.heads = np.full(total, -1, np.int32)
+
+    def keep(self, i: int, places: Ints) -> None:
+        """Only the rows of an input at these places stay. `chain` must follow."""
+        count = len(places)
+        self.deaths_of(i)[:count] = self.deaths_of(i)[places]
+        for slot in self.slots_of(i):
+            self.keys_of(slot)[:count] = self.keys_of(slot)[places]
+        self.counts[i] = count
+        if self._rooms[i] > max(ROOM_MIN, 8 * count):
+            self._lay_out(i, max(ROOM_MIN, 2 * count))
+
+    def chain(self, i: int, alive_after: int) -> None:
+        """Makes the chains of an input anew, of the rows that die later than an instant."""
+        for slot in self.slots_of(i):
+            begin = self.head_base[slot]
+            heads = self.heads[begin : begin + self._head_counts[slot]]
+            heads[:] = -1
+            if self.linked[slot]:
+                links = self.links[self.key_base[slot] :][: self.counts[i]]
+                chain_rows(self.deaths_of(i), self.keys_of(slot), links, heads, alive_after)

@@ -1,0 +1,178 @@
+"""How a step's new rows find the results of a join: all at once, or part by part.
+
+A compiled walk writes results into room that it is given and stops where that is full; it goes on from there with other
+room. A residual condition judges candidates in portions, so that no more columns are read at a time than a bound.
+
+    order: new rows by birth, input and arrival  ->  walk  ->  candidates  ->  residual condition  ->  results
+
+Results come in the order of their births, however they are divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panewise.aggregates.columns import flags
+from panewise.arrays import Ints, Small
+from panewise.language.expressions import Expression
+from panewise.operators.held.stored_columns import StoredColumns
+from panewise.operators.joins.found_results import FoundResults, Results
+from panewise.operators.joins.join_loops import FRESH, merged, probe_many, probe_pair
+from panewise.operators.joins.join_rows import JoinRows
+from panewise.operators.joins.probe_plan import ProbePlan
+from panewise.operators.read_budget import ReadBudget
+from panewise.plan.expressions.evaluate import compiled
+
+Order = tuple[Small, Small, Ints]  # of a step's new rows: input, row and birth of each
+CANDIDATES = 1 << 18  # what the residual condition sees at a time, and what is found between two looks at a budget
+CANDIDATE_BYTES = 16 << 20  # of the columns that the residual condition reads at a time
+LOOKS = 1 << 24  # rows that are looked at between two looks at a budget
+RESULTS_MIN = 4096
+RESULTS_IN_PART = 1 << 20
+
+
+def order_of(firsts: Ints, births: Sequence[Ints]) -> Order:
+    """New rows in the order in which they probe: by birth, input and arrival. `firsts`: the number of each input's."""
+    ends = np.cumsum([len(own) for own in births])
+    starts = ends - [len(own) for own in births]
+    total = int(ends[-1])
+    origins, rows, instants = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.int64)
+    merged(np.concatenate(births), starts, ends, firsts, origins, rows, instants)
+    return origins, rows, instants
+
+
+class Residual:
+    """The part of a condition that no index answers, and the columns that it reads: (input, column), in order."""
+
+    def __init__(self, condition: Expression, schema: pa.Schema, read: list[tuple[int, int]]) -> None:
+        self._condition = compiled(condition)
+        self._schema = schema
+        self._read = read
+
+    def true_of(self, places: Small, columns: Sequence[StoredColumns], looked: Callable[[], None]) -> Ints:
+        """Those of the candidates for which it is true; `looked` is called after each part of them."""
+        size = sum(columns[i].taken_bytes(column, places[i]) for i, column in self._read)
+        true = []
+        step = max(1, places.shape[1] * CANDIDATE_BYTES // max(size, CANDIDATE_BYTES))
+        for start in range(0, max(1, places.shape[1]), step):
+            part = places[:, start : start + step]
+            read = [columns[i].taken(column, part[i]) for i, column in self._read]
+            batch = pa.RecordBatch.from_arrays(read, schema=self._schema)
+            true.append(np.flatnonzero(flags(self._condition(batch))) + start)
+            looked()
+        return np.concatenate(true)
+
+
+class Probing:
+    """`bytes_of`: what results of these rows will take, for a budget."""
+
+    def __init__(
+        self, columns: list[StoredColumns], residual: Residual | None, bytes_of: Callable[[Small], int]
+    ) -> None:
+        self._columns = columns
+        self._residual = residual
+        self._bytes_of = bytes_of
+        self._budget: ReadBudget | None = None
+        self._room = RESULTS_MIN
+
+    def spend(self, budget: ReadBudget | None) -> None:
+        """Results are found in portions from now on, each of which is taken out of the budget."""
+        self._budget = budget
+
+    def whole(self, order: Order, rows: JoinRows, plan: ProbePlan) -> Results:
+        """All results of a step."""
+        if self._residual is None and self._budget is None:
+            return self._at_once(order, rows, plan)
+        kept = [FoundResults(len(self._columns), 0).first(0), *self._portions(order, rows, plan)]
+        places, births, deaths = zip(*kept, strict=True)
+        return np.concatenate(places, axis=1), np.concatenate(births), np.concatenate(deaths)
+
+    def parts(self, order: Order, rows: JoinRows, plan: ProbePlan) -> Iterator[Results]:
+        """The same in parts of at most about `RESULTS_IN_PART`, one at least."""
+        if self._residual is None and self._budget is None:
+            return self._bounded(order, rows, plan)
+        return self._portions(order, rows, plan)
+
+    def _at_once(self, order: Order, rows: JoinRows, plan: ProbePlan) -> Results:
+        """As much room as the last step needed, doubled where it does not do."""
+        found = FoundResults(len(self._columns), self._room)
+        walk = Walk(order, rows, plan, self._looks)
+        count = walk.go(found.part(0))
+        while not walk.done:
+            found = found.grown()
+            count += walk.go(found.part(count))
+        self._room = max(RESULTS_MIN, count + count // 4)
+        return found.first(count)
+
+    def _bounded(self, order: Order, rows: JoinRows, plan: ProbePlan) -> Iterator[Results]:
+        """Room doubles where it does not do, as long as it is no more than for one part."""
+        walk = Walk(order, rows, plan, self._looks)
+        made, more = 0, True
+        while more:
+            found = FoundResults(len(self._columns), min(self._room, RESULTS_IN_PART))
+            count = walk.go(found.part(0))
+            while not walk.done and 2 * count <= RESULTS_IN_PART:
+                found = found.grown()
+                count += walk.go(found.part(count))
+            made, more = made + count, not walk.done
+            yield found.first(count)
+        self._room = max(RESULTS_MIN, made + made // 4)
+
+    def _portions(self, order: Order, rows: JoinRows, plan: ProbePlan) -> Iterator[Results]:
+        """Candidates in portions, one at least; of each those for which the residual condition, if any, is true."""
+        room = FoundResults(len(self._columns), CANDIDATES)
+        walk = Walk(order, rows, plan, self._looks)
+        more = True
+        while more:
+            count = walk.go(room.part(0))
+            more = not walk.done
+            places, births, deaths = room.part(0, count)
+            true = np.arange(count) if self._residual is None else self._true_of(places)
+            portion = places[:, true], births[true], deaths[true]
+            if self._budget is not None:
+                self._budget.take(len(true), self._bytes_of(portion[0]))
+            yield portion
+
+    def _true_of(self, places: Small) -> Ints:
+        assert self._residual is not None
+        return self._residual.true_of(places, self._columns, self._look)
+
+    def _look(self) -> None:
+        if self._budget is not None:
+            self._budget.take()
+
+    @property
+    def _looks(self) -> int:
+        """How many rows may be looked at before the walk stops, to look at a budget."""
+        return np.iinfo(np.int64).max if self._budget is None else LOOKS
+
+
+class Walk:
+    """Of a step's new rows over those that are there, as far as it has come."""
+
+    def __init__(self, order: Order, rows: JoinRows, plan: ProbePlan, looks: int) -> None:
+        self._order, self._rows, self._plan = order, rows, plan
+        self._position = np.array([0, FRESH, FRESH, looks], np.int64)
+        self._levels = np.zeros((4, len(rows.counts)), np.int64)
+
+    @property
+    def done(self) -> bool:
+        return bool(self._position[0] >= len(self._order[0]))
+
+    def go(self, room: Results) -> int:
+        """As far as there is room; how many results it has found."""
+        rows, plan = self._rows, self._plan
+        held = rows.base, rows.deaths, rows.key_base, rows.keys, rows.links, rows.head_base, rows.heads
+        arguments: tuple[Any, ...]
+        if len(rows.counts) == 2:
+            arguments = *self._order, self._position, *held, *room
+            return probe_pair(*arguments)
+        levels = plan.level_inputs, plan.level_slots, plan.level_sources
+        checks = plan.check_starts, plan.check_slots, plan.check_sources
+        walked = self._position, self._levels
+        arguments = *self._order, *walked, *levels, *checks, rows.slot_inputs, rows.linked, *held, *room
+        return probe_many(*arguments)

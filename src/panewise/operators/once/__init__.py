@@ -1,0 +1,1 @@
+"""One-time queries: a relation computed once, within a budget."""

@@ -1,0 +1,1 @@
+"""Windows of rows, and periodic queries without aggregates."""

@@ -1,0 +1,1 @@
+"""Joins and DISTINCT that queries with different windows share, and aggregates over them."""

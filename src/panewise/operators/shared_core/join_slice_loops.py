@@ -1,0 +1,103 @@
+"""The compiled loops of aggregates over joins: reports are read from slices that lie in the order of time.
+
+At each instant at which reports are due the slices are gone through once, from the youngest to the oldest, and the
+answer of every window that is due is left on the way, the shortest first:
+
+    slices    |-----|--|-----|--|-----|--|        highs: how many slices begin before the instant
+                       [ shortest        )        lows: the position of the first slice of each window
+              [ longest                  )
+
+`combine_run` is a global on purpose: `loop_for` replaces it for states that choose a string.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from panewise.aggregates.kernels import combine_run
+from panewise.arrays import Floats, Ints
+from panewise.loops import compiled_loop
+from panewise.synopses.slice_ring import copy_states
+
+Mask = NDArray[np.bool_]
+
+
+@compiled_loop
+def report_dense(
+    operation: int, ints: Ints, floats: Floats, width: int, groups: int, begin: int, end: int, rooms: Ints, highs: Ints,
+    due_ends: Ints, lows: Ints, wanted: Mask, offsets: Ints, blank_ints: Ints, blank_floats: Floats, total_ints: Ints,
+    total_floats: Floats, out_ints: Ints, out_floats: Floats, ranks: Ints,
+) -> None:  # fmt: skip
+    """The reports of the instants [begin, end), of the first so many groups, into `out` from `offsets` on.
+
+    The windows due at an instant end at `due_ends`. Only those `wanted` need this state. `blank` is the identity.
+    """
+    zero = 0 * width  # no literal: it would be compiled for by itself
+    for instant in range(begin, end):
+        copy_states(total_ints, total_floats, zero, blank_ints, blank_floats, zero, groups)
+        position = highs[instant]
+        for due in range(due_ends[instant - 1] if instant > 0 else 0, due_ends[instant]):
+            if not wanted[due]:
+                continue
+            while position > lows[due]:
+                position -= 1
+                source = rooms[position] * width
+                combine_run(operation, total_ints, total_floats, zero, ints, floats, source, groups, ranks)
+            copy_states(out_ints, out_floats, offsets[due], total_ints, total_floats, zero, groups)
+
+
+@compiled_loop
+def count_touched(
+    begin: int, end: int, rooms: Ints, highs: Ints, due_ends: Ints, lows: Ints, heads: Ints, entry_next: Ints,
+    entry_group: Ints, seen: Ints, sizes: Ints,
+) -> None:  # fmt: skip
+    """How many groups each due window touches, of sparse slices. `seen` has an instant below 0 for each group."""
+    for instant in range(begin, end):
+        position, count = highs[instant], 0
+        for due in range(due_ends[instant - 1] if instant > 0 else 0, due_ends[instant]):
+            while position > lows[due]:
+                position -= 1
+                entry = heads[rooms[position]]
+                while entry >= 0:
+                    if seen[entry_group[entry]] != instant:
+                        seen[entry_group[entry]] = instant
+                        count += 1
+                    entry = entry_next[entry]
+            sizes[due] = count
+
+
+@compiled_loop
+def report_sparse(
+    operation: int, ints: Ints, floats: Floats, heads: Ints, entry_next: Ints, entry_group: Ints, places: Ints,
+    touched: Ints, out_groups: Ints, begin: int, end: int, rooms: Ints, highs: Ints, due_ends: Ints, lows: Ints,
+    wanted: Mask, offsets: Ints, blank_ints: Ints, blank_floats: Floats, total_ints: Ints, total_floats: Floats,
+    out_ints: Ints, out_floats: Floats, ranks: Ints,
+) -> None:  # fmt: skip
+    """The same for slices with an entry per group that they touch; an answer has the groups touched, as they came.
+
+    `places` is -1 for all groups, and is so again at the end.
+    """
+    one, zero = min(1, rooms.shape[0] + 1), 0 * operation  # no literals: each would be compiled for by itself
+    for instant in range(begin, end):
+        position, count = highs[instant], zero
+        for due in range(due_ends[instant - 1] if instant > 0 else 0, due_ends[instant]):
+            if not wanted[due]:
+                continue
+            while position > lows[due]:
+                position -= 1
+                entry = heads[rooms[position]]
+                while entry >= 0:
+                    place = places[entry_group[entry]]
+                    if place < 0:
+                        place = count
+                        places[entry_group[entry]] = place
+                        touched[place] = entry_group[entry]
+                        copy_states(total_ints, total_floats, place, blank_ints, blank_floats, zero, one)
+                        count += one
+                    combine_run(operation, total_ints, total_floats, place, ints, floats, entry, one, ranks)
+                    entry = entry_next[entry]
+            copy_states(out_ints, out_floats, offsets[due], total_ints, total_floats, zero, count)
+            out_groups[offsets[due] : offsets[due] + count] = touched[:count]
+        for k in range(count):
+            places[touched[k]] = -1

@@ -1,0 +1,1 @@
+"""How many edges a set of windows has per unit of time, by several methods."""

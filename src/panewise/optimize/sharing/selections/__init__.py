@@ -1,0 +1,1 @@
+"""What selections and groupings have in common: regions of rows, covers, roll-ups."""

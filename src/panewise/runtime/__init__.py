@@ -1,1 +1,0 @@
-"""Hosts of operators: the embedded engine now, Spark beside it later."""

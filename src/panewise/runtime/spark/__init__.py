@@ -1,1 +1,0 @@
-"""The same operators on Spark: stages, state, the result log and the pipeline's face."""

@@ -1,0 +1,1 @@
+"""Reads beside window moves: histories, levels of isolation, and the schedulers that keep a level."""

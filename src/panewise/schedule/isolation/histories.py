@@ -1,0 +1,205 @@
+"""Histories: what reads and moves did to sub-windows, in order. Golab 2006, section 7.3.1.
+
+A history is data: a tuple of operations, and a text as the thesis writes it.
+
+    rQ1[0]   read Q1 scans sub-window 0                    w5[0]   move 5 replaces sub-window 0
+    cQ1 c5   commit                                        aQ1     abort
+    uQ1[0]   Q1 takes the copy of sub-window 0 that it     i5[3]   move 5 inserts rows into sub-window 3 as well
+             had read out of its answer again                      (results of update pattern WEAK)
+    fQ1[3]   rows inserted into sub-window 3, which Q1 had read, are passed to Q1
+
+`u` is the re-scan of a kept old copy (end of section 7.4.2), `i` and `f` are section 7.4.3. Moves 0 to `filled` - 1
+have filled the window before the history begins and are not written down.
+
+Invariant, checked when a history is made: moves come in the order of their numbers, write the sub-window that is
+theirs, and commit once; nothing happens to a read after its end; what is undone or passed on had been read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from panewise.errors import PanewiseError
+from panewise.schedule.isolation.transactions import check_length
+
+
+class OperationKind(Enum):
+    READ = "r"
+    UNDO = "u"
+    FORWARD = "f"
+    WRITE = "w"
+    INSERT = "i"
+    COMMIT = "c"
+    ABORT = "a"
+
+
+OF_READS = frozenset({OperationKind.READ, OperationKind.UNDO, OperationKind.FORWARD, OperationKind.ABORT})
+OF_MOVES = frozenset({OperationKind.WRITE, OperationKind.INSERT})
+ENDS = frozenset({OperationKind.COMMIT, OperationKind.ABORT})
+Transaction = int | str
+"""A move by its number, a read by its name."""
+
+_OPERATION = re.compile(r"([rufwica])(\d+|[A-Za-z]\w*)(?:\[(\d+)\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryOperation:
+    kind: OperationKind
+    transaction: Transaction
+    sub_window: int | None = None
+
+    def __str__(self) -> str:
+        place = "" if self.sub_window is None else f"[{self.sub_window}]"
+        return f"{self.kind.value}{self.transaction}{place}"
+
+
+@dataclass(frozen=True)
+class History:
+    """Operations over a window of `sub_windows`; `lengths` of those reads that do not read all of it.
+
+    >>> history = History.parse("rQ1[0] w2[0] c2 rQ1[1] cQ1", sub_windows=2)
+    >>> str(history), history.committed_reads
+    ('rQ1[0] w2[0] c2 rQ1[1] cQ1', ('Q1',))
+    """
+
+    operations: tuple[HistoryOperation, ...]
+    sub_windows: int
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    filled: int = -1
+    """How many moves came before; sub_windows where it is not said."""
+
+    def __post_init__(self) -> None:
+        if self.filled < 0:
+            object.__setattr__(self, "filled", self.sub_windows)
+        if self.filled < self.sub_windows:
+            raise PanewiseError(f"{self.filled} moves do not fill a window of {self.sub_windows} sub-windows")
+        for length in self.lengths.values():
+            check_length(length, self.sub_windows)
+        _Rules(self.sub_windows, self.filled).check(self.operations)
+
+    @classmethod
+    def parse(
+        cls, text: str, *, sub_windows: int, lengths: Mapping[str, int] | None = None, filled: int = -1
+    ) -> History:
+        return cls(tuple(map(_operation, text.split())), sub_windows, dict(lengths or {}), filled)
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.operations))
+
+    def length(self, read: str) -> int:
+        return self.lengths.get(read, self.sub_windows)
+
+    @property
+    def committed_reads(self) -> tuple[str, ...]:
+        """In the order of their commits."""
+        return tuple(
+            step.transaction
+            for step in self.operations
+            if step.kind is OperationKind.COMMIT and isinstance(step.transaction, str)
+        )
+
+    @property
+    def moves(self) -> tuple[int, ...]:
+        return tuple(
+            step.transaction
+            for step in self.operations
+            if step.kind is OperationKind.WRITE and isinstance(step.transaction, int)
+        )
+
+
+def _operation(text: str) -> HistoryOperation:
+    found = _OPERATION.fullmatch(text)
+    if found is None:
+        raise PanewiseError(f"'{text}' is no operation of a history", hint="as in rQ1[0], w5[0], c5, cQ1, aQ1")
+    kind, transaction, place = found.groups()
+    return HistoryOperation(
+        OperationKind(kind),
+        int(transaction) if transaction.isdigit() else transaction,
+        None if place is None else int(place),
+    )
+
+
+class _Rules:
+    """The invariant of a history; each method says what is wrong with an operation, or None."""
+
+    def __init__(self, sub_windows: int, filled: int) -> None:
+        self._sub_windows = sub_windows
+        self._next_move = filled
+        self._open_moves: set[int] = set()
+        self._ended: set[str] = set()
+        self._seen: set[tuple[Transaction, int | None]] = set()
+
+    def check(self, operations: Iterable[HistoryOperation]) -> None:
+        for step in operations:
+            wrong = self._place(step) or (
+                self._of_move(step, step.transaction)
+                if isinstance(step.transaction, int)
+                else self._of_read(step, step.transaction)
+            )
+            if wrong:
+                raise PanewiseError(f"{step} cannot stand in a history: {wrong}")
+        if self._open_moves:
+            raise PanewiseError(f"moves {sorted(self._open_moves)} never commit; a window move always does")
+
+    def _place(self, step: HistoryOperation) -> str | None:
+        if step.kind in ENDS:
+            return None if step.sub_window is None else "an end has no sub-window"
+        if step.sub_window is None or step.sub_window >= self._sub_windows:
+            return f"there are sub-windows 0 to {self._sub_windows - 1}"
+        return None
+
+    def _of_move(self, step: HistoryOperation, number: int) -> str | None:
+        if step.kind in OF_READS:
+            return "a move only writes, inserts and commits"
+        if step.kind is OperationKind.WRITE:
+            if number != self._next_move or step.sub_window != number % self._sub_windows:
+                return f"expected w{self._next_move}[{self._next_move % self._sub_windows}]"
+            self._next_move += 1
+            self._open_moves.add(number)
+        elif number not in self._open_moves:
+            return f"move {number} is not under way"
+        elif step.kind is OperationKind.COMMIT:
+            self._open_moves.remove(number)
+        elif number != self._next_move - 1:
+            return f"move {self._next_move - 1} has begun since"
+        return None
+
+    def _of_read(self, step: HistoryOperation, name: str) -> str | None:
+        if step.kind in OF_MOVES:
+            return "a read does not write"
+        if name in self._ended:
+            return f"{name} has ended"
+        key = (name, step.sub_window)
+        if step.kind in ENDS:
+            self._ended.add(name)
+        elif step.kind is OperationKind.READ:
+            if key in self._seen:
+                return f"{name} has read sub-window {step.sub_window}"
+            self._seen.add(key)
+        elif key not in self._seen:
+            return f"{name} has not read sub-window {step.sub_window}"
+        elif step.kind is OperationKind.UNDO:
+            self._seen.remove(key)
+        return None
+
+
+class HistoryBuilder:
+    """Writes down what is done; `history` is what was done so far."""
+
+    def __init__(self, sub_windows: int, filled: int | None = None) -> None:
+        self._sub_windows = sub_windows
+        self._filled = sub_windows if filled is None else filled
+        self._operations: list[HistoryOperation] = []
+        self._lengths: dict[str, int] = {}
+
+    def begin(self, read: str, length: int) -> None:
+        self._lengths[read] = length
+
+    def add(self, kind: OperationKind, transaction: Transaction, sub_window: int | None = None) -> None:
+        self._operations.append(HistoryOperation(kind, transaction, sub_window))
+
+    def history(self) -> History:
+        return History(tuple(self._operations), self._sub_windows, dict(self._lengths), self._filled)

@@ -1,0 +1,87 @@
+"""What each committed read of a history saw, found by doing the history step by step.
+
+A sub-window holds a copy and the rows that later moves inserted into it (only results of update pattern WEAK have such
+rows): its *content* is the number of the copy and the numbers of the moves whose rows it has. A read's *view* is the
+content of every sub-window that counts in its answer. Time and space: one step per operation, and what is seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from panewise.schedule.isolation.histories import History, OperationKind
+from panewise.schedule.isolation.transactions import copies_of_window
+
+
+@dataclass(frozen=True)
+class Content:
+    copy: int
+    inserts: frozenset[int] = frozenset()
+
+    def with_insert(self, move: int) -> Content:
+        return Content(self.copy, self.inserts | {move})
+
+
+View = dict[int, Content]
+"""By sub-window."""
+
+
+@dataclass(frozen=True)
+class CommittedRead:
+    name: str
+    length: int
+    view: View
+    last_move_at_commit: int
+
+    @property
+    def youngest(self) -> int:
+        return max((content.copy for content in self.view.values()), default=-1)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The committed reads, in the order of their commits, and what every move inserted into which copy."""
+
+    reads: tuple[CommittedRead, ...]
+    inserts: dict[int, tuple[int, ...]]
+    """By copy: the moves that inserted into it, in order."""
+    final: View
+
+    def state(self, move: int, length: int, sub_windows: int) -> View:
+        """The window as of a move: what a read of it would see if nothing else ran."""
+        return {
+            copy % sub_windows: Content(copy, frozenset(by for by in self.inserts.get(copy, ()) if by <= move))
+            for copy in copies_of_window(move, length)
+        }
+
+
+def replay(history: History) -> Replay:
+    last_move = history.filled - 1
+    held = {copy % history.sub_windows: Content(copy) for copy in copies_of_window(last_move, history.sub_windows)}
+    views: dict[str, View] = {}
+    inserts: dict[int, tuple[int, ...]] = {}
+    reads: list[CommittedRead] = []
+    for step in history.operations:
+        if isinstance(step.transaction, int):
+            if step.sub_window is None:
+                continue
+            if step.kind is OperationKind.WRITE:
+                last_move = step.transaction
+                held[step.sub_window] = Content(last_move)
+            else:
+                content = held[step.sub_window]
+                held[step.sub_window] = content.with_insert(step.transaction)
+                inserts[content.copy] = (*inserts.get(content.copy, ()), step.transaction)
+            continue
+        view = views.setdefault(step.transaction, {})
+        if step.sub_window is None:
+            if step.kind is OperationKind.COMMIT:
+                length = history.length(step.transaction)
+                reads.append(CommittedRead(step.transaction, length, view, last_move))
+        elif step.kind is OperationKind.READ:
+            view[step.sub_window] = held[step.sub_window]
+        elif step.kind is OperationKind.UNDO:
+            del view[step.sub_window]
+        elif last_move in held[step.sub_window].inserts:
+            view[step.sub_window] = view[step.sub_window].with_insert(last_move)
+    return Replay(tuple(reads), inserts, held)

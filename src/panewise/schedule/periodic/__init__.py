@@ -1,0 +1,1 @@
+"""Which periodic queries run first, and which run together."""

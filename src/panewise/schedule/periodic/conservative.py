@@ -1,0 +1,23 @@
+"""Conservative scheduling: the tasks of a group that have the same deadline are executed together.
+
+Over sub-groups (`periodic_tasks.sub_groups`) nothing runs more often than it must, and sub-groups meet where their
+slides coincide; over the tasks of `hybrid` the same choice is hybrid scheduling. Pure, O(n). Golab 2006, section 8.4.3,
+algorithm 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from panewise.schedule.periodic.earliest_deadline import earliest_deadline
+from panewise.schedule.periodic.periodic_tasks import Task
+
+
+def same_deadline(waiting: Mapping[Task, int]) -> tuple[Task, ...]:
+    """The task with the earliest deadline, and those of its group that share the deadline."""
+    return tuple(
+        task
+        for first in earliest_deadline(waiting)
+        for task, until in waiting.items()
+        if task.group == first.group and until == waiting[first]
+    )

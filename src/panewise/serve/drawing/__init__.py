@@ -1,0 +1,1 @@
+"""The weave as a picture."""

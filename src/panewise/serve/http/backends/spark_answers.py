@@ -1,0 +1,116 @@
+"""The answers of a running Spark pipeline, kept so that lookups start no Spark job and read no file.
+
+When a micro-batch has been committed, the last report of each periodic query is taken from what it has delivered:
+`delivered` is called with it, and from then on the answer is there for everybody. Queries that are no aggregates of
+periodic windows deliver changes and not states, so their answers come from the buckets, by a letter and a micro-batch;
+such an answer is kept until another micro-batch has come and ASKED_SECONDS have passed, and who asks meanwhile gets it
+with its age. So Spark is asked at most about once a second for a query, however many callers there are.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.serve.http.service.backend import Lookup
+from panewise.spark.handle import Handle
+from panewise.spark.program.version import PlannedQuery
+from panewise.spark.results.deliveries import Delivery
+from panewise.spark.tasks.batch_progress import Marks
+from panewise.temporal import TimeWindow
+
+ASKED_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class KeptAnswer:
+    """A table that stays the same object for as long as the answer does, how far the query had come, and since when."""
+
+    table: pa.Table
+    watermark_us: int | None
+    at: float  # seconds since 1970
+    batch: int
+
+    def lookup(self, table: pa.Table | None = None) -> Lookup:
+        age_s = max(0.0, time.time() - self.at)
+        return Lookup(self.table if table is None else table, self.watermark_us, age_s)
+
+
+class SparkAnswers:
+    """By query, under its name in the log. `refresh` is called by one thread; everybody reads without waiting."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._asking = threading.Lock()
+        self._reports: dict[str, tuple[pa.Table, float]] = {}  # the last delivery of each, and when that was
+        self._now: dict[str, KeptAnswer] = {}
+        self._empty: dict[str, pa.Table] = {}
+
+    def found(self, query: PlannedQuery, batch: int) -> KeptAnswer | None:
+        """The answer now, where it is there."""
+        answer = self._now.get(query.log_name)
+        if answer is None or query.is_folded:
+            return answer
+        fresh = answer.batch >= batch or time.time() - answer.at < ASKED_SECONDS
+        return answer if fresh else None
+
+    def refresh(self, marks: Marks, deliveries: list[Delivery], at: float, never: set[str]) -> None:
+        """A micro-batch was committed. `never`: the queries that have delivered nothing so far."""
+        queries = {query.log_name: query for query in self._handle.version.queries.values()}
+        for delivery in deliveries:
+            if delivery.name in queries:
+                self._reports[delivery.name] = delivery.table, delivery.at or at
+        for name in set(self._reports) - set(queries):
+            del self._reports[name]
+        now = {}
+        for name, query in queries.items():
+            if not query.is_folded:
+                if name in self._now:
+                    now[name] = self._now[name]
+            elif name in self._reports or name in never:
+                report = self._report(query, marks, at)
+                if report is not None:
+                    now[name] = report
+        self._now = now
+
+    def _report(self, query: PlannedQuery, marks: Marks, at: float) -> KeptAnswer | None:
+        """The report that the watermark has reached; a grouped query may have no group in it, and then no row. None
+        where it was due while the query was suspended."""
+        name, come_to = query.log_name, self._handle.come_to(query, marks)
+        no_rows = KeptAnswer(self._no_rows(query), come_to, at, marks.batch)
+        if come_to is None:
+            return no_rows
+        delivered, delivered_at = self._reports.get(name, (no_rows.table, at))
+        window = query.block.window
+        assert isinstance(window, TimeWindow) and window.slide_us is not None
+        report = window.last_report(come_to)
+        ends = delivered.column("window_end").cast(pa.int64())
+        table = delivered.filter(pc.equal(ends, report))
+        before = self._now.get(name)
+        if not table.num_rows:
+            return None if self._handle.was_silent(query, report, marks) else no_rows
+        if before is not None and before.at == delivered_at and before.table.num_rows:
+            table = before.table
+        return KeptAnswer(table, come_to, delivered_at, marks.batch)
+
+    def _no_rows(self, query: PlannedQuery) -> pa.Table:
+        name = query.log_name
+        if name not in self._empty:
+            self._empty[name] = query.definition.schema.to_arrow().empty_table()
+        return self._empty[name]
+
+    def asked(self, query: PlannedQuery) -> KeptAnswer:
+        """The answer now of a query that has to be asked; one caller asks for all that wait."""
+        with self._asking:
+            marks = self._handle.marks()
+            answer = self.found(query, marks.batch)
+            if answer is None:
+                table = self._handle.lookup(query.name)
+                marks = self._handle.marks()
+                answer = KeptAnswer(table, self._handle.come_to(query, marks), time.time(), marks.batch)
+                self._now = self._now | {query.log_name: answer}
+            return answer

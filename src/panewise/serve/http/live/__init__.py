@@ -1,0 +1,1 @@
+"""Results as they appear, by WebSocket and server-sent events."""

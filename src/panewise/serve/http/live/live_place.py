@@ -1,0 +1,45 @@
+"""Where a subscriber wants to begin, from the words of a request; Problem 400 where they make no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from panewise.serve.http.live.live_reader import ReaderPlace
+from panewise.serve.http.results.numbered_rows import time_column
+from panewise.serve.http.results.result_series import Series
+from panewise.serve.http.routes.query_routes import instant_of
+from panewise.serve.http.service.error_answers import Problem
+
+_NUMBER_DIGITS_MOST = 18
+
+
+def place_of(asked: Mapping[str, Any], series: Series) -> ReaderPlace:
+    """From `start`, `after_window` and `series`, of an address or of a message; none of them: from now on."""
+    start, window, id = asked.get("start"), asked.get("after_window"), asked.get("series")
+    if start is not None and window is not None:
+        raise Problem(400, "give 'start' or 'after_window', not both")
+    if id is not None and not isinstance(id, str):
+        raise Problem(400, "'series' is the text that 'hello' has told")
+    if window is not None and time_column(series.schema) is None:
+        raise Problem(400, f"the results of query '{series.name}' have no column window_end or instant")
+    return ReaderPlace(
+        None if start is None else number_of(start, "start"),
+        None if window is None else instant_of(window, "after_window"),
+        id,
+    )
+
+
+def place_of_event(id: str) -> ReaderPlace:
+    """From the Last-Event-ID of server-sent events: a number, and the series that it is of."""
+    number, _, series = id.partition(":")
+    return ReaderPlace(number_of(number, "Last-Event-ID"), None, series or None)
+
+
+def number_of(value: Any, name: str) -> int:
+    """A number of a row."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _NUMBER_DIGITS_MOST:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**_NUMBER_DIGITS_MOST:
+        raise Problem(400, f"'{name}' is the number of a row, 0 or more")
+    return value

@@ -1,0 +1,1 @@
+"""Results of queries, numbered, in memory and in files."""

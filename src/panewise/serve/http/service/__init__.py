@@ -1,0 +1,3 @@
+"""What all parts of the server use: settings, logs, metrics, bodies of requests, answers, errors, the contract of
+backends.
+"""

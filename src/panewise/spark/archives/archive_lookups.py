@@ -1,0 +1,46 @@
+"""What a query has said at an instant that nobody else knows any more: from an archive of its results.
+
+All rows of a report come in one micro-batch, and an update brings whole micro-batches, so an archive has a report as a
+whole or not at all. A report without rows cannot be told from one that is not there, and is not answered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from panewise.catalog import ArchiveDefinition
+from panewise.errors import ArchiveError
+from panewise.language.statements import Emission as Emission
+from panewise.spark.archives.archive_target import Begun
+from panewise.spark.program.version import PlannedQuery, Version
+from panewise.temporal import TimeWindow
+
+
+def archived_report(version: Version, query: PlannedQuery, at: int, begun: dict[str, Begun]) -> pa.Table | None:
+    """The report of a periodic query at an instant; None where no archive has it. `begun`: archives by their names."""
+    window = query.block.window
+    if query.block.emission is not Emission.RSTREAM or query.block.restore:
+        return None
+    if not isinstance(window, TimeWindow) or window.slide_us is None:
+        return None
+    report = window.last_report(at)
+    for archive in version.archives.values():
+        own = begun.get(archive.log_name)
+        # Up to where it had begun somebody else has written it, perhaps another query.
+        if archive.definition.source.lower() == query.name and own is not None and (own.at is None or report > own.at):
+            table = _rows_at(archive.definition, report)
+            if table is not None and table.num_rows:
+                return table.cast(query.definition.schema.to_arrow())
+    return None
+
+
+def _rows_at(definition: ArchiveDefinition, report: int) -> Any:
+    from panewise.archive.archive import Archive
+
+    try:
+        with Archive.open(definition.path) as archive:
+            return archive.scan(inserted=(report, report), columns=list(definition.schema.names))
+    except ArchiveError:
+        return None

@@ -1,0 +1,307 @@
+"""The state of a bucket that takes rows: a journal of what came in, whose oldest pages go when nobody needs their rows.
+
+A micro-batch appends one page with its packets. Where all inputs are windows of time (`plan/row_reach.py`), which rows
+leave in the order in which they came (the WEAKEST pattern: a queue), a page goes when its last row has left them: every
+row is written once, or not at all where it has left already, and a bucket is built anew from the pages that are left.
+
+    page    3         4         5         6                    the bucket has come to W
+            ..... ]   ....... ]     ...... ]    ...... ]       3 is dropped: its last row matters until before W
+                  ^until            W ->
+
+Small pages are merged level by level, each row a few times at most, so that the head stays small. Other queries, and
+those that keep far less than they read, get a *snapshot* of the bucket whenever the journal has outgrown it.
+
+What is built from the pages that are left has the same relations at W, and so says the same from then on: what it says
+on the way there is thrown away. Two things must be known besides, and stand in the head: how far the streams have come,
+and how far they had come when a query began whose windows are not whole yet (`since`, by version). As long as there is
+such a query no page goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.arrays import INT64_MIN
+from panewise.plan.row_reach import reach_of
+from panewise.spark.buckets.bucket import Bucket
+from panewise.spark.buckets.bucket_head import Head, Page, PagePart, Store
+from panewise.spark.tables.table_log import CHANGE
+from panewise.spark.tasks.batch_progress import Marks
+from panewise.spark.tasks.packing import Packet
+from panewise.state.snapshot_format import dumped, loaded
+
+JOURNAL_LEAST = 256 * 1024
+PAGES_PER_LEVEL = 12
+MERGED_MOST = 1 << 20  # bytes: larger pages are few anyway
+APART = -1  # the level of pages that are not merged
+JOURNAL_TO_STATE = 4  # a journal may be so many times as large as what the bucket holds before a snapshot is better
+
+
+class RowJournal:
+    """The layout, as `bucket_state.py` asks for it."""
+
+    @staticmethod
+    def catch_up(bucket: Bucket, since: int, head: Head, store: Store, marks: Marks) -> bool:
+        """A bucket as it was after micro-batch `since` becomes the one of the head, if the pages still say how."""
+        if head.body["versions_changed_at"] > since or head.body["gone_until"] > since:
+            return False
+        later = [page for page in _in_order(head.pages) if page.last_batch > since]
+        if any(page.first_batch <= since for page in later) or not bucket.goes_on_until(head.version):
+            return False
+        bucket.become(bucket.program.version(head.version), marks)
+        for page in later:
+            for entry in loaded(store.page(page.number)):
+                _take(bucket, entry)
+        return True
+
+    @staticmethod
+    def build(bucket: Bucket, head: Head, store: Store, marks: Marks) -> None:
+        """A fresh bucket becomes the one of the head."""
+        pages = _in_order(head.pages)
+        if head.snapshot_page is not None:
+            bucket.restore(loaded(store.page(head.snapshot_page)), marks)
+            pages = [page for page in pages if page.number != head.snapshot_page]
+        elif head.body["from_version"] >= 0:
+            bucket.become(bucket.program.version(head.body["from_version"]), marks)
+        for page in pages:
+            for entry in loaded(store.page(page.number)):
+                _become(bucket, entry["version"], head, marks)
+                _take(bucket, entry)
+        _become(bucket, head.version, head, marks)
+        _set_progress(bucket, head.body["progress"])
+        for query in bucket.hosting.queries.values():
+            query.read()
+            query.forget_overflows()  # they were told when the rows came
+
+    @staticmethod
+    def write(bucket: Bucket, head: Head, store: Store, packets: list[bytes], batch: int) -> None:
+        moved = _note_progress(bucket, head, batch)
+        reach = head.body["reach"]
+        # A log that is suspended will have to say what it has not shown, of rows that are gone by then too.
+        withholds = any(query.withholds for query in bucket.hosting.queries.values())
+        if reach is not None and not withholds and _all_begun(bucket):
+            _drop_passed(bucket, head, store)
+            if 2 * moved > max(reach.values()):
+                packets = _still_needed(packets, bucket, reach)
+        entry = {
+            "version": bucket.version,
+            "packets": _packets_batch(packets),
+            "tables": {key: CHANGE.to_dict(change) for key, change in bucket.table_changes.items()},
+            "failed": bucket.limited,
+        }
+        data = dumped([entry])
+        if _outgrown(bucket, head, len(data)):
+            old = list(head.pages)
+            page = head.add_page(store, dumped(bucket.snapshot()), 0, (0, batch), _reached(bucket))
+            head.snapshot_page, head.body["since"] = page.number, {}
+            head.drop(store, old)
+            return
+        head.add_page(store, data, 0, (batch, batch), _reached(bucket))
+        if reach is not None:
+            _merge_levels(head, store, max(reach.values()) // 4)
+
+
+# -- what comes back -------------------------------------------------------------------------------------------------
+
+
+def _in_order(pages: Iterable[Page]) -> list[Page]:
+    return sorted(pages, key=lambda page: page.first_batch)
+
+
+def _take(bucket: Bucket, entry: dict[str, Any]) -> None:
+    bucket.change_tables({key: CHANGE.of_dict(change) for key, change in entry["tables"].items()})
+    for name, reason in entry.get("failed", {}).items():
+        bucket.fail(name, reason)
+    bucket.take([Packet.unpacked(packet) for packet in entry["packets"].column(0).to_pylist()])
+    for query in bucket.hosting.queries.values():
+        query.read()
+        query.forget_overflows()  # they were told when the rows came
+
+
+def _become(bucket: Bucket, version: int, head: Head, marks: Marks) -> None:
+    """Queries come and go as they did, when the streams have come as far as they had then."""
+    if version <= bucket.version:
+        return
+    for key, watermark in head.body["since"].get(str(version), {}).items():
+        channel = bucket.inflows[key].channel
+        channel.flow(channel.empty_rows(), watermark)
+    bucket.become(bucket.program.version(version), marks)
+
+
+def _set_progress(bucket: Bucket, progress: dict[str, list[int]]) -> None:
+    """What pages that are gone had said as well."""
+    for key, (greatest, floor, arrived, rows_seen) in progress.items():
+        inflow = bucket.inflows[key]
+        inflow.progress.greatest, inflow.progress.floor = greatest, floor
+        inflow.arrived, inflow.channel.rows_seen = arrived, rows_seen
+        inflow.channel.flow(inflow.channel.empty_rows(), inflow.progress.value)
+
+
+# -- what is noted in the head ---------------------------------------------------------------------------------------
+
+
+def _note_progress(bucket: Bucket, head: Head, batch: int) -> int:
+    """How far the streams have come; and how far they had come, if this micro-batch has changed the bucket's queries.
+
+    Returns by how much the bucket has come further.
+    """
+    body = head.body
+    before = min(body["watermarks"].values()) if "watermarks" in body else INT64_MIN
+    known = body.get("version", -1)
+    if known >= 0 and not bucket.program.concerns(bucket.fragment, known, bucket.version):
+        body["version"] = bucket.version
+    elif known != bucket.version:
+        since = body.get("since", {})
+        if "watermarks" in body:
+            since = {**since, str(bucket.version): body["watermarks"]}
+        body = {
+            "from_version": body.get("from_version", -1),
+            "gone_until": body.get("gone_until", -1),
+            "version": bucket.version,
+            "versions_changed_at": batch,
+            "since": since,
+            "reach": _reach(bucket),
+        }
+    body["watermarks"] = {key: inflow.channel.watermark for key, inflow in bucket.inflows.items()}
+    body["progress"] = {
+        key: [inflow.progress.greatest, inflow.progress.floor, inflow.arrived, inflow.channel.rows_seen]
+        for key, inflow in bucket.inflows.items()
+    }
+    head.body = body
+    return _come_to(bucket) - before
+
+
+def _reach(bucket: Bucket) -> dict[str, int] | None:
+    """By stream, how long rows matter to any of the queries; None where that is not known of all."""
+    version = bucket.program.version(bucket.version)
+    found = dict.fromkeys(bucket.inflows, 0)
+    for query in version.hosted(bucket.fragment).values():
+        own = reach_of(query.plan)
+        if own is None:
+            return None
+        for name, reach in own.items():
+            key = version.stream_key(name)
+            found[key] = max(found[key], reach)
+    return found
+
+
+def _reached(bucket: Bucket) -> list[PagePart]:
+    """Of each stream that has had rows, by its place, the greatest time that a row of the page can have."""
+    greatest = [inflow.progress.greatest for inflow in bucket.inflows.values()]
+    return [PagePart(place, 0, time, 0) for place, time in enumerate(greatest) if time != INT64_MIN]
+
+
+# -- going and merging -----------------------------------------------------------------------------------------------
+
+
+def _come_to(bucket: Bucket) -> int:
+    """All instants before this are accounted for."""
+    return min(inflow.channel.watermark for inflow in bucket.inflows.values())
+
+
+def _all_begun(bucket: Bucket) -> bool:
+    """Whether the windows of all queries are whole."""
+    consumers, come_to = bucket.hosting.consumers.values(), _come_to(bucket)
+    return all(consumer.begins is not None and consumer.begins <= come_to for consumer in consumers)
+
+
+def _drop_passed(bucket: Bucket, head: Head, store: Store) -> None:
+    """The oldest pages go, as long as all their rows are passed."""
+    come_to = _come_to(bucket)
+    reach = list(head.body["reach"].values())
+    for page in _in_order(head.pages):
+        if any(part.until + reach[part.tree] >= come_to for part in page.parts):
+            return
+        head.drop(store, [page])
+        head.snapshot_page = None if head.snapshot_page == page.number else head.snapshot_page
+        head.body["gone_until"] = page.last_batch
+        head.body["from_version"] = bucket.version
+        head.body["since"] = {}
+
+
+def _still_needed(packets: list[bytes], bucket: Bucket, reach: dict[str, int]) -> list[bytes]:
+    """Without rows that have come and gone in one micro-batch."""
+    come_to, found = _come_to(bucket), []
+    for data in packets:
+        packet = Packet.unpacked(data)
+        if packet.batch is not None:
+            times = packet.batch.column(bucket.inflows[packet.stream].channel.timestamp).view(pa.int64())
+            batch = packet.batch.filter(pc.greater_equal(times, come_to - reach[packet.stream]))
+            packet.batch = batch if batch.num_rows else None
+        found.append(packet.packed())
+    return found
+
+
+def _outgrown(bucket: Bucket, head: Head, coming: int) -> bool:
+    """Whether it is time for a snapshot."""
+    snapshot = next((page.size for page in head.pages if page.number == head.snapshot_page), 0)
+    most = snapshot if head.body["reach"] is None else JOURNAL_TO_STATE * bucket.bytes_held
+    return head.bytes_stored - snapshot + coming > max(JOURNAL_LEAST, most)
+
+
+def _merge_levels(head: Head, store: Store, span_most: int) -> None:
+    """The oldest pages of a level, once there are many, become one of the next, unless it would stay for too long."""
+    level = 0
+    while True:
+        own = [page for page in _in_order(head.pages) if page.level == level and page.number != head.snapshot_page]
+        run = own[:PAGES_PER_LEVEL]
+        if len(run) < PAGES_PER_LEVEL:
+            return
+        if sum(page.size for page in run) > MERGED_MOST or _span(run) > span_most:
+            run[0].level = APART
+            return
+        entries = _collapsed(entry for page in run for entry in loaded(store.page(page.number)))
+        head.drop(store, run)
+        head.add_page(store, dumped(entries), level + 1, (run[0].first_batch, run[-1].last_batch), run[-1].parts)
+        level += 1
+
+
+def _span(run: list[Page]) -> int:
+    """How much longer than its oldest rows what becomes one page would stay."""
+    since = {part.tree: part.until for part in run[0].parts}
+    return max((part.until - since.get(part.tree, part.until) for part in run[-1].parts), default=0)
+
+
+def _collapsed(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Entries of one version as one: rows come out in order of time, wherever the watermark halts on the way."""
+    together: list[tuple[dict[str, Any], list[bytes]]] = []
+    for entry in entries:
+        packets = entry["packets"].column(0).to_pylist()
+        last = together[-1][0] if together else None
+        alone = entry["tables"] or entry.get("failed") or (last is not None and (last["tables"] or last.get("failed")))
+        if last is not None and last["version"] == entry["version"] and not alone:
+            together[-1][1].extend(packets)
+        else:
+            together.append((entry, packets))
+    return [{**entry, "packets": _packed(map(Packet.unpacked, packets))} for entry, packets in together]
+
+
+def _packed(packets: Iterable[Packet]) -> pa.RecordBatch:
+    """One packet for each stream."""
+    by_stream: dict[str, list[Packet]] = {}
+    for packet in packets:
+        if packet.ask is None:
+            by_stream.setdefault(packet.stream, []).append(packet)
+    return _packets_batch([_one_packet(own).packed() for own in by_stream.values()])
+
+
+def _one_packet(packets: list[Packet]) -> Packet:
+    batches = [packet.batch for packet in packets if packet.batch is not None]
+    rows = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
+    return replace(
+        packets[0],
+        greatest=max((packet.greatest for packet in packets if packet.greatest is not None), default=None),
+        oldest=min((packet.oldest for packet in packets if packet.oldest is not None), default=None),
+        floor=max((packet.floor for packet in packets if packet.floor is not None), default=None),
+        rows=sum(packet.rows for packet in packets),
+        batch=rows[0] if rows else None,
+    )
+
+
+def _packets_batch(packets: list[bytes]) -> pa.RecordBatch:
+    return pa.record_batch({"packet": pa.array(packets, pa.binary())})

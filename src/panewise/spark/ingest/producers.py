@@ -1,0 +1,55 @@
+"""The numbers of pushes: by stream and producer, the last one that was taken, so that a push may be repeated.
+
+A push is taken when its letter is in the inbox. Before that a note says which letter it is going to be; after a fault
+in between the note and the letters tell whether it was taken: the newest letter is never removed, and so a number below
+the next one was posted. Cost: two small files a push, one file for each producer that there ever was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from panewise.engine.ingest.journal import Stamp
+from panewise.spark.environment.folder import Folder
+
+NOTE = "producers/note.json"
+
+
+class Producers:
+    """The writing side, in the driver; `next_letter` is the number of the next letter of the inbox."""
+
+    def __init__(self, folder: Folder, next_letter: int) -> None:
+        self._folder = folder
+        self._known: dict[tuple[str, str], int] = {}
+        note = folder.read_json(NOTE)
+        if note is not None and note["letter"] < next_letter:
+            stamp = note["producer"], note["sequence"]
+            if self.last(note["stream"], stamp[0]) < stamp[1]:
+                self.took(note["stream"], stamp)
+        self.give_up()
+
+    def last(self, stream: str, producer: str) -> int:
+        """The number of the last push; 0 where there was none."""
+        known = self._known.get((stream, producer))
+        if known is None:
+            found = self._folder.read_json(_file(stream, producer))
+            known = self._known[stream, producer] = 0 if found is None else int(found["sequence"])
+        return known
+
+    def begin(self, stream: str, stamp: Stamp, letter: int) -> None:
+        """A push is going to be this letter."""
+        self._folder.write_json(NOTE, {"stream": stream, "producer": stamp[0], "sequence": stamp[1], "letter": letter})
+
+    def took(self, stream: str, stamp: Stamp) -> None:
+        """Its letter has been posted."""
+        told = {"stream": stream, "producer": stamp[0], "sequence": stamp[1]}
+        self._folder.write_json(_file(stream, stamp[0]), told)
+        self._known[stream, stamp[0]] = stamp[1]
+
+    def give_up(self) -> None:
+        """Whatever the note says is settled: another letter may get its number."""
+        self._folder.remove(NOTE)
+
+
+def _file(stream: str, producer: str) -> str:
+    return f"producers/{hashlib.sha256(f'{stream} {producer}'.encode()).hexdigest()}.json"

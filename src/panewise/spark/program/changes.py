@@ -1,0 +1,92 @@
+"""Changes of a pipeline's definitions, as the folder `catalog/` keeps them: a file each, written once.
+
+A change is its statements as text, and what was decided on them: how each query is planned, and under which numbers it
+is computed. State and partials go by these, so a later panewise that would plan or number otherwise still finds what is
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from panewise.language.statements import Statement
+from panewise.spark.environment.folder import Folder
+from panewise.state.records import FORMAT, Record, check_format
+
+CHANGE_FORMAT = 2  # 1 had no places
+
+
+@dataclass(frozen=True)
+class StoredPlace:
+    """The numbers under which a query is computed, decided once and written down: state and partials go by them.
+
+    `tree` and `selection` are 0 where its fragment has no trees. `decided`: what the planner has decided on the query,
+    as it is written down (`plan/decided.py`); a panewise that wrote none had planned by assumptions alone.
+    """
+
+    fragment: int
+    tree: int = 0
+    selection: int = 0
+    decided: Mapping[str, Any] = field(default_factory=dict)
+
+
+PLACE = Record(StoredPlace, "fragment tree selection decided")
+
+
+@dataclass(frozen=True)
+class Changing:
+    """A statement of a change, and bound, where this process has bound it to the definitions that hold before it.
+
+    What it has made of a query's statement is in `MadeQueries`.
+    """
+
+    text: str
+    bound: Statement | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """Statements that take hold together, with micro-batch `from_batch`, and the places of the queries that they made.
+
+    Without `places` they are decided when the change is applied. `places_by_name`: as it was done before they were
+    written down, by the names of queries that need all rows in one bucket.
+    """
+
+    version: int
+    from_batch: int
+    statements: tuple[str, ...]
+    places: Mapping[str, StoredPlace] | None = None
+    places_by_name: bool = False
+
+    @property
+    def file(self) -> str:
+        return f"catalog/{self.version:06d}.json"
+
+
+def read_changes(folder: Folder) -> list[Change]:
+    """All changes, in order."""
+    return [read_change(folder, number) for number in folder.numbers("catalog")]
+
+
+def read_change(folder: Folder, number: int) -> Change:
+    data = folder.read_json(f"catalog/{number:06d}.json")
+    check_format(data, CHANGE_FORMAT, f"change {number} of the checkpoint's catalog")
+    places = data.get("places")
+    if places is not None:
+        places = {query: PLACE.of_dict(place) for query, place in places.items()}
+    return Change(data["version"], data["from_batch"], tuple(data["statements"]), places, places is None)
+
+
+def write_change(folder: Folder, change: Change) -> None:
+    folder.write_json(
+        change.file,
+        {
+            FORMAT: CHANGE_FORMAT,
+            "version": change.version,
+            "from_batch": change.from_batch,
+            "statements": list(change.statements),
+            "places": {query: PLACE.to_dict(place) for query, place in (change.places or {}).items()},
+        },
+    )

@@ -1,0 +1,24 @@
+"""What a worker is told: where it finds the program. Light, because Spark loads it in processes that need no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from panewise.spark.environment.folder import Folder
+
+if TYPE_CHECKING:
+    from panewise.aggregates.aggregate_functions import AggregateFunction
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Where a worker finds the program. Small: Spark sends it with every task."""
+
+    pipeline: str  # a name that no other pipeline has, whatever its folder
+    folder: Folder
+    partitions: int
+    changes: int  # how many changes the program had when the query was started
+    aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict, compare=False)
+    sharing: str = "weave"

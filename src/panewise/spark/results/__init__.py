@@ -1,0 +1,1 @@
+"""The log of results, and who reads it."""

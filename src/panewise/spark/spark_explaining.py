@@ -1,0 +1,165 @@
+"""EXPLAIN on Spark: what the program runs (`hosted_program.py`), what reaches the source, how the rest is spread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from panewise.engine.books.definitions import statement_of
+from panewise.optimize.sharing.report.sharing_report import SharingReport
+from panewise.plan.explanation import Explanation
+from panewise.plan.expressions.spark_sql import to_spark_sql
+from panewise.spark.buckets.hosted_program import HostedProgram, Measures
+from panewise.spark.environment.session import default_partitions
+from panewise.spark.folder_reader import FolderReader
+from panewise.spark.program.changes import Change, Changing
+from panewise.spark.program.identity import Defined
+from panewise.spark.program.program import Program
+from panewise.spark.program.reconcile import suspensions
+from panewise.spark.program.version import Fragment, PlannedQuery, PlannedTree
+
+
+class Explaining:
+    """Of one pipeline. A `reader` is what the pipeline has when it was started; None: it would be planned so.
+
+    `pending`: statements that the books have run and the program has yet to hear of. There is a lock for this alone,
+    because a change holds that of the pipeline for as long as Spark takes to end and to begin.
+    """
+
+    def __init__(self, pipeline: Defined) -> None:
+        self._pipeline = pipeline
+        self._lock = threading.RLock()
+        self._shown: HostedProgram | None = None
+        self._partitions: int | None = None  # what a first start would choose
+
+    def lines(self, query: str | None, reader: FolderReader | None, pending: Sequence[Changing] = ()) -> list[str]:
+        """How a query, or everything together, is run."""
+        with self._lock:
+            hosted = self._hosted(query, reader, pending)
+            tables = {} if reader is None else reader.table_stats()
+            lines = spark_lines(hosted.program, query, self._pipeline.partitions, tables)
+            return [*str(hosted.explanation(query)).split("\n"), *lines]
+
+    def explanation(self, query: str | None, reader: FolderReader | None) -> Explanation:
+        """The same for programs, without what Spark does around it."""
+        with self._lock:
+            return self._hosted(query, reader).explanation(query)
+
+    def report(self, reader: FolderReader | None) -> SharingReport:
+        """What queries share, and what that costs."""
+        with self._lock:
+            return self._hosted(None, reader).report()
+
+    def _hosted(
+        self, query: str | None, reader: FolderReader | None, pending: Sequence[Changing] = ()
+    ) -> HostedProgram:
+        """What is run; CatalogError where there is no such query."""
+        books = self._pipeline.books
+        if query is not None:
+            books.catalog.get(query, "query")
+        defined = {definition.name.lower() for definition in books.catalog.of_kind("query")}
+        program = None if reader is None else self._running(reader.program, pending)
+        if reader is None or program is None or set(program.newest.queries) != defined:
+            # Nothing runs, or what does could not be changed.
+            self._shown = HostedProgram(self._planned(), Measures(), self._shown)
+        else:
+            self._shown = HostedProgram(program, reader.measures(), self._shown)
+        return self._shown
+
+    def _running(self, program: Program, pending: Sequence[Changing]) -> Program:
+        if pending:
+            program = program.copy()
+            texts, bound = tuple(changing.text for changing in pending), [changing.bound for changing in pending]
+            program.apply(Change(program.next_version, program.newest.from_batch, texts), bound)
+        return program
+
+    def _planned(self) -> Program:
+        pipeline = self._pipeline
+        partitions = pipeline.partitions or self._partitions or default_partitions(pipeline.spark)
+        self._partitions = partitions
+        program = Program(partitions, pipeline.books.user_aggregates, pipeline.sharing, made=pipeline.queries_made)
+        texts = [statement_of(definition) for definition in pipeline.books.catalog if definition.kind != "sink"]
+        program.apply(Change(0, 0, (*texts, *suspensions(pipeline.books))))
+        return program
+
+
+def spark_lines(
+    program: Program, query: str | None, partitions: int | None, tables: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """A few lines per fragment of the query, or of all queries; of several trees a line each.
+
+    `tables`: by name, what micro-batches have seen of them (`Reader.table_stats`).
+    """
+    version = program.newest
+    lines = ["on Spark:"]
+    for number in sorted(version.fragment_numbers):
+        fragment = program.fragments[number]
+        own = [q for q in version.queries.values() if q.fragment == number]
+        if query is not None and query.lower() not in (q.name for q in own):
+            continue
+        names = ", ".join(q.definition.name for q in own)
+        streams = [version.streams[key].name for key in fragment.streams]
+        trees = program.trees_in(version, fragment)
+        lines.append(f"  fragment {number} over {', '.join(streams)} answers {names}")
+        for key, stream in zip(fragment.streams, streams, strict=True):
+            asked = "the source" if len(streams) == 1 else f"the source of {stream}"
+            lines.append(f"    {asked} is asked for: {', '.join(program.columns_needed(version, key).names)}")
+        lines.append(f"    {_exchanged(fragment, streams, own, partitions) or _spread(fragment, trees, partitions)}")
+        for tree in trees if len(trees) > 1 else ():
+            answered = ", ".join(q.definition.name for q in own if q.tree == tree.number)
+            lines.append(f"      {_selected(tree)}{_kept(tree)}: {answered}")
+        asked_for = [q for q in own if query is None or q.name == query.lower()]
+        read = dict.fromkeys(key for q in asked_for for key in version.tables_of(q))
+        lines.extend(f"    {_seen(version.tables[key].name, tables)}" for key in read)
+    return lines if len(lines) > 1 else []
+
+
+def _exchanged(
+    fragment: Fragment, streams: list[str], queries: list[PlannedQuery], partitions: int | None
+) -> str | None:
+    """How rows that travel whole are spread; None where partials travel."""
+    if fragment.tree:
+        return None
+    if not fragment.exchanged_by:
+        reasons = "; ".join(dict.fromkeys(reason for query in queries if (reason := query.node.spread.reason)))
+        return "rows are exchanged whole, in order, into one bucket" + (f": {reasons}" if reasons else "")
+    keys = [
+        " = ".join(f"{stream}.{to_spark_sql(key)}" for stream, key in zip(streams, together, strict=True))
+        for together in zip(*fragment.exchanged_by, strict=True)
+    ]
+    return f"rows are exchanged whole, in order, by {', '.join(keys)} into {_many(partitions)}"
+
+
+def _spread(fragment: Fragment, trees: list[PlannedTree], partitions: int | None) -> str:
+    selected = _selected(trees[0]) if len(trees) == 1 else "rows"
+    keys = ", ".join(to_spark_sql(key) for key in (trees[0].shape.keys if len(trees) == 1 else fragment.keys))
+    folded = f"{selected} are folded per slice{f' and {keys}' if keys else ''} before the exchange"
+    if len(trees) > 1:
+        folded += f", for {len(trees)} trees"
+    return f"{folded}, partials merged in {_many(partitions) if fragment.keys else 'one bucket'}"
+
+
+def _many(partitions: int | None) -> str:
+    return f"{partitions} buckets" if partitions else "a bucket per shuffle partition"
+
+
+def _seen(name: str, tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Which version of a table results are made of."""
+    table = tables.get(name, {"version": 0})
+    if not table["version"]:
+        return f"table {name}: the version that each micro-batch finds when it begins"
+    rows = f"{table['rows']} row{'' if table['rows'] == 1 else 's'}"
+    seen = f"table {name}: version {table['version']}, {rows}, as of micro-batch {table['batch']}"
+    return seen + (f"; a later one cannot be read: {table['problem']}" if table["problem"] else "")
+
+
+def _selected(tree: PlannedTree) -> str:
+    where = tree.shape.where
+    return "rows" if where is None else f"rows where {to_spark_sql(where)}"
+
+
+def _kept(tree: PlannedTree) -> str:
+    shape = tree.shape
+    order = f" by {', '.join(to_spark_sql(key) for key in shape.keys)}" if shape.keys else ""
+    return order + (f", kept by {shape.technique}" if shape.technique else "")

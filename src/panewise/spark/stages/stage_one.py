@@ -1,0 +1,344 @@
+"""Stage 1, in the Python workers before the shuffle: rows become partials, per slice and group, for each tree.
+
+A task reads its part of a micro-batch once, judges every row once (bad, late or good), folds the good ones into every
+tree of the stream, and ends with one packet per bucket; a packet without partials or rows is a heartbeat. Rows go whole
+only to row fragments, each to the bucket of its key where there are several, in the order in which they came. The trees
+stay in the worker from task to task: what is kept is the table of groups, never a row. Where the stream is archived its
+good rows are staged in files, whose names go to the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from panewise.aggregates.columns import flags
+from panewise.catalog import StreamDefinition
+from panewise.engine.ingest.intake import Intake, shown_row
+from panewise.engine.ingest.window_limit import Extent
+from panewise.errors import DataError
+from panewise.language.expressions import Expression
+from panewise.operators.row_batch import Rows
+from panewise.operators.shared_fold.shared_fold import SharedFold
+from panewise.plan.expressions.evaluate import compiled
+from panewise.spark.archives.archive_staging import TaskStaging
+from panewise.spark.buckets.bucket import Bucket
+from panewise.spark.ingest.inbox import Letter, read_letter
+from panewise.spark.ingest.row_decoders import Door, Place, Wanted
+from panewise.spark.program.bucket_keys import bucket_keys
+from panewise.spark.program.program import METER, Program
+from panewise.spark.program.reference import Reference
+from panewise.spark.program.version import Fragment, PlannedTree
+from panewise.spark.tasks.packing import BAD, LATE, PACKED, Packet
+from panewise.spark.tasks.stream_limits import extent_of, limit_of
+from panewise.spark.tasks.worker import BatchTask, task_of
+from panewise.state.key_hash import split_by_bucket, split_by_keys
+
+Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+ORDINALS_PER_SOURCE = 1 << 32
+INBOX_SOURCE = 0
+KEPT = "__panewise_keeps_"
+ASIDE_MAX = 10_000  # late or bad rows that a task hands on for people to look at; all are counted
+
+
+def fold_stage(reference: Reference, stream: str, source: int, door: Door) -> Stage:
+    """The function that Spark maps over the batches of one stream."""
+
+    def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = next(iter(batches), None)
+        if first is None:
+            return
+        task = task_of(reference)
+        if stream not in task.version.streams:
+            return  # it has been dropped; its source goes with the next start
+        reader = StreamTask(task, stream)
+        for piece in door.pieces(first, reader.wanted):
+            reader.take(piece)
+        for batch in batches:
+            for piece in door.pieces(batch, reader.wanted):
+                reader.take(piece)
+        yield from packed_rows(reader.packets(), source * ORDINALS_PER_SOURCE + task.partition)
+
+    return fold
+
+
+def path_stage(reference: Reference, files: Mapping[int, tuple[str, Door]]) -> Stage:
+    """The function that Spark maps over names of files, `source, path`: those of streams, and the letters of the inbox.
+
+    One function for all of them: a source without news then costs no task. `files`: stream and door by source.
+    """
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task: BatchTask | None = None
+        readers: dict[int, StreamTask] = {}
+        come_to: dict[str, Extent] = {}
+        for batch in batches:
+            task = task or task_of(reference)
+            sources, paths = (column.to_pylist() for column in batch.columns)
+            for path in sorted(path for source, path in zip(sources, paths, strict=True) if source == INBOX_SOURCE):
+                letter = read_letter(reference.folder, path.rpartition("/")[2])
+                yield from packed_rows(_letter_packets(task, letter, come_to), letter.number)
+            for source in dict.fromkeys(sources):
+                stream, door = files.get(source, ("", None))
+                if door is None or stream not in task.version.streams:
+                    continue  # the inbox, or a stream that has been dropped: its source goes with the next start
+                reader = readers.setdefault(source, StreamTask(task, stream))
+                own = batch.filter(pa.array([other == source for other in sources])).select(["path"])
+                for piece in door.pieces(own, reader.wanted):
+                    reader.take(piece)
+        for source, reader in readers.items():
+            assert task is not None
+            yield from packed_rows(reader.packets(), source * ORDINALS_PER_SOURCE + task.partition)
+
+    return read
+
+
+def _letter_packets(task: BatchTask, letter: Letter, come_to: dict[str, Extent]) -> Iterator[tuple[int, Packet]]:
+    """`come_to`: how far the letters before this one have brought each stream."""
+    yield program_key(task.program, METER), Packet(METER, 0, "", letter=letter.number)
+    if letter.stream is None:
+        yield from _control_packets(task, letter.content)
+    elif letter.stream in task.version.streams:
+        # A task per letter: its number, not the partition that Spark has put it into, says when it came.
+        reader = StreamTask(task, letter.stream, come_to.get(letter.stream))
+        for batch in letter.content:
+            reader.take(batch)
+        come_to[letter.stream] = reader.come_to
+        yield from reader.packets()
+
+
+def _control_packets(task: BatchTask, row: dict[str, Any]) -> Iterator[tuple[int, Packet]]:
+    program, version = task.program, task.version
+    if "advance" in row:
+        stream, until = row["advance"]["stream"], row["advance"]["until"]
+        if stream not in version.streams:
+            return
+        yield program_key(program, METER), Packet(METER, 0, stream, floor=until)
+        for fragment in program.fragments_over(version, stream):
+            for bucket, key in enumerate(program.keys_of(fragment)):
+                yield key, Packet(fragment.number, bucket, stream, floor=until)
+    elif "ask" in row:
+        query = version.queries.get(row["ask"]["query"].lower())
+        if query is not None:
+            fragment = program.fragments[query.fragment]
+            for bucket, key in enumerate(program.keys_of(fragment)):
+                yield key, Packet(fragment.number, bucket, fragment.stream, ask=row["ask"])
+    elif "wake" in row:
+        for stream in version.streams:
+            for fragment in program.fragments_over(version, stream):
+                for bucket, key in enumerate(program.keys_of(fragment)):
+                    yield key, Packet(fragment.number, bucket, stream)
+        for fragment in program.gone(task.batch):
+            for bucket, key in enumerate(program.keys_of(fragment)):
+                yield key, Packet(fragment.number, bucket, fragment.stream, gone=True)
+
+
+def packed_rows(packets: Any, ordinal: int) -> Iterator[pa.RecordBatch]:
+    keys, payloads = [], []
+    for key, packet in packets:
+        keys.append(key)
+        payloads.append(packet.packed())
+    if keys:
+        ordinals = pa.array([ordinal] * len(keys), pa.int64())
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(keys, pa.int64()), ordinals, pa.array(payloads, pa.binary())], schema=PACKED
+        )
+
+
+def program_key(program: Program, number: int) -> int:
+    return bucket_keys(number, 1, program.partitions)[0]
+
+
+class StreamTask:
+    """One task's part of one stream's micro-batch."""
+
+    def __init__(self, task: BatchTask, stream: str, come_to: Extent | None = None) -> None:
+        self._task = task
+        self._stream = stream
+        program, version = task.program, task.version
+        options = program.options(stream)
+        definition = replace(version.streams[stream], options=options)
+        needed = replace(definition, schema=program.columns_needed(version, stream))
+        self.wanted = Wanted(definition, needed, Place())
+        self._skip = dict(options).get("on_bad_row") == "skip"
+        self._keep_late = dict(options).get("late") == "keep"
+        marks = task.marks.of(stream)
+        self._watermark = marks.watermark(definition.delay_us)
+        self.come_to = extent_of(task.marks, stream).put_together(come_to or Extent())  # how far the stream has come
+        self._limit = limit_of(program, version, task.marks, stream, task.clock())
+        self._intakes: dict[tuple[str, ...], Intake] = {}
+        self._fragments = program.fragments_over(version, stream)
+        self._buckets = [(f, _folding(task, f)) for f in self._fragments if f.tree]
+        # The trees of all fragments: the rows of the stream are folded in one place.
+        self._trees = [tree for _, bucket in self._buckets for tree in bucket.trees.values()]
+        # Of this task alone: what a task that failed has left in it would be counted again.
+        self._shared = SharedFold() if program.sharing != "none" else None
+        planned = (tree for fragment, _ in self._buckets for tree in program.trees_in(version, fragment))
+        self._selections = {kept_column(tree): tree.shape.where for tree in planned if tree.shape.where is not None}
+        self._whole = [f for f in self._fragments if not f.tree]
+        self._batches: list[pa.RecordBatch] = []  # for row fragments
+        self._staging = TaskStaging(task.folder, task.batch) if stream in version.archived_streams else None
+        self._counts = Packet(METER, 0, stream)
+        self._read = 0
+        self._late: list[pa.RecordBatch] = []
+        self._bad: list[tuple[str, str]] = []
+
+    def take(self, piece: pa.RecordBatch | list[dict[str, Any]]) -> None:
+        """Rows as the source gave them."""
+        before = self._read
+        try:
+            self._take_all(piece)
+        except DataError as error:
+            place = self.wanted.place
+            if not place.file:
+                raise
+            if error.row is not None:
+                error.row -= before  # which counts the rows of the task
+            raise error.of_file(place.file, place.rows_before) from error
+
+    def _take_all(self, piece: pa.RecordBatch | list[dict[str, Any]]) -> None:
+        batches = [piece] if isinstance(piece, pa.RecordBatch) else self._intake(self.wanted.whole).batches(piece)
+        for batch in batches:
+            if batch.num_rows:
+                self._take(batch)
+
+    def _intake(self, definition: StreamDefinition) -> Intake:
+        names = definition.schema.names
+        if names not in self._intakes:
+            self._intakes[names] = Intake(definition)
+        return self._intakes[names]
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        selected = [name for name in batch.schema.names if name.startswith(KEPT)]
+        plain = batch.drop_columns(selected) if selected else batch
+        has_all = len(plain.schema.names) >= len(self.wanted.whole.schema)
+        intake = self._intake(self.wanted.whole if has_all else self.wanted.needed)
+        judged = intake.accepted(plain, self._skip, self._read, self._limit, self.come_to)
+        good, times, bad, self.come_to = judged
+        # What Spark has selected already, as long as its rows are all still there.
+        known = [name for name in selected if name in self._selections and not bad]
+        masks = {self._selections[name]: flags(batch.column(name)) for name in known}
+        self._read += batch.num_rows
+        self._counts.bad_rows += len(bad)
+        self._bad.extend((str(shown_row(row)), reason) for row, reason in bad[: ASIDE_MAX - len(self._bad)])
+        rows = Rows(good, times, self._counts.rows)
+        late = times < self._watermark
+        if late.any():
+            self._counts.late_rows += int(late.sum())
+            if (newest := self._task.marks.of(self._stream).greatest) is not None:
+                self._counts.late_behind = max(self._counts.late_behind, newest - int(times.min()))
+            if self._keep_late and sum(part.num_rows for part in self._late) < ASIDE_MAX:
+                self._late.append(_plain(good, intake.arrow).filter(pa.array(late)))
+            masks = {where: mask[~late] for where, mask in masks.items()}
+            rows = rows.take(~late)
+            rows = Rows(rows.batch, rows.times, self._counts.rows)
+        if not len(rows):
+            return
+        self._counts.rows += len(rows)
+        counted = Extent(self._counts.greatest, self._counts.oldest).put_together(
+            Extent(rows.latest, int(rows.times.min()))
+        )
+        self._counts.greatest, self._counts.oldest = counted.newest, counted.oldest
+        self._fold(rows, masks)
+        if self._whole:
+            self._batches.append(_plain(rows.batch, intake.arrow))
+        if self._staging is not None:
+            self._staging.take(_plain(rows.batch, intake.arrow), rows.times)
+
+    def _fold(self, rows: Rows, masks: Mapping[Expression, NDArray[np.bool_]]) -> None:
+        """Rows enter all trees; `masks` says of some WHERE clauses which rows they keep."""
+        if self._shared is not None:
+            self._shared.fold(rows, self._trees, masks)
+            return
+        for tree in self._trees:
+            tree.fold(rows, None if tree.where is None else masks.get(tree.where))
+
+    def packets(self) -> Iterator[tuple[int, Packet]]:
+        """What goes to each bucket; the meter gets the counts."""
+        program, counts = self._task.program, self._counts
+        if self._shared is not None:
+            self._shared.settle()
+        if self._staging is not None:
+            counts.staged = [file.to_list() for file in self._staging.files()] or None
+        yield program_key(program, METER), counts
+        for kind, rows in ((LATE, self._late_table()), (BAD, self._bad_table())):
+            if rows is not None:
+                yield program_key(program, METER), Packet(METER, 0, self._stream, aside=kind, batch=rows)
+        for fragment, bucket in self._buckets:
+            yield from self._tree_packets(fragment, bucket)
+        if self._whole:
+            tables = pa.Table.from_batches(self._batches).combine_chunks().to_batches() if self._batches else []
+            for fragment in self._whole:
+                yield from self._row_packets(fragment, tables[0] if tables else None)
+
+    def _row_packets(self, fragment: Fragment, rows: pa.RecordBatch | None) -> Iterator[tuple[int, Packet]]:
+        """One for each bucket, also where it gets no rows: it must learn how far the stream has come."""
+        parts: list[pa.RecordBatch | None] = [rows] * fragment.buckets
+        if rows is not None and fragment.exchanged_by:
+            by = fragment.exchanged_by[fragment.streams.index(self._stream)]
+            parts = split_by_keys(rows, [compiled(expression)(rows) for expression in by], fragment.buckets)
+        for number, (key, part) in enumerate(zip(self._task.program.keys_of(fragment), parts, strict=True)):
+            packet = self._packet(fragment, number)
+            packet.batch = part
+            yield key, packet
+
+    def _tree_packets(self, fragment: Fragment, bucket: Bucket) -> Iterator[tuple[int, Packet]]:
+        """One for each bucket, with its part of the partials of every tree."""
+        failed = bucket.take_failures()
+        notes: dict[str, int] = {}
+        parts: list[dict[int, pa.RecordBatch]] = [{} for _ in range(fragment.buckets)]
+        for number, tree in bucket.trees.items():
+            if not fragment.keys:
+                notes |= tree.take_notes()
+            partials = tree.take_partials()
+            if partials is None:
+                continue
+            columns = self._task.program.trees[number].key_columns
+            for own, part in zip(parts, split_by_bucket(partials, columns, fragment.buckets), strict=True):
+                if part is not None:
+                    own[number] = part
+        for number, (key, own) in enumerate(zip(self._task.program.keys_of(fragment), parts, strict=True)):
+            packet = self._packet(fragment, number)
+            packet.parts, packet.notes, packet.failed = own, notes or None, failed or None
+            yield key, packet
+
+    def _packet(self, fragment: Fragment, bucket: int) -> Packet:
+        counts = self._counts
+        return Packet(fragment.number, bucket, self._stream, counts.greatest, counts.oldest, rows=counts.rows)
+
+    def _late_table(self) -> pa.RecordBatch | None:
+        if not self._late:
+            return None
+        return pa.Table.from_batches(self._late).combine_chunks().to_batches()[0]
+
+    def _bad_table(self) -> pa.RecordBatch | None:
+        if not self._bad:
+            return None
+        rows, reasons = zip(*self._bad, strict=True)
+        return pa.record_batch({"row": pa.array(rows, pa.string()), "reason": pa.array(reasons, pa.string())})
+
+
+def kept_column(tree: PlannedTree) -> str:
+    """The column by which Spark says which rows the tree's WHERE keeps; one for all trees with the same."""
+    return f"{KEPT}{tree.selection}"
+
+
+def _folding(task: BatchTask, fragment: Fragment) -> Bucket:
+    """The worker's own trees of a fragment, brought to the task's version."""
+    key = ("folding", fragment.number)
+    kept: Bucket | None = task.kept.get(key)
+    if kept is None or kept.version > task.version.number or not kept.go_on_in(task.program):
+        kept = Bucket(task.program, fragment, task.version, folds_only=True)
+        task.kept[key] = kept
+    kept.become(task.version, task.marks)
+    return kept
+
+
+def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Without dictionaries, so that batches fit together."""
+    return batch if batch.schema.equals(schema) else batch.cast(schema)

@@ -1,0 +1,92 @@
+"""The streaming query that Spark runs: sources through stage 1, united, exchanged by bucket, through stage 2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from panewise.catalog import StreamDefinition
+from panewise.plan.expressions.spark_sql import to_spark_sql
+from panewise.schema import Schema
+from panewise.spark.ingest.row_decoders import Door, FileDoor, FrameDoor
+from panewise.spark.ingest.stream_sources import INBOX, connector_of, source_frame, source_name
+from panewise.spark.program.program import Program
+from panewise.spark.program.reference import Reference
+from panewise.spark.stages.stage_one import INBOX_SOURCE, fold_stage, kept_column, path_stage
+from panewise.spark.stages.stage_two import FragmentProcessor
+from panewise.spark.tasks.packing import OUTPUT_TYPE, PACKED_TYPE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LISTING = "path string, modificationTime timestamp, length long, content binary"
+
+
+def output_frame(
+    spark: SparkSession,
+    reference: Reference,
+    program: Program,
+    frames: Mapping[str, DataFrame],
+    named: bool,
+    first: int,
+) -> DataFrame:
+    """Packed results as a streaming DataFrame.
+
+    `frames` are the user's own, by stream name; `named`: sources have names; `first` is the version of the next
+    micro-batch, which may be older than the newest where one is to be replayed.
+    """
+    reader = spark.readStream.name("panewise_inbox") if named else spark.readStream
+    letters = reader.format("binaryFile").schema(_LISTING).load(reference.folder.path("inbox"))
+    paths = letters.selectExpr(f"{INBOX_SOURCE} AS source", "path")
+    files: dict[int, tuple[str, Door]] = {}
+    folded = []
+    for number, (key, stream) in enumerate(read_streams(program, named, first).items(), INBOX_SOURCE + 1):
+        needed = _needed(program, key, first)
+        if stream.name.lower() in frames:
+            frame = frames[stream.name.lower()].selectExpr(*_projection(program, key, needed))
+            door: Door = FrameDoor()
+        else:
+            frame, door = source_frame(spark, stream, source_name(key) if named else None, needed)
+        if isinstance(door, FileDoor):
+            files[number] = key, door
+            paths = paths.union(frame.selectExpr(f"{number} AS source", "path"))
+        else:
+            folded.append(frame.mapInArrow(fold_stage(reference, key, number, door), PACKED_TYPE))
+    packed = paths.mapInArrow(path_stage(reference, files), PACKED_TYPE)
+    for frame in folded:
+        packed = packed.union(frame)
+    processor = FragmentProcessor(reference)
+    return packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT_TYPE, "Append", "None")
+
+
+def read_streams(program: Program, named: bool, first: int) -> dict[str, StreamDefinition]:
+    """The streams that have a source of their own.
+
+    Where sources have no names Spark knows them by their order: one that was there stays, read or not.
+    """
+    found: dict[str, StreamDefinition] = {}
+    for version in program.versions if not named else program.versions_from(first):
+        found |= {key: stream for key, stream in version.streams.items() if connector_of(stream) not in INBOX}
+    return found
+
+
+def _projection(program: Program, stream: str, needed: Schema) -> list[str]:
+    """Stage 0 as Spark SQL: the columns that are needed, and per WHERE whether it keeps the row.
+
+    A row that no WHERE keeps still moves the stream's time on, so none is left out here.
+    """
+    columns = ["`" + column.name.replace("`", "``") + "`" for column in needed]
+    version = program.newest
+    trees = [tree for f in program.fragments_over(version, stream) for tree in program.trees_in(version, f)]
+    selections = {kept_column(tree): tree.shape.where for tree in trees}
+    return columns + [f"{to_spark_sql(where)} AS {name}" for name, where in selections.items() if where is not None]
+
+
+def _needed(program: Program, stream: str, first: int) -> Schema:
+    """The columns that queries read, now or in a micro-batch that is to be replayed."""
+    holding = [version for version in program.versions if stream in version.streams]
+    versions = [version for version in program.versions_from(first) if stream in version.streams] or holding[-1:]
+    schemas = [program.columns_needed(version, stream) for version in versions]
+    names = {column.name for schema in schemas for column in schema}
+    whole = versions[-1].streams[stream].schema
+    return Schema(tuple(column for column in whole if column.name in names))

@@ -1,0 +1,1 @@
+"""Tables on Spark: their versions, and which version a micro-batch sees."""

@@ -1,0 +1,118 @@
+"""Marks: how far the streams have come at the end of a micro-batch, and at which point each change took hold.
+
+The foreachBatch of micro-batch n writes the marks n; the tasks of micro-batch n + 1 read them. That makes lateness a
+matter of one number per stream that a replay finds again, and gives every task the same point at which the edges of
+new queries begin to hold. Small: streams and changes, not queries or groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from panewise.arrays import INT64_MIN
+from panewise.spark.environment.folder import Folder
+from panewise.state.records import FORMAT, Record, check_format
+
+MARKS_FORMAT = 1
+KEPT = 50  # marks of this many micro-batches stay, for the curious; a restart needs the last two
+
+
+@dataclass
+class StreamMarks:
+    """`greatest`: the greatest timestamp of a row; `oldest`: the least; `floor`: what punctuations say; `late_behind`:
+    how far the latest row was behind the greatest timestamp, in microseconds."""
+
+    greatest: int | None = None
+    floor: int | None = None
+    rows: int = 0
+    late_rows: int = 0
+    bad_rows: int = 0
+    oldest: int | None = None
+    late_behind: int = 0
+
+    def watermark(self, delay: int) -> int:
+        floor = INT64_MIN if self.floor is None else self.floor
+        return floor if self.greatest is None else max(floor, self.greatest - delay)
+
+    @property
+    def good_rows(self) -> int:
+        return self.rows - self.late_rows - self.bad_rows
+
+    @property
+    def reached(self) -> int | None:
+        """The last point that rows or punctuations have reached; None before the first of them."""
+        points = [] if self.greatest is None else [self.greatest]
+        if self.floor is not None:
+            points.append(self.floor - 1)
+        return max(points, default=None)
+
+
+@dataclass
+class Marks:
+    """`since[version][stream]`: what the stream had reached when the version took hold, and its good rows so far."""
+
+    batch: int = -1
+    streams: dict[str, StreamMarks] = field(default_factory=dict)
+    since: dict[int, dict[str, tuple[int | None, int]]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    letter: int = -1  # the last letter of the inbox that was read
+
+    def of(self, stream: str) -> StreamMarks:
+        return self.streams.setdefault(stream, StreamMarks())
+
+    def take_hold(self, versions: list[int]) -> None:
+        """These versions govern the next micro-batch; those that did before keep their points."""
+        for version in versions:
+            if version not in self.since:
+                self.since[version] = {name: (s.reached, s.good_rows) for name, s in self.streams.items()}
+
+    def at(self, version: int, stream: str) -> tuple[int | None, int]:
+        """What a stream had reached when the version took hold, and its good rows; nothing where it was not there."""
+        return self.since[version].get(stream, (None, 0))
+
+    def to_dict(self) -> dict[str, Any]:
+        streams = {name: STREAM_MARKS.to_dict(stream) for name, stream in self.streams.items()}
+        return {FORMAT: MARKS_FORMAT} | MARKS.to_dict(self) | {"streams": streams}
+
+    @staticmethod
+    def of_dict(data: dict[str, Any]) -> Marks:
+        check_format(data, MARKS_FORMAT, "the record of a micro-batch's marks")
+        marks = MARKS.of_dict(data)
+        marks.streams = {name: STREAM_MARKS.of_dict(stream) for name, stream in data["streams"].items()}
+        marks.since = {
+            int(version): {key: tuple(at) for key, at in points.items()} for version, points in data["since"].items()
+        }
+        return marks
+
+
+STREAM_MARKS = Record(StreamMarks, "greatest floor rows late_rows bad_rows oldest late_behind")
+MARKS = Record(Marks, "batch streams since failed letter")
+
+
+def read_marks(folder: Folder, batch: int) -> Marks:
+    """The marks at the end of a micro-batch; those before the first one are empty."""
+    if batch < 0:
+        return Marks()
+    data = folder.read_json(marks_file(batch))
+    if data is None:
+        raise FileNotFoundError(
+            f"there are no marks of micro-batch {batch} in '{folder.place}': the driver and all workers must "
+            "see the same folder"
+        )
+    return Marks.of_dict(data)
+
+
+def write_marks(folder: Folder, marks: Marks) -> None:
+    folder.write_json(marks_file(marks.batch), marks.to_dict())
+    folder.remove(marks_file(marks.batch - KEPT))
+
+
+def last_marks(folder: Folder) -> Marks:
+    """The newest marks there are."""
+    numbers = folder.numbers("marks")
+    return read_marks(folder, numbers[-1]) if numbers else Marks()
+
+
+def marks_file(batch: int) -> str:
+    return f"marks/{batch:012d}.json"

@@ -1,0 +1,1 @@
+"""Collective indices: which of very many substreams satisfy a condition on an aggregate of a window."""

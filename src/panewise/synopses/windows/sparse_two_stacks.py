@@ -1,0 +1,136 @@
+"""Two stacks over sparse slices: one window over very many groups, of which each slice touches few.
+
+A slice is a list of (group, partial). Per group the window is `front[group]` then `back[group]`. New partials are
+combined into the back. When the front is used up the slices are flipped, newest first, into it, and each partial
+remembers what the front was before it came; evicting a slice puts that back:
+
+    flip:    undo[slice, group] = front[group];  front[group] = partial + front[group]
+    evict:   front[group] = undo[slice, group]          for the groups of the oldest slice alone
+
+So insert and evict touch only the groups that the slice touched, amortised O(1) each, never the others, and nothing is
+subtracted: exact for doubles, for any associative state. Invertible states need no flip: they are added and taken away.
+Memory: two states per group, one or two per partial held. Source: two stacks, in Shein and Chrysanthis 2020,
+section 2.2.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from panewise.aggregates import kernels
+from panewise.aggregates.kernels import combine_run
+from panewise.aggregates.matrix import identity
+from panewise.aggregates.states import StateKind
+from panewise.aggregates.user import combine_of
+from panewise.arrays import Floats, Ints
+from panewise.loops import compiled_loop, specialised
+
+
+@compiled_loop
+def _append(
+    operation: int, ints: Ints, floats: Floats, groups: Ints, part_ints: Ints, part_floats: Floats, ranks: Ints
+) -> None:
+    one = 1 + 0 * groups.shape[0]  # no literal: it would be compiled for by itself
+    for j in range(groups.shape[0]):
+        combine_run(operation, ints, floats, groups[j], part_ints, part_floats, j, one, ranks)
+
+
+@compiled_loop
+def _prepend(
+    operation: int, ints: Ints, floats: Floats, groups: Ints, part_ints: Ints, part_floats: Floats, ranks: Ints
+) -> None:
+    """`part` ends up as the combination; the caller writes it to the groups."""
+    one = 1 + 0 * groups.shape[0]
+    for j in range(groups.shape[0]):
+        combine_run(operation, part_ints, part_floats, j, ints, floats, groups[j], one, ranks)
+
+
+class SparseTwoStacks:
+    """One window, one state, many groups."""
+
+    def __init__(self, kind: StateKind, groups: int, endless: bool = False) -> None:
+        self.kind = kind
+        self.endless = endless  # nothing is ever evicted, so nothing need be remembered
+        self.subtracts = kind.algebra.invertible and not kind.float_fields
+        self._append, self._prepend = _append, _prepend
+        combine = combine_of(kind)
+        if combine is not None:
+            name = "chosen" if combine is kernels.combine_chosen else None
+            self._append = specialised(_append, name, combine_run=combine)
+            self._prepend = specialised(_prepend, name, combine_run=combine)
+        self._back = identity(kind, groups)
+        self._front = identity(kind, 0 if self.subtracts else groups)
+        self._undo: deque[tuple[Ints, Floats]] = deque()  # of the slices in the front, oldest first
+        self._waiting: deque[tuple[Ints, Ints, Floats]] = deque()  # the slices in the back, oldest first
+
+    @property
+    def groups(self) -> int:
+        return int(max(self._back[0].shape[1], self._back[1].shape[1]))
+
+    @property
+    def bytes_held(self) -> int:
+        arrays = [*self._back, *self._front, *(a for undo in self._undo for a in undo)]
+        return sum(a.nbytes for a in arrays)
+
+    def int_arrays(self) -> list[Ints]:
+        """The int64 fields of all states that are its own; those of slices are their owner's."""
+        return [self._back[0], self._front[0], *(ints for ints, _ in self._undo)]
+
+    def widen(self, groups: int) -> None:
+        for pair in ("_back", "_front"):
+            if pair == "_front" and self.subtracts:
+                continue
+            wider = identity(self.kind, groups)
+            for new, old in zip(wider, getattr(self, pair), strict=True):
+                new[:, : old.shape[1]] = old
+            setattr(self, pair, wider)
+
+    def regroup(self, kept: Ints, renamed: Ints, groups: int) -> None:
+        """Keeps only these groups; `renamed` is the new number of each old one."""
+        for pair in ("_back", "_front"):
+            if pair == "_front" and self.subtracts:
+                continue
+            smaller = identity(self.kind, groups)
+            for new, old in zip(smaller, getattr(self, pair), strict=True):
+                new[:, : len(kept)] = old[:, kept]
+            setattr(self, pair, smaller)
+        self._waiting = deque((renamed[held], ints, floats) for held, ints, floats in self._waiting)
+
+    def insert(self, groups: Ints, ints: Ints, floats: Floats, ranks: Ints) -> None:
+        """A newer slice enters the window."""
+        if self.subtracts:
+            self._back[0][:, groups] += ints
+            return
+        self._append(int(self.kind.operation), *self._back, groups, ints, floats, ranks)
+        if not self.endless:
+            self._waiting.append((groups, ints, floats))
+
+    def evict(self, groups: Ints, ints: Ints, floats: Floats, ranks: Ints) -> None:
+        """The oldest slice, given again, leaves the window."""
+        if self.subtracts:
+            self._back[0][:, groups] -= ints
+            return
+        if not self._undo:
+            self._flip(ranks)
+        for front, old in zip(self._front, self._undo.popleft(), strict=True):
+            front[:, groups] = old
+
+    def _flip(self, ranks: Ints) -> None:
+        for groups, ints, floats in reversed(self._waiting):
+            self._undo.appendleft((self._front[0][:, groups], self._front[1][:, groups]))
+            part = ints.copy(), floats.copy()
+            self._prepend(int(self.kind.operation), *self._front, groups, *part, ranks)
+            for front, new in zip(self._front, part, strict=True):
+                front[:, groups] = new
+        self._waiting.clear()
+        self._back = identity(self.kind, self.groups)
+
+    def answer(self, groups: Ints, ranks: Ints) -> tuple[Ints, Floats]:
+        """The window's states of these groups."""
+        if self.subtracts:
+            return self._back[0][:, groups], np.empty((0, len(groups)))
+        result = np.ascontiguousarray(self._front[0][:, groups]), np.ascontiguousarray(self._front[1][:, groups])
+        self._prepend(int(self.kind.operation), *self._back, groups, *result, ranks)
+        return result
