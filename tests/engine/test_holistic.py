@@ -231,3 +231,18 @@ def test_a_question_beside_a_registered_one_is_answered_from_its_tree() -> None:
     engine.advance("u", 10 * SECOND)
     answer = engine.execute("SELECT TOP(1, v) AS t, QUANTILE(v, 1) AS g FROM u [RANGE 5 SECONDS SLIDE 5 SECONDS]")
     assert answer is not None and answer.to_pylist() == [{"t": "[[5, 1]]", "g": 9}]
+
+
+def test_long_runs_of_empty_windows_have_no_estimate() -> None:
+    pytest.importorskip("datasketches")
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM u (ts TIMESTAMP, v BIGINT)")
+    engine.push("u", [{"ts": 0, "v": 3}, {"ts": SECOND, "v": 4}])
+    window = "FROM u [RANGE 1 SECOND SLIDE 1 SECOND]"
+    engine.execute(f"CREATE QUERY q AS SELECT APPROX_QUANTILE(v, 0.5) AS a, MEDIAN(v) AS m {window}")
+    engine.execute(f"CREATE QUERY h AS SELECT COUNT(*) AS n {window} HAVING APPROX_QUANTILE(v, 0.5) < 1")
+    engine.advance("u", 20_000 * SECOND)
+    answers = engine.results("q")
+    assert answers.num_rows == 19_999
+    assert answers["a"].to_pylist() == answers["m"].to_pylist() == [4.0] + [None] * 19_998
+    assert not engine.results("h").num_rows

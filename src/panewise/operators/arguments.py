@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from panewise.aggregates.holistic import StatisticKind
+from panewise.aggregates.holistic import Statistic, StatisticKind
 from panewise.aggregates.matrix import NO_ARGUMENT, NO_INTS, Encoded, encoded, identity
 from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool
@@ -63,4 +63,6 @@ def empty_fields(key: StateKey, answers: int) -> Fields:
     if isinstance(key.kind, StatisticKind) and key.kind.lists:
         return [np.full(answers, None, np.object_)]
     ints, floats = identity(key.kind, answers)
+    if isinstance(key.kind, StatisticKind) and key.kind.statistic is Statistic.ABOUT_QUANTILE:
+        floats[:] = np.nan  # This is how sketches say that there is no value.
     return [*ints, *floats]
