@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.aggregates.columns import wrapped
-from panewise.arrays import Ints
+from panewise.arrays import INT64_MAX, Ints
 from panewise.language.statements import Emission
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.multiset import remaining
@@ -129,6 +129,9 @@ class RelationToStream:
         self._last, self._last_number = snapshot["last"], snapshot["last_number"]
 
 
+_UNTIL_A_REPORT = INT64_MAX  # in place of the number of a report that is not known yet
+
+
 class Restore:
     """ISTREAM RESTORE and RSTREAM RESTORE of a periodic time window.
 
@@ -141,15 +144,20 @@ class Restore:
 
     `begins`: of a query that came in mid-stream, the first instant at which its window is whole. What is there then is
     shown as if it had come then, so that the first whole report does not know what came since the one before it: the
-    next one is the first that is said.
+    next one is the first that is said. `is_total`: it is an aggregate without groups, whose empty windows have a report
+    as soon as one window has held a row. Nobody knows whether one has, so that it begins after its first report.
     """
 
-    def __init__(self, emit: Emission, items: pa.Schema, window: TimeWindow, begins: int = NEVER) -> None:
+    def __init__(
+        self, emit: Emission, items: pa.Schema, window: TimeWindow, begins: int = NEVER, is_total: bool = False
+    ) -> None:
         assert emit in (Emission.ISTREAM, Emission.RSTREAM)
         self._emit = emit
         self._window = window
         # Reports up to this number are not said.
         self._unsaid = NEVER if begins == NEVER else last_report_number(window, begins) + 1
+        if begins != NEVER and is_total and emit is Emission.RSTREAM:
+            self._unsaid = _UNTIL_A_REPORT
         self._schema = periodic_schema(items)
         self._pending = items.empty_table()  # came after the last report
         self._pending_numbers: Ints = np.empty(0, np.int64)
@@ -162,6 +170,8 @@ class Restore:
     def process(self, reports: pa.Table, insertions: pa.Table, watermark: int) -> pa.Table:
         """`reports` are those due up to the watermark, `insertions` what the continuous query reported below it."""
         produced = self._due(insertions, watermark)
+        if self._unsaid == _UNTIL_A_REPORT and reports.num_rows:
+            self._unsaid = int(report_number(self._window, microseconds(reports.column(WINDOW_END)[:1]))[0])
         if self._emit is Emission.ISTREAM:
             return self._said(produced)
         newcomers = self._newcomers.process(reports, self._window, watermark)

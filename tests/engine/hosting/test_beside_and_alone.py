@@ -41,6 +41,15 @@ def test_what_was_wrong_once(name: str) -> None:
     assert problem_of(script_of(*LATE[name])) is None
 
 
+def test_restore_of_a_total_in_mid_stream_knows_the_report_before_its_first() -> None:
+    """A row that is in no window: nobody who comes late knows whether the total had begun."""
+    text = "SELECT RSTREAM RESTORE MIN(v) AS m FROM t [RANGE 1 SECOND SLIDE 2 SECONDS]"
+    rows = tuple({"ts": ts, "k": "a", "v": 1} | REST for ts in (7_500_003, 10_000_005))
+    steps: tuple[Step, ...] = (("push", "t", rows), ("create", "q"), ("advance", "t", 20 * SECOND))
+    delayed = STREAM.replace("b BOOLEAN)", "b BOOLEAN, WATERMARK FOR ts AS ts - INTERVAL 2 SECONDS)")
+    assert problem_of(Script(setup={"t": delayed}, queries={"q": Query("q", text, ("t",))}, steps=steps)) is None
+
+
 def script_of(before: list[str], later: list[str]) -> Script:
     queries = {f"q{at}": Query(f"q{at}", f"SELECT {text}", ("t",)) for at, text in enumerate(before + later)}
     queries = {
