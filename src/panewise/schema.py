@@ -40,6 +40,11 @@ class DataType:
     def numeric(self) -> bool:
         return self.integral or self.fractional or self.name == "DECIMAL"
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is a DECIMAL, made for a comparison, whose digits a 64-bit integer does not hold."""
+        return self.name == "DECIMAL" and self.precision > 18
+
     def to_arrow(self) -> pa.DataType:
         import pyarrow as pa
 

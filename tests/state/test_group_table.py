@@ -18,6 +18,7 @@ from panewise.state.group_table import SPAN_MAX, GroupTable
 from panewise.state.snapshot_format import dumped, loaded
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+WIDE = DataType("DECIMAL", 21, 2)
 VALUES: dict[DataType, st.SearchStrategy[Any]] = {
     BIGINT: st.sampled_from([-(2**63), 2**63 - 1, 0, -1]) | st.integers(-SPAN_MAX, SPAN_MAX) | st.integers(-9, 9),
     INT: st.integers(-(2**31), 2**31 - 1) | st.integers(0, 5),
@@ -28,6 +29,8 @@ VALUES: dict[DataType, st.SearchStrategy[Any]] = {
     DATE: st.dates(date(1, 1, 1), date(9999, 12, 31)),
     TIMESTAMP: st.integers(-(10**16), 10**16).map(lambda us: EPOCH + timedelta(microseconds=us)),
     decimal(18, 3): st.integers(-(10**18) + 1, 10**18 - 1).map(lambda digits: Decimal(digits).scaleb(-3)),
+    # What a BIGINT and a DECIMAL(18, 2) are compared as.
+    WIDE: st.sampled_from([-(2**63), 2**63 - 1, 0]).map(lambda digits: Decimal(f"{digits}.00")),
 }
 TYPES = list(VALUES)
 
@@ -170,3 +173,13 @@ def test_memory_is_given_back() -> None:
     table.keep(np.array([3, 4]))
     assert table.bytes_held == before
     assert table.keys(np.array([0, 1]))[0].to_pylist() == ["key number 3", "key number 4"]
+
+
+def test_wide_decimals_as_an_earlier_panewise_wrote_them() -> None:
+    earlier = GroupTable((BIGINT, BIGINT))
+    earlier.ids([pa.array([1, 2, None]), pa.array([150, -200, 150])])
+    table = GroupTable((BIGINT, WIDE))
+    table.restore(earlier.snapshot())
+    column = pa.array([Decimal("-2.00"), Decimal("1.50"), Decimal(2**63 - 1)], WIDE.to_arrow())
+    assert table.ids([pa.array([2, None, 2]), column]).tolist() == [1, 2, 3]
+    assert table.keys(np.array([0, 3]))[1].to_pylist() == [Decimal("1.50"), Decimal(2**63 - 1)]

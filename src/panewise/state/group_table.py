@@ -3,7 +3,8 @@
 The truth is an open-addressing hash table over the key's words (one int64 a column, a bit mask of NULLs last). For a
 key of one column whose words lie close together, an array indexed by the word answers first: one load a row.
 
-    column -> words     BIGINT, TIMESTAMP, ...: itself; DOUBLE: its bits; STRING: its code in a pool of the table's own
+    column -> words     BIGINT, TIMESTAMP, ...: itself; DOUBLE: its bits; STRING: its code in a pool of the table's own;
+                        DECIMAL of more digits than a word holds: the code of its text
     words -> id         direct[word - base], else table[hash(words)]
     id -> words         words[column, id], nulls[id]
 
@@ -24,7 +25,7 @@ from panewise.aggregates.states import Feed
 from panewise.aggregates.string_pool import StringPool
 from panewise.arrays import Ints
 from panewise.loops import compiled_loop
-from panewise.schema import DataType
+from panewise.schema import STRING, DataType
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SPAN_MAX = 1 << 18  # words further apart than this are looked up by hash
@@ -114,7 +115,7 @@ class GroupTable:
 
     def __init__(self, types: tuple[DataType, ...]) -> None:
         self.types = types
-        self._feeds = [feed_of(type_) for type_ in types]
+        self._feeds = [Feed.CODE if type_.is_wide else feed_of(type_) for type_ in types]
         self._pools = [StringPool() if feed is Feed.CODE else None for feed in self._feeds]
         self._allocate(1024)
         self._size: Ints = np.zeros(1, np.int64)
@@ -172,7 +173,7 @@ class GroupTable:
         """One row of words per column, and the masks of NULLs (none where nothing is NULL)."""
         words, nulls = [], np.empty(0, np.int64)
         for i, (column, feed, pool) in enumerate(zip(columns, self._feeds, self._pools, strict=True)):
-            part = encoded(column, feed, pool)
+            part = encoded(column.cast(pa.string()) if self.types[i].is_wide else column, feed, pool)
             values = part.values
             if feed is Feed.FLOAT:
                 # One group for both zeros and one for all NaNs, as in SQL.
@@ -222,6 +223,8 @@ class GroupTable:
         missing: Any = (nulls >> i) & 1 == 1
         mask = missing if missing.any() else None
         values = words.view(np.float64) if self._feeds[i] is Feed.FLOAT else words
+        if self.types[i].is_wide:
+            return decoded(values, mask, Feed.CODE, STRING, self._pools[i]).cast(self.types[i].to_arrow())
         return decoded(values, mask, self._feeds[i], self.types[i], self._pools[i])
 
     def keep(self, live: Ints) -> Ints:
@@ -260,8 +263,12 @@ class GroupTable:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         nulls = snapshot["nulls"]
-        for pool, strings in zip(self._pools, snapshot["strings"], strict=True):
-            if pool is not None:
+        words = snapshot["words"].reshape(len(self.types), len(nulls))
+        for i, (pool, strings) in enumerate(zip(self._pools, snapshot["strings"], strict=True)):
+            if pool is not None and strings is not None:
                 pool.load(strings.column(0))
+            elif pool is not None:  # An earlier panewise wrote the digits of a wide DECIMAL, as far as a word has room.
+                digits = decoded(words[i], None, feed_of(self.types[i]), self.types[i], None)
+                words[i] = encoded(digits.cast(pa.string()), Feed.CODE, pool).values
         if self.types:
-            self._load(snapshot["words"].reshape(len(self.types), len(nulls)), nulls)
+            self._load(words, nulls)
