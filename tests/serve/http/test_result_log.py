@@ -398,7 +398,7 @@ def test_what_large_batches_take_is_limited_as_well(on_disk: bool, batch: pa.Tab
 def test_a_disk_that_is_full_takes_no_row_from_the_memory(tmp_path: Path) -> None:
     log = ResultLog(tmp_path, **LARGE, keep_total=1 << 30, files=FaultyFiles())
     append_in_turns(log, queries=2, count=200)
-    log._keep_total = 1
+    log._memory.bytes_most = 1
     segments = log._segments
     assert segments is not None
     with pytest.MonkeyPatch.context() as patch:

@@ -27,13 +27,13 @@ import threading
 import uuid
 from collections.abc import Hashable, Iterable
 from contextlib import suppress
-from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from panewise.errors import CatalogError, DurabilityError, did_you_mean
+from panewise.serve.http.results.memory_limit import MemoryLimit
 from panewise.serve.http.results.numbered_rows import CHUNK_ROWS, Chunk, NumberedRows, cut
 from panewise.serve.http.results.result_loading import Loading
 from panewise.serve.http.results.result_segments import SEGMENT_BYTES, ResultSegments, SegmentPart, from_body, to_body
@@ -74,8 +74,7 @@ class ResultLog:
         """Not `limited`, it holds everything until `limit` is called: when readers have said what they want."""
         self._keep_rows = keep_rows
         self._keep_bytes = keep_bytes
-        self._keep_total = keep_total
-        self.rows_given_up = 0  # because of `keep_total`
+        self._memory = MemoryLimit(keep_total)
         self._limited = limited
         self._chunk_rows = max(1, min(CHUNK_ROWS, keep_rows // 8))
         self._by_name: dict[str, Series] = {}  # by the name in lower case
@@ -142,7 +141,7 @@ class ResultLog:
             "bytes": sum(series.bytes for series in list(self._by_name.values())),
             "bytes_in_memory": self.bytes_in_memory,
             "bytes_on_disk": self.bytes_on_disk,
-            "rows_given_up": self.rows_given_up,
+            "rows_given_up": self._memory.rows_given_up,
         }
 
     # -- changing ------------------------------------------------------------------------------------------------
@@ -337,50 +336,21 @@ class ResultLog:
 
     def _limit_memory(self) -> None:
         """Rows leave the memory where all queries together have more there than they may."""
-        excess = self.bytes_in_memory - self._keep_total
+        all_series = self._by_name.values()
+        excess = self._memory.excess(all_series)
         if excess <= 0:
             return
         if self._segments is None:
             if self._limited:
-                self._give_up(excess)
+                self._memory.give_up(all_series, excess)
             return
         # Some more than needed, so that the disk is not waited for each time. What it does not take stays in memory.
         with suppress(OSError, DurabilityError):
-            leaving = self._oldest_in_memory(excess + self._keep_total // 4)
+            leaving = self._memory.oldest(all_series, excess + self._memory.bytes_most // 4)
             for start in range(0, len(leaving), CHUNKS_AT_ONCE):
                 if self._segments.full:
                     self._begin_file(self._segments)
                 self._map_again(self._segments, leaving[start : start + CHUNKS_AT_ONCE])
-
-    def _give_up(self, excess: int) -> None:
-        """The oldest rows of whichever query has most in memory go; the newest chunk of each stays."""
-        largest = [(-series.bytes_in_memory, number, series) for number, series in enumerate(self._by_name.values())]
-        heapify(largest)
-        while excess > 0 and largest:
-            size, number, series = heappop(largest)
-            rows = series.give_up_oldest()
-            if rows:
-                self.rows_given_up += rows
-                excess -= -size - series.bytes_in_memory
-                heappush(largest, (-series.bytes_in_memory, number, series))
-
-    def _oldest_in_memory(self, size: int) -> list[tuple[Series, Chunk]]:
-        """About so many bytes of chunks in memory, each time the oldest of whichever query has most there."""
-        found = []
-        largest = []
-        for number, series in enumerate(self._by_name.values()):
-            chunks = [chunk for chunk in series.chunks() if chunk.file is None]
-            if chunks:
-                largest.append((-sum(chunk.bytes for chunk in chunks), number, series, iter(chunks)))
-        heapify(largest)
-        while size > 0 and largest:
-            left, number, series, rest = heappop(largest)
-            chunk = next(rest, None)
-            if chunk is not None:
-                found.append((series, chunk))
-                size -= chunk.bytes
-                heappush(largest, (left + chunk.bytes, number, series, rest))
-        return found
 
     # -- opening -------------------------------------------------------------------------------------------------
 
