@@ -18,8 +18,8 @@ from panewise.operators.family.first_reports import is_whole
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.member import Member
 from panewise.operators.family.members import Members
-from panewise.operators.family.past_reports import Answers, Slices, SoughtReports
 from panewise.operators.family.reporting import Reporting, stamped, stamped_from
+from panewise.operators.family.sought_windows import Answers, Slices, SoughtWindows
 from panewise.operators.family.timeline import HeldSlices, Timeline
 from panewise.operators.reports import MemberBatches, Reports
 from panewise.operators.window_order import distinct_windows, slice_places
@@ -226,7 +226,7 @@ class DenseReporting(Reporting):
         begins = np.where(starts[firsts] < 0, -1, slices.first + starts[firsts])
         numbers = asked.number[owners[firsts]]
         questions = _asked_for(asked.members, keys, owners, places, len(firsts))
-        sought = SoughtReports(begins, slices.first + ends[firsts], len(self.groups), numbers, questions)
+        sought = SoughtWindows(begins, slices.first + ends[firsts], len(self.groups), numbers, questions)
         answers = slices.answers(keys, sought)
         kinds = asked.shape * 2 + endless
         found = np.unique(kinds)

@@ -15,7 +15,7 @@ from panewise.language.expressions import Expression
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.member import Member
 from panewise.operators.family.partials import Packed
-from panewise.operators.family.slice_store import SliceStore
+from panewise.operators.family.stores.slice_store import SliceStore
 from panewise.plan.aggregation import StateKey
 
 FORGET_FROM = 65_536  # groups or strings; fewer are not worth looking for idle ones
@@ -28,6 +28,10 @@ class Forgetting:
         self._groups = groups
         self.groups_kept = 0
         self._strings_kept: dict[Expression, int] = {}
+
+    def restore(self, groups_kept: int) -> None:
+        """The number of groups that a snapshot names; strings are counted anew."""
+        self.groups_kept = groups_kept
 
     def forget_folded(self, packed: Packed) -> None:
         """Where nothing is held but what was packed: keeps only its groups and strings, if far more are there."""
@@ -78,6 +82,6 @@ class Forgetting:
                 for key, place in fields:
                     for array in store.int_arrays(key):
                         array[place] = np.where(array[place] >= 0, renamed[array[place]], -1)
-                store.make_trees_anew()
+                store.discard_trees()
                 for key in held:
                     store.held.recode(key, renamed)

@@ -97,6 +97,10 @@ class Members:
         taken, self.failures = self.failures, {}
         return taken
 
+    def take_failure(self, name: str) -> str | None:
+        """What one member met, or None; it is no longer known here."""
+        return self.failures.pop(name, None)
+
     def note_overflows(self, name: str, count: int) -> None:
         """So many answers of a member are outside their type, and NULL."""
         if count:
@@ -106,6 +110,13 @@ class Members:
         """By member, answers outside their type since the last call."""
         taken, self._overflows = self._overflows, {}
         return taken
+
+    def take_troubles_of(self, other: Members) -> None:
+        """Takes over failures and overflows of another family's members."""
+        for name, reason in other.take_failures().items():
+            self.fail(name, reason)
+        for name, count in other.take_overflows().items():
+            self.note_overflows(name, count)
 
     # -- when reports begin --------------------------------------------------------------------------------------
 
@@ -119,6 +130,11 @@ class Members:
                 del self._waiting[name]
             else:
                 member.note_rows(points, least, latest)
+
+    def hold_back(self, point: int) -> None:
+        """Not all rows before the point were seen, after all."""
+        for member in self:
+            member.hold_back(point)
 
     def begin_reports(self, watermark: int, starts: Ints) -> None:
         """Members of an ungrouped family whose first report has come due are easy from there on: all that follow are.
@@ -141,6 +157,34 @@ class Members:
             member = self.by_name.get(name)
             if member is not None and not member.begun:
                 member.note_first(report)
+
+    # -- how many reports are due --------------------------------------------------------------------------------
+
+    def step_to(self, reached: int, watermark: int, most: int, rows_span: tuple[int, int] | None) -> int:
+        """The furthest point up to a watermark at which at most `most` reports are due, from `reached` on.
+
+        If the next point with due reports has more, that point. `rows_span`: where the slices held begin and end.
+        """
+        slide = self.windows.shortest_slide
+        # The search below is for long steps, which are rare.
+        if slide is None or ((watermark - reached) // slide + 1) * len(self.by_name) <= most:
+            return watermark
+        span = rows_span or (watermark, watermark)
+
+        def is_few(point: int) -> bool:
+            return self.schedule.due_count(reached, point, span) <= most
+
+        if is_few(watermark):
+            return watermark
+        begun = few = max(reached, -(2**62))
+        step = slide
+        while few + step < watermark and is_few(few + step):
+            few, step = few + step, 2 * step
+        too_many = min(watermark, few + step)
+        while too_many - few > slide:
+            middle = (few + too_many) // 2
+            few, too_many = (middle, too_many) if is_few(middle) else (few, middle)
+        return few if few > begun else self.schedule.next_due(reached)
 
     # -- the weave -----------------------------------------------------------------------------------------------
 

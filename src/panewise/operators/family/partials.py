@@ -8,6 +8,16 @@ A batch has one row per (slice, group) that holds rows, slice by slice:
                               or float64
     bag_7f..._values, ...     of a state without a fixed size a list of values and one of how often each stands there
 
+A host that keeps the partials it merged (*pages*) never needs to write the whole state of a family. In each micro-batch
+it writes the page and the *outline* of the family, whose size depends on its members and not on slices or groups.
+
+    merge(page 1), advance, merge(page 2), advance, outline   ==   rebuild(outline, [page 1, page 2])
+                                                              ==   merge(page 1), merge(page 2), forward, adopt(outline)
+
+Invariant of pages: all pages of slices that begin at `needed_from` or later are kept. Slices that begin earlier are
+needed by no report to come; they are left out, also if some of their pages are kept. A cut that came after a page may
+have shortened its slices: the epochs in the outline say so.
+
 States are known by name, so a batch may come from a family with other members: states that it lacks are at the
 identity, those that nobody here keeps are left out. Only the count of an argument that was never NULL does not travel:
 it is the count of rows. Strings leave as strings, because codes mean something in their own process alone.
@@ -218,3 +228,11 @@ def _set_codes(target: Ints, column: pa.DictionaryArray, pool: StringPool) -> No
         return
     there = flags(indices.is_valid())
     target[there] = codes[values_of(indices, np.int32)[there]]
+
+
+def from_point(batch: pa.RecordBatch, point: int) -> pa.RecordBatch:
+    """The partials of slices that begin at a point or later."""
+    starts = integers(batch.column(START))
+    if not len(starts) or int(starts.min()) >= point:
+        return batch
+    return batch.take(wrapped(np.flatnonzero(starts >= point)))

@@ -38,6 +38,11 @@ class MemberSchedule:
     def easy(self) -> NDArray[np.bool_]:
         return self._easy[: self._count]
 
+    @property
+    def reach(self) -> int:
+        """The longest distance from the beginning of a window to its report, over windows that have a beginning."""
+        return int((self.column("range") + self.column("offset")).max()) if self._count else 0
+
     def add(self, cadence: Cadence, reported: int, number: int, shape: int) -> int:
         """A row for a member that is not easy and in no tree of its own; its number."""
         row = self._count

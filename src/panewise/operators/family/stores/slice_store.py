@@ -27,10 +27,10 @@ from panewise.operators.arguments import Arguments, ranks_of
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.members import Members
 from panewise.operators.family.partials import Drained
-from panewise.operators.family.past_reports import Technique
 from panewise.operators.family.reporting import Reporting
+from panewise.operators.family.sought_windows import Technique
+from panewise.operators.family.stores.tree import Tree
 from panewise.operators.family.timeline import Timeline
-from panewise.operators.family.tree import Tree
 from panewise.operators.held.held_values import HeldValues
 from panewise.operators.row_batch import Rows
 from panewise.plan.aggregation import Pools, StateKey
@@ -48,8 +48,7 @@ class SliceStore(ABC):
     """
 
     is_sparse: ClassVar[bool]  # as which it is written down
-    answers_past: ClassVar[bool]  # whether it answers windows of the past that the slices held cover
-    first: int
+    answers_past: ClassVar[bool]  # whether it can answer any window of the slices held, at any time
 
     def __init__(self, pools: Pools, answers: bool, width: int | None) -> None:
         self.pools = pools
@@ -71,6 +70,10 @@ class SliceStore(ABC):
     @abstractmethod
     def closed_span(self) -> tuple[int, int] | None:
         """The same of closed slices."""
+
+    @property
+    @abstractmethod
+    def first(self) -> int: ...
 
     @property
     @abstractmethod
@@ -154,10 +157,10 @@ class SliceStore(ABC):
     def live_ints(self, key: StateKey) -> list[Ints]:
         """The same for what is in use alone, in part as copies."""
 
-    def make_trees_anew(self) -> None:
+    def discard_trees(self) -> None:
         """What trees hold is no longer what the slices here say."""
         for tree in self.trees.values():
-            tree.make_anew()
+            tree.discard()
 
     # -- rows and partials ---------------------------------------------------------------------------------------
 
