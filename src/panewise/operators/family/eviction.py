@@ -1,7 +1,7 @@
-"""Groups and strings that nobody needs any more leave a family: it follows what is live and not what ever was.
+"""Dropping groups and strings that no slice holds: memory follows what is live, not what has ever been seen.
 
-They are looked for when a table or pool has doubled since the last look: O(1) amortised for each group or string that
-came.
+Idle groups and strings are searched for when their table or pool has doubled since the last search. This costs O(1) for
+each new group or string, amortised.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from panewise.operators.family.partials import Packed
 from panewise.operators.family.stores.slice_store import SliceStore
 from panewise.plan.aggregation import StateKey
 
-FORGET_FROM = 65_536  # groups or strings; fewer are not worth looking for idle ones
+FORGET_FROM = 65_536  # groups or strings; with fewer, no search is worth its cost
 
 
 class Forgetting:
-    """How many groups, and strings by pool, were kept at the last look."""
+    """`groups_kept`: the number of groups after the last search."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
         self.groups_kept = 0
-        self._strings_kept: dict[Expression, int] = {}
+        self._strings_kept: dict[Expression, int] = {}  # the number of strings after the last search, by pool
 
     def restore(self, groups_kept: int) -> None:
-        """The number of groups that a snapshot names; strings are counted anew."""
+        """`groups_kept` of a snapshot; strings start at 0 again."""
         self.groups_kept = groups_kept
 
     def forget_folded(self, packed: Packed) -> None:
-        """Where nothing is held but what was packed: keeps only its groups and strings, if far more are there."""
+        """Keeps only the groups and strings of a packed batch, if there are many more. Slices must hold no others."""
         groups = self._groups
         if groups.keys and len(groups) > 2 * len(packed.groups) + FORGET_FROM:
             groups.table.keep(packed.groups)
@@ -46,7 +46,7 @@ class Forgetting:
                 pool.keep(live)
 
     def forget_groups(self, store: SliceStore, members: Iterable[Member]) -> None:
-        """Lets groups go that no slice holds any more, each time the table has doubled."""
+        """Drops the groups that no slice holds, each time the table has doubled."""
         table = self._groups.table
         if len(table) < 2 * self.groups_kept + FORGET_FROM:
             return
@@ -61,14 +61,14 @@ class Forgetting:
             member.regroup(live, renamed, room)
 
     def forget_strings(self, store: SliceStore, states: Iterable[StateKey]) -> None:
-        """Lets strings go that no state holds any more, each time their pool has doubled."""
+        """Drops the strings that no state holds, each time their pool has doubled."""
         pools = self._groups.pools
         for argument, pool in list(pools.items()):
             if not len(pool) or len(pool) < 2 * self._strings_kept.get(argument, 0) + FORGET_FROM:
                 continue
             fields = [(key, place) for key in states for place, of in key.code_fields if of == argument]
             held = [key for key in store.held.keys if key.kind.feeds[0] is Feed.CODE and key.arguments[0] == argument]
-            if not fields and not held:  # the queries that read it have gone
+            if not fields and not held:  # no query reads it any more
                 del pools[argument]
                 continue
             codes = [a[place] for key, place in fields for a in store.live_ints(key)]

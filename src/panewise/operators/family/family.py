@@ -305,7 +305,7 @@ class Family:
         return self._members.step_to(self.watermark, watermark, most, self.store.rows_span)
 
     def empty_batch(self, member: Member, ends: Ints) -> pa.RecordBatch | None:
-        """The reports of an ungrouped query over empty windows that end at these points."""
+        """The reports of an ungrouped query over empty windows that end at these points; None if HAVING drops them."""
         return self._slices.reporting.empty(member, ends)
 
     def past_report(self, member: Member, report: int, query: str) -> pa.RecordBatch | None:
