@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 
 
 def row_numbers(columns: list[pa.Array]) -> Ints:
-    """A number per row, the same for equal rows and only for them."""
+    """A number per row: equal rows, and only those, have equal numbers."""
     types = tuple(from_arrow(column.type) for column in columns)
     assert None not in types, types
     return GroupTable(types).ids(columns)  # type: ignore[arg-type]

@@ -97,7 +97,7 @@ class PartitionTail:
         self._counts[ids] = self._missed[ids] = gone.counts
 
     def counted(self, partition_by: tuple[str, ...]) -> RowCounts | None:
-        """The number of rows of each partition, as far as known; None if it has other partitions than these."""
+        """The number of rows of each partition, as far as known; None if it is partitioned by other columns."""
         if list(partition_by) != self._names:
             return None
         return RowCounts(self._table.keys(np.arange(len(self._table))), self._counts.copy())

@@ -379,7 +379,7 @@ def woven_at_random(
         patch.setattr(weaver.Load, "near", lambda load, other: chance.random() >= often)
         patch.setattr(Family, "become", become_and_count)
         patch.setattr(physical, "SPARSE_ABOVE", dense_groups)
-        patch.setattr(family_slices, "SHORT_WAY_FROM", 1)
+        patch.setattr(family_slices, "FAST_PATH_FROM", 1)
         patch.setattr(forgetting, "FORGET_FROM", -1000)  # idle groups are looked for at every step
         yield found
 

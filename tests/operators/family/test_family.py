@@ -248,11 +248,11 @@ scripts = st.tuples(st.lists(joins, min_size=1, max_size=4), st.lists(changes, m
 
 
 @pytest.fixture(autouse=True, scope="module")
-def short_way() -> Iterator[None]:
-    """Small batches take the short way too, which is meant for large ones."""
-    before, family_slices.SHORT_WAY_FROM = family_slices.SHORT_WAY_FROM, 1
+def fast_path() -> Iterator[None]:
+    """Small batches take the fast path too, which is meant for large ones."""
+    before, family_slices.FAST_PATH_FROM = family_slices.FAST_PATH_FROM, 1
     yield
-    family_slices.SHORT_WAY_FROM = before
+    family_slices.FAST_PATH_FROM = before
 
 
 @settings(max_examples=EXAMPLES)

@@ -1,6 +1,6 @@
 """Families: periodic aggregates over one stream with one WHERE and GROUP BY, whatever their windows.
 
-    family.py             rows in, reports out; owns all parts below, and nobody else assigns their fields
+    family.py             takes rows and returns reports; owns all parts below
     family_slices.py      takes rows and partials into the slices, and evicts what is not needed; stores/ holds slices
     timeline.py           where edges lie, what is held from where, and when the reports of a member begin
     member.py             one query of a family; members.py has all of them, schedule.py has them as columns

@@ -25,9 +25,8 @@ from panewise.operators.reports import MemberBatches, Reports
 from panewise.operators.window_order import distinct_windows, slice_places
 from panewise.plan.aggregation import ROW_COUNT, Aggregation, StateKey
 
-# A member with more due reports than this is handled by itself. Fewer are asked for without looking whether rows exist.
-FEW = 256  # of a grouped family
-MANY = 8192  # of an ungrouped family, where empty windows have reports too
+# Easy members with more due reports are handled one by one. Ungrouped members also have reports of empty windows.
+DUE_GROUPED_MAX, DUE_UNGROUPED_MAX = 256, 8192
 _NONE: Ints = np.empty(0, np.int64)
 ANSWERS_AT_ONCE = 1 << 21  # groups times windows in one call, which bounds its memory
 GAP_MATERIALISED = 1024  # longer runs of empty reports are returned as ranges
@@ -40,7 +39,7 @@ class WovenSlices(HeldSlices, Protocol):
 
 
 @dataclass
-class Asked:
+class RequestedReports:
     """Reports that are asked for: report `due[i]` belongs to member `owners[i]`, and members are in order.
 
     The other arrays have one value per member.
@@ -56,7 +55,7 @@ class Asked:
     tree: Ints
 
     @classmethod
-    def of(cls, requests: list[tuple[Member, Ints]]) -> Asked:
+    def of(cls, requests: list[tuple[Member, Ints]]) -> RequestedReports:
         members = [member for member, _ in requests]
         owners = np.repeat(np.arange(len(requests)), [len(due) for _, due in requests])
         columns = np.array(
@@ -64,7 +63,7 @@ class Asked:
         )
         return cls(members, owners, np.concatenate([due for _, due in requests]), *columns.T)
 
-    def only(self, chosen: NDArray[np.bool_]) -> Asked:
+    def only(self, chosen: NDArray[np.bool_]) -> RequestedReports:
         """The reports of the members where the mask is true."""
         if chosen.all():
             return self
@@ -72,7 +71,7 @@ class Asked:
         mine = chosen[self.owners]
         owners = (np.cumsum(chosen) - 1)[self.owners[mine]]
         columns = (column[rows] for column in (self.offset, self.range, self.number, self.shape, self.tree))
-        return Asked([self.members[row] for row in rows], owners, self.due[mine], *columns)
+        return RequestedReports([self.members[row] for row in rows], owners, self.due[mine], *columns)
 
 
 class DenseReporting(Reporting):
@@ -89,14 +88,14 @@ class DenseReporting(Reporting):
         """All due reports, answered together; `fresh`: only those of this member, because all others are out."""
         members, watermark = self.members, self.timeline.watermark
         reports = Reports(members.names)
-        closer = [] if fresh is None else [fresh]
+        one_by_one = [] if fresh is None else [fresh]
         if fresh is None:
             members.begin_reports(watermark, self._store.starts)
-            asked, closer = self._due_of_easy()
+            asked, one_by_one = self._due_of_easy()
             if asked is not None:
                 self._write(asked, reports)
         requests: list[tuple[Member, Ints]] = []
-        for member in closer:
+        for member in one_by_one:
             if member.name in members.failures:
                 continue
             due = self._candidates(member) if self._grouped else self.due_of(member, self._store)
@@ -108,7 +107,7 @@ class DenseReporting(Reporting):
                 requests.append((member, due))
         self._write_in_parts(requests, reports)
         members.schedule.come_to(watermark)
-        for member in closer:
+        for member in one_by_one:
             member.settle(self._grouped)
         return reports
 
@@ -118,7 +117,7 @@ class DenseReporting(Reporting):
                 self._with_gaps(member, self.due_of(member, self._store))  # notes whether its reports have begun
         self.members.schedule.come_to(self.timeline.watermark)
 
-    def _due_of_easy(self) -> tuple[Asked | None, list[Member]]:
+    def _due_of_easy(self) -> tuple[RequestedReports | None, list[Member]]:
         """The due reports of easy members, and the members to be handled one by one: those that are not easy, or that
         have too many due reports for one call."""
         members, schedule = self.members.in_order, self.members.schedule
@@ -130,21 +129,21 @@ class DenseReporting(Reporting):
         counts = np.where(easy, np.maximum((self.timeline.watermark - first) // slide + 1, 0), 0)
         if not self._grouped:
             self._leave_out_empty(first, counts)
-        odd = ~easy | (counts > (FEW if self._grouped else MANY))
+        odd = ~easy | (counts > (DUE_GROUPED_MAX if self._grouped else DUE_UNGROUPED_MAX))
         counts[odd] = 0
         total = int(counts.sum())
         if total * max(1, len(self.groups)) > ANSWERS_AT_ONCE:
             return None, list(members)
-        closer = [members[row] for row in np.flatnonzero(odd)]
+        one_by_one = [members[row] for row in np.flatnonzero(odd)]
         if not total:
-            return None, closer
+            return None, one_by_one
         rows = np.flatnonzero(counts)
         counts, first, slide = counts[rows], first[rows], slide[rows]
         owners = np.repeat(np.arange(len(rows)), counts)
         steps = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
         columns = (schedule.column(name)[rows] for name in ("offset", "range", "number", "shape", "tree"))
         found = [members[row] for row in rows]
-        return Asked(found, owners, first[owners] + slide[owners] * steps, *columns), closer
+        return RequestedReports(found, owners, first[owners] + slide[owners] * steps, *columns), one_by_one
 
     def _leave_out_empty(self, first: Ints, counts: Ints) -> None:
         """Reduces the counts of members whose HAVING drops empty windows: windows after the last slice are empty."""
@@ -186,7 +185,7 @@ class DenseReporting(Reporting):
         if first > watermark:
             return _NONE
         count = (watermark - first) // cadence.slide + 1
-        if count > FEW or not is_whole(cadence, first, member.held_from):
+        if count > DUE_GROUPED_MAX or not is_whole(cadence, first, member.held_from):
             return self.due_of(member, self._store)
         return first + cadence.slide * np.arange(count, dtype=np.int64)
 
@@ -195,7 +194,7 @@ class DenseReporting(Reporting):
     def answered(self, member: Member, report: int) -> pa.RecordBatch | None:
         """One report of a window: a member's next report, one of the past, or of a window that no member has."""
         reports = Reports({0: member.name})
-        asked = Asked.of([(member, np.array([report], np.int64))])
+        asked = RequestedReports.of([(member, np.array([report], np.int64))])
         asked.number[:] = asked.tree[:] = 0  # techniques keep nothing for this window
         self._write(asked, reports)
         found = reports.get(member.name)
@@ -209,15 +208,15 @@ class DenseReporting(Reporting):
         step = max(1, limit // max(1, len(requests)))
         for begin in range(0, longest, step):
             part = [(member, due[begin : begin + step]) for member, due in requests if begin < len(due)]
-            self._write(Asked.of(part), reports)
+            self._write(RequestedReports.of(part), reports)
 
-    def _write(self, asked: Asked, reports: Reports) -> None:
+    def _write(self, asked: RequestedReports, reports: Reports) -> None:
         """Writes the reports asked for, one tree of the weave after the other."""
         for number in np.unique(asked.tree).tolist():
             slices = self._store.slices_of(number, self.timeline.watermark)
             self._write_tree(slices, asked.only(asked.tree == number), reports)
 
-    def _write_tree(self, slices: Slices, asked: Asked, reports: Reports) -> None:
+    def _write_tree(self, slices: Slices, asked: RequestedReports, reports: Reports) -> None:
         """Writes reports of one tree. Equal windows are answered once; members of one shape are written together."""
         owners, shapes = asked.owners, self.members.shapes
         last = asked.due - asked.offset[owners]
@@ -230,7 +229,7 @@ class DenseReporting(Reporting):
         keys = list(dict.fromkeys(key for shape in np.unique(asked.shape).tolist() for key in shapes.asked_by(shape)))
         begins = np.where(starts[firsts] < 0, -1, slices.first + starts[firsts])
         numbers = asked.number[owners[firsts]]
-        questions = _asked_for(asked.members, keys, owners, places, len(firsts))
+        questions = _windows_needed(asked.members, keys, owners, places, len(firsts))
         sought = SoughtWindows(begins, slices.first + ends[firsts], len(self.groups), numbers, questions)
         answers = slices.answers(keys, sought)
         kinds = asked.shape * 2 + endless
@@ -240,7 +239,14 @@ class DenseReporting(Reporting):
             self._write_together(asked, owners[mine], asked.due[mine], places[mine], answers, reports, len(found) == 1)
 
     def _write_together(
-        self, asked: Asked, owners: Ints, due: Ints, places: Ints, answers: Answers, reports: Reports, alike: bool
+        self,
+        asked: RequestedReports,
+        owners: Ints,
+        due: Ints,
+        places: Ints,
+        answers: Answers,
+        reports: Reports,
+        alike: bool,
     ) -> None:
         """Writes reports of members of one shape, whatever their windows, as one batch with a cut at each member."""
         member = asked.members[int(owners[0])]
@@ -270,7 +276,7 @@ class DenseReporting(Reporting):
         cuts = np.flatnonzero(np.diff(owner, prepend=-1, append=-1))
         reports.together.append(MemberBatches(member.shape, batch, asked.number[owner[cuts[:-1]]], cuts))
 
-    def _note_overflows(self, asked: Asked, owners: Ints, due: Ints, places: Ints, answers: Answers) -> None:
+    def _note_overflows(self, asked: RequestedReports, owners: Ints, due: Ints, places: Ints, answers: Answers) -> None:
         """Counts answers outside their type for each member, by computing again what was computed together."""
         for owner in np.unique(owners):
             member, mine = asked.members[owner], owners == owner
@@ -344,7 +350,7 @@ class DenseReporting(Reporting):
         return reports, [column.take(chosen) for column in aggregation.selected(batch)]
 
 
-def _asked_for(
+def _windows_needed(
     members: list[Member], keys: list[StateKey], owners: Ints, places: Ints, windows: int
 ) -> dict[StateKey, NDArray[np.bool_]]:
     """For each statistic of a state without a fixed size, the windows in which some member needs it.

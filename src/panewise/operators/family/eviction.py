@@ -21,7 +21,7 @@ from panewise.plan.aggregation import StateKey
 FORGET_FROM = 65_536  # groups or strings; with fewer, no search is worth its cost
 
 
-class Forgetting:
+class Eviction:
     """`groups_kept`: the number of groups after the last search."""
 
     def __init__(self, groups: Groups) -> None:
@@ -33,7 +33,7 @@ class Forgetting:
         """`groups_kept` of a snapshot; strings start at 0 again."""
         self.groups_kept = groups_kept
 
-    def forget_folded(self, packed: Packed) -> None:
+    def keep_only(self, packed: Packed) -> None:
         """Keeps only the groups and strings of a packed batch, if there are many more. Slices must hold no others."""
         groups = self._groups
         if groups.keys and len(groups) > 2 * len(packed.groups) + FORGET_FROM:
@@ -45,7 +45,7 @@ class Forgetting:
             if len(pool) > 2 * len(live) + FORGET_FROM:
                 pool.keep(live)
 
-    def forget_groups(self, store: SliceStore, members: Iterable[Member]) -> None:
+    def evict_groups(self, store: SliceStore, members: Iterable[Member]) -> None:
         """Drops the groups that no slice holds, each time the table has doubled."""
         table = self._groups.table
         if len(table) < 2 * self.groups_kept + FORGET_FROM:
@@ -60,7 +60,7 @@ class Forgetting:
         for member in members:
             member.regroup(live, renamed, room)
 
-    def forget_strings(self, store: SliceStore, states: Iterable[StateKey]) -> None:
+    def evict_strings(self, store: SliceStore, states: Iterable[StateKey]) -> None:
         """Drops the strings that no state holds, each time their pool has doubled."""
         pools = self._groups.pools
         for argument, pool in list(pools.items()):

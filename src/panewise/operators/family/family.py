@@ -277,7 +277,7 @@ class Family:
             return Reports(self._members.names)
         self._slices.close(watermark)
         pieces = self.due()
-        self._slices.forget()
+        self._slices.evict()
         return pieces
 
     def forward(self, watermark: int) -> None:
@@ -286,7 +286,7 @@ class Family:
         if watermark > self.watermark:
             self._slices.close(watermark)
             self._slices.reporting.pass_over()
-            self._slices.forget()
+            self._slices.evict()
 
     def due(self, fresh: str | None = None) -> Reports:
         """The reports that the watermark has reached and that are not out yet; `fresh`: only those of this member."""

@@ -23,7 +23,7 @@ from panewise.arrays import INT64_MIN, Ints
 from panewise.language.expressions import Expression
 from panewise.loops import is_worth_calling
 from panewise.operators.arguments import ArgumentPlan, Arguments
-from panewise.operators.family.eviction import Forgetting
+from panewise.operators.family.eviction import Eviction
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.members import Members
 from panewise.operators.family.partials import START, Partials, from_point, packed
@@ -38,13 +38,14 @@ from panewise.slicing.slot_loops import assign_known
 from panewise.slicing.window_set import WindowSet
 
 Kept = NDArray[np.bool_] | Ints | None  # the rows that WHERE keeps, as a mask or as positions; None: not computed yet
-SHORT_WAY_FROM = 1024  # rows in a batch from which a loop of its own is worth compiling
-SHORT_WAY_IN_ALL = 1 << 20  # rows in smaller batches, in all, that are worth it too
-COUNTED = (ROW_COUNT,)  # the states that the short ways fold while they find the slots
+# The fast path has a compiled loop of its own. It is worth compiling for a batch of this many rows, or for this many
+# rows in smaller batches altogether.
+FAST_PATH_FROM, FAST_PATH_IN_ALL = 1024, 1 << 20
+COUNTED = (ROW_COUNT,)  # the states that are folded while slots are found
 
 
 class FamilySlices:
-    """The store, the groups, and what writes reports out of them. `answers`: slices are closed and answer windows."""
+    """The store, its reporting, and the groups. `answers`: slices are closed and answer windows."""
 
     def __init__(
         self,
@@ -61,11 +62,11 @@ class FamilySlices:
         self._members = members
         self._timeline = timeline
         self._sparse_above = sparse_above
-        self._forgetting = Forgetting(self.groups)
+        self._eviction = Eviction(self.groups)
         self._argument_plan: ArgumentPlan | None = None  # for the states; None after they have changed
-        self._keep(DenseSlices(16 if keys else 1, self.groups.pools, answers, technique))
+        self._use(DenseSlices(16 if keys else 1, self.groups.pools, answers, technique))
 
-    def _keep(self, store: SliceStore) -> None:
+    def _use(self, store: SliceStore) -> None:
         """Uses this store from now on."""
         self.store = store
         self.reporting: Reporting = store.reporting(self._members, self._timeline, self.groups)
@@ -143,12 +144,12 @@ class FamilySlices:
         self._fold_slots(slots, arguments.rest(done), rows.slice(done, len(rows)))
 
     def _fold_known(self, words: Ints, nulls: Ints, points: Ints, arguments: Arguments, rows: Rows) -> int:
-        """The short way: folds the rows before the first new key, which find their group by one load. Returns how many
-        rows it folded."""
+        """The fast path: folds the rows before the first new key, whose groups are found by one load; returns their
+        number."""
         direct = self.groups.table.direct(words, nulls)
         if direct is None:
             return 0
-        if not is_worth_calling(assign_known, len(rows), SHORT_WAY_FROM - 1, SHORT_WAY_IN_ALL):
+        if not is_worth_calling(assign_known, len(rows), FAST_PATH_FROM - 1, FAST_PATH_IN_ALL):
             return 0
         slots = self.store.assign_known(points, words[0], *direct)
         if len(slots):
@@ -164,7 +165,7 @@ class FamilySlices:
         before = self.store
         store = before.with_room(len(self.groups), self._sparse_above, self._members.windows)
         if store is not before:
-            self._keep(store)
+            self._use(store)
             self._members.leave_trees()
             self.touch_all()
 
@@ -181,7 +182,7 @@ class FamilySlices:
             return None
         found = packed(self.store.drain(), self.groups)
         if self._timeline.watermark == INT64_MIN:  # no slice is closed, so nothing else is held
-            self._forgetting.forget_folded(found)
+            self._eviction.keep_only(found)
         return found.batch
 
     def merge(self, batch: pa.RecordBatch, arrival_base: int, finer: bool) -> None:
@@ -227,14 +228,14 @@ class FamilySlices:
         self.store.close(watermark)
         self._timeline.move_to(watermark)
 
-    def forget(self) -> None:
+    def evict(self) -> None:
         """Evicts slices, groups, strings and edges that no report to come needs."""
         timeline, store = self._timeline, self.store
         released = timeline.release(self._members, store)
         if len(store.starts):
             store.evict(store.first + released)
-        self._forgetting.forget_groups(store, self._members)
-        self._forgetting.forget_strings(store, timeline.states)
+        self._eviction.evict_groups(store, self._members)
+        self._eviction.evict_strings(store, timeline.states)
         store.open.forget_epochs(timeline.edges_needed_from)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
@@ -244,13 +245,13 @@ class FamilySlices:
             "sparse": self.store.is_sparse,
             "store": self.store.snapshot(),
             **self.groups.snapshot(self._timeline.states),
-            "groups_kept": self._forgetting.groups_kept,
+            "groups_kept": self._eviction.groups_kept,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The states must have been added already; they have the order of the snapshot."""
         self._argument_plan = None
         self.groups.restore(snapshot, self._timeline.states)
-        self._keep(self.store.as_written(snapshot["sparse"], self._members.windows))
+        self._use(self.store.as_written(snapshot["sparse"], self._members.windows))
         self.store.restore(snapshot["store"])
-        self._forgetting.restore(snapshot["groups_kept"])
+        self._eviction.restore(snapshot["groups_kept"])

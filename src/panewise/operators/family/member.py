@@ -99,14 +99,14 @@ class Member:
     def hold_back(self, point: int) -> None:
         """Not all rows before the point were seen, after all."""
         self.held_from = point if self.held_from is None else max(point, self.held_from)
-        self._look_closer()
+        self._unsettle()
 
     def hold_for_ever(self) -> None:
         """A window without a beginning holds rows; they stay in it even when their slices are evicted."""
         assert self.cadence.range is None
         self.endless = True
 
-    def _look_closer(self) -> None:
+    def _unsettle(self) -> None:
         """The member is not easy until `settle` is called; see `schedule.py`."""
         if self._schedule is not None:
             self._schedule.set_easy(self.row, False)

@@ -208,7 +208,7 @@ class Members:
         assert set(self.by_name) == set(outline), "other members than those of the outline"
         for name, saved in outline.items():
             self.by_name[name].set_marks(saved)
-        self.schedule.look_closer()
+        self.schedule.unsettle_all()
 
     def snapshot(self) -> dict[str, Any]:
         return {name: member.snapshot() for name, member in self.by_name.items()}
@@ -217,4 +217,4 @@ class Members:
         """The members must have been added already."""
         for name, saved in snapshot.items():
             self.by_name[name].restore(saved)
-        self.schedule.look_closer()
+        self.schedule.unsettle_all()

@@ -70,7 +70,7 @@ class MemberSchedule:
     def set_easy(self, row: int, easy: bool) -> None:
         self._easy[row] = easy
 
-    def look_closer(self) -> None:
+    def unsettle_all(self) -> None:
         """Marks were restored: no member is easy until it has been handled by itself."""
         self._easy[:] = False
 

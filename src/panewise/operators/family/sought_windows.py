@@ -1,4 +1,4 @@
-"""Windows over closed slices, and their answers: the contract between reporting and whoever holds slices."""
+"""Windows over closed slices, and their answers: the contract between reporting and stores or trees."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ MARKS = ("watermark", "greatest", "held_from", "cut", "by_cuts", "needed_from", 
 
 
 class HeldSlices(Protocol):
-    """What a timeline asks of the slices of its family."""
+    """The slices of a family, as its timeline needs them."""
 
     open: OpenSlices
 

@@ -123,8 +123,8 @@ class ReportEmitter:
 class CountedRowWindow(RowOperator):
     """Rows of a count window with SLIDE, without aggregates. Holds the last n + k rows of every partition.
 
-    `held_from`: rows before it were not all seen. A partition that has had some (`begin_after`) reports once n + k of
-    its rows have come; reports are numbered from its beginning.
+    `held_from`: not all rows before it were seen. A partition that had rows before (`begin_after`) reports as soon as
+    n + k of its rows were seen; its rows are numbered from its beginning.
     """
 
     def __init__(

@@ -73,7 +73,7 @@ class SelectionClasses:
 
     @property
     def by_value(self) -> bool:
-        """Whether clauses are evaluated once per distinct value, as far as is known."""
+        """Whether clauses are evaluated once per distinct value; it becomes False when there are too many values."""
         return self._values is not None
 
     @property

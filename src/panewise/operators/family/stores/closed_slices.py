@@ -105,7 +105,7 @@ class ClosedSlices:
         if self.evicted is not None:
             self.evicted.drop_state(key)
 
-    def keep_by(self, technique: Technique) -> None:
+    def use_technique(self, technique: Technique) -> None:
         """Changes the technique; the slices held move to new synopses."""
         self.technique = technique
         for key, old in self.synopses.items():

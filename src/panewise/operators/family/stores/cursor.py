@@ -117,7 +117,7 @@ class Cursor:
             stack.widen(groups)
 
     def regroup(self, kept: Ints, renamed: Ints, room: int) -> None:
-        """Keeps only these groups, under new numbers, with room for so many."""
+        """Keeps only these groups, under new numbers, with room for `room` groups."""
         for stack in self.stacks.values():
             stack.regroup(kept, renamed, room)
 

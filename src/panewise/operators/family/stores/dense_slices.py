@@ -84,7 +84,7 @@ class DenseSlices(SliceStore):
     def weave(self, trees: Sequence[Technique], own: Technique) -> None:
         assert self.can_weave
         self.trees = {number: Tree(self, technique) for number, technique in enumerate(trees, 1)}
-        self.closed.keep_by(own)
+        self.closed.use_technique(own)
 
     def synopsis_for(self, key: StateKey, technique: Technique) -> Synopsis:
         return synopsis_of(key, self.width, technique)

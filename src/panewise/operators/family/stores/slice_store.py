@@ -8,7 +8,7 @@ come needs them. There are two stores: in `dense_slices.py` every group has a pl
     close                   slices that the watermark has passed become closed slices
     evict                   slices that no report needs are dropped
     reporting               what writes the reports of members from these slices
-    with_room               the same store, wider, or another one that is better for that many groups
+    with_room               the store gets room for more groups, or a sparse one takes its place
 """
 
 from __future__ import annotations

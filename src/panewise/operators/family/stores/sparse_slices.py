@@ -40,7 +40,7 @@ class SparseSlices(SliceStore):
 
     def __init__(self, groups: int, pools: Pools, answers: bool = True) -> None:
         super().__init__(pools, answers, None)
-        self.groups = groups  # room for so many
+        self.groups = groups  # there is room for groups below this number
         self.slices: list[SparseSlice] = []  # closed ones
         self._first = 0
         self._spans_of = (-1, 0)  # `first` and the number of slices for which starts and ends were computed
