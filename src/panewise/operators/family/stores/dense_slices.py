@@ -25,7 +25,7 @@ from panewise.operators.family.reporting import Reporting
 from panewise.operators.family.sought_windows import Answers, Slices, SoughtWindows, Technique
 from panewise.operators.family.stores.closed_slices import ClosedSlices, synopsis_of, technique_of
 from panewise.operators.family.stores.cursor import SparseSlice
-from panewise.operators.family.stores.slice_store import SliceStore, make_room, state_matrix
+from panewise.operators.family.stores.slice_store import SliceStore, make_room
 from panewise.operators.family.stores.sparse_slices import SparseSlices
 from panewise.operators.family.stores.tree import Tree
 from panewise.operators.family.timeline import Timeline
@@ -336,12 +336,6 @@ class DenseSlices(SliceStore):
         self.discard_trees()
         for key in [key for key in self.same_as_rows if key.written in snapshot["states"]]:
             self.count_apart(key)
-        by_name = {key.written: key for key in self.matrices}
-        self.matrices = {by_name[name]: self.matrices[by_name[name]] for name in snapshot["states"]}
         self.width = snapshot["width"]
-        self.open.restore(snapshot["open"])
-        self.held.restore(snapshot["held"])
-        for i, (key, matrix) in enumerate(self.matrices.items()):
-            matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields, self.open.slots)
-            matrix.floats = state_matrix(snapshot["floats"][i], key.kind.float_fields, self.open.slots)
+        self._restore_open(snapshot)
         self.closed.restore(snapshot, self.width, list(self.matrices))

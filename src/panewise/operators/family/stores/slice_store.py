@@ -229,6 +229,18 @@ class SliceStore(ABC):
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The states must have been added already; they take the order of the snapshot."""
 
+    def _restore_open(self, snapshot: dict[str, Any]) -> None:
+        """Restores open slices, their states in the order of the snapshot, and states without a fixed size."""
+        self.open.restore(snapshot["open"])
+        self.held.restore(snapshot["held"])
+        by_name = {key.written: key for key in self.matrices}
+        self.matrices = {by_name[name]: self.matrices[by_name[name]] for name in snapshot["states"]}
+        for (key, matrix), ints, floats in zip(
+            self.matrices.items(), snapshot["ints"], snapshot["floats"], strict=True
+        ):
+            matrix.ints = state_matrix(ints, key.kind.int_fields, self.open.slots)
+            matrix.floats = state_matrix(floats, key.kind.float_fields, self.open.slots)
+
 
 def fold_states(
     matrices: dict[StateKey, StateMatrix], slots: Ints, arguments: Arguments, rows: Rows, pools: Pools

@@ -24,7 +24,7 @@ from panewise.operators.family.reporting import Reporting
 from panewise.operators.family.sought_windows import Technique
 from panewise.operators.family.sparse_reporting import Span, SparseReporting
 from panewise.operators.family.stores.cursor import Cursor, SparseSlice
-from panewise.operators.family.stores.slice_store import SliceStore, state_matrix
+from panewise.operators.family.stores.slice_store import SliceStore
 from panewise.operators.family.timeline import Timeline
 from panewise.operators.held.held_values import HeldValues
 from panewise.plan.aggregation import Pools, StateKey
@@ -324,14 +324,8 @@ class SparseSlices(SliceStore):
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        by_name = {key.written: key for key in self.matrices}
-        self.matrices = {by_name[name]: self.matrices[by_name[name]] for name in snapshot["states"]}
         self.groups, self._first = snapshot["groups"], snapshot["first"]
-        self.held.restore(snapshot["held"])
-        self.open.restore(snapshot["open"])
-        for i, (key, matrix) in enumerate(self.matrices.items()):
-            matrix.ints = state_matrix(snapshot["ints"][i], key.kind.int_fields, self.open.slots)
-            matrix.floats = state_matrix(snapshot["floats"][i], key.kind.float_fields, self.open.slots)
+        self._restore_open(snapshot)
         self.slices = [
             SparseSlice.from_page(self.matrices, page, int(start), int(end))
             for page, start, end in zip(snapshot["slices"], snapshot["starts"], snapshot["ends"], strict=True)
