@@ -25,7 +25,7 @@ from panewise.operators.reports import MemberBatches, Reports
 from panewise.operators.window_order import distinct_windows, slice_places
 from panewise.plan.aggregation import ROW_COUNT, Aggregation, StateKey
 
-# Easy members with more due reports are handled one by one. Ungrouped members also have reports of empty windows.
+# Easy members with more due reports than this are handled one by one. Ungrouped members report empty windows too.
 DUE_GROUPED_MAX, DUE_UNGROUPED_MAX = 256, 8192
 _NONE: Ints = np.empty(0, np.int64)
 ANSWERS_AT_ONCE = 1 << 21  # groups times windows in one call, which bounds its memory
