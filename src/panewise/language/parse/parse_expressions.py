@@ -16,7 +16,7 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from panewise.errors import ParseError, Span
-from panewise.language.parse import syntax as nodes
+from panewise.language.parse.syntax import Duration, DurationPart, IntervalLiteral, TimeLiteral, TypeName
 
 # One level of parentheses takes about 18 frames of the interpreter's 1,000.
 NESTING_MAX = 40
@@ -182,15 +182,15 @@ class ExpressionParser(Parser):
         start = self._curr
         if self._next.token_type in (TokenType.STRING, TokenType.NUMBER) and self.word_is("INTERVAL"):
             self._advance()
-            return self.placed(self.expression(nodes.IntervalLiteral(this=self.duration())), start)
+            return self.placed(self.expression(IntervalLiteral(this=self.duration())), start)
         if self._next.token_type == TokenType.STRING and self.word_is("DATE", "TIMESTAMP"):
             self._advance(2)
             literal = exp.Literal.string(self._prev.text)
-            moment = self.placed(self.expression(nodes.TimeLiteral(this=literal, kind=start.text.upper())), start)
+            moment = self.placed(self.expression(TimeLiteral(this=literal, kind=start.text.upper())), start)
             return self._parse_column_ops(moment)
         return self._parse_column()
 
-    def duration(self, clauses: tuple[str, ...] = ()) -> nodes.Duration:
+    def duration(self, clauses: tuple[str, ...] = ()) -> Duration:
         """`5 SECONDS`, `1 MINUTE 30 SECONDS`, `'5 seconds'`; a word of `clauses` is no unit."""
         start = self._curr
         parts = []
@@ -202,12 +202,12 @@ class ExpressionParser(Parser):
             if self._curr.token_type == TokenType.VAR and self._curr.text.upper() not in clauses:
                 self._advance()
                 unit = self.expression(exp.Var(this=self._prev.text.upper()), self._prev)
-            parts.append(self.expression(nodes.DurationPart(this=literal, unit=unit)))
+            parts.append(self.expression(DurationPart(this=literal, unit=unit)))
         if not parts:
             self.refuse_unless("a number")
-        return self.placed(self.expression(nodes.Duration(expressions=parts)), start)
+        return self.placed(self.expression(Duration(expressions=parts)), start)
 
-    def type_name(self) -> nodes.TypeName:
+    def type_name(self) -> TypeName:
         """A type: a word and, in parentheses, numbers."""
         start = self._curr
         if not self._match(TokenType.VAR):
@@ -217,7 +217,7 @@ class ExpressionParser(Parser):
         if self._match(TokenType.L_PAREN):
             numbers = self.separated(lambda: self._parse_number() or self.refuse_unless("a number"))
             self.expect(TokenType.R_PAREN, ")")
-        return self.placed(self.expression(nodes.TypeName(this=name, expressions=numbers)), start)
+        return self.placed(self.expression(TypeName(this=name, expressions=numbers)), start)
 
     def _parse_column_ops(self, this: exp.Expr | None) -> exp.Expr | None:
         if not isinstance(this, exp.Column) and self._match(TokenType.DOT, advance=False):

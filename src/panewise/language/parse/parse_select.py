@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from panewise.language.parse import syntax as nodes
 from panewise.language.parse.parse_expressions import ExpressionParser
+from panewise.language.parse.syntax import FromItem, StreamSelect, StreamWindow, WindowedResult
 
 EMIT_WORDS = ("ISTREAM", "DSTREAM", "RSTREAM")
 WINDOW_CLAUSES = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "SLIDE", "OFFSET", "ALIGN", "INTERNAL")
@@ -119,7 +119,7 @@ class SelectParser(ExpressionParser):
 
     # ---- one SELECT ----------------------------------------------------------------------------------------------
 
-    def _select(self, start: Token) -> nodes.StreamSelect:
+    def _select(self, start: Token) -> StreamSelect:
         emit, restore = self._emit()
         distinct = exp.Distinct() if self._match(TokenType.DISTINCT) else None
         if distinct is None:
@@ -136,7 +136,7 @@ class SelectParser(ExpressionParser):
             self._refuse_clause()
             self.refuse_unless("FROM")
         source = self.expression(exp.From(this=self.from_item()))
-        select = nodes.StreamSelect(
+        select = StreamSelect(
             emit=emit,
             restore=restore,
             distinct=distinct,
@@ -222,7 +222,7 @@ class SelectParser(ExpressionParser):
 
     # ---- inputs --------------------------------------------------------------------------------------------------
 
-    def from_item(self) -> nodes.FromItem:
+    def from_item(self) -> FromItem:
         start = self._curr
         source: exp.Expr
         if self._match(TokenType.L_PAREN):
@@ -236,7 +236,7 @@ class SelectParser(ExpressionParser):
         alias = self._alias()
         if window is None:
             window = self._window_in_brackets()
-        return self.placed(self.expression(nodes.FromItem(this=source, window=window, alias=alias)), start)
+        return self.placed(self.expression(FromItem(this=source, window=window, alias=alias)), start)
 
     def _joins(self) -> list[exp.Join]:
         joins = []
@@ -269,7 +269,7 @@ class SelectParser(ExpressionParser):
 
     # ---- windows -------------------------------------------------------------------------------------------------
 
-    def _window_in_brackets(self) -> nodes.StreamWindow | None:
+    def _window_in_brackets(self) -> StreamWindow | None:
         start = self._curr
         if not self._match(TokenType.L_BRACKET):
             return None
@@ -295,7 +295,7 @@ class SelectParser(ExpressionParser):
                 else f"a window cannot have both {kinds[0].upper()} and {kinds[1].upper()}",
                 start if not kinds else self._prev,
             )
-        return self.placed(self.expression(nodes.StreamWindow(**found)), start)
+        return self.placed(self.expression(StreamWindow(**found)), start)
 
     def _window_clause(self, clause: str, found: dict[str, object]) -> None:
         key = clause.lower()
@@ -323,4 +323,4 @@ class SelectParser(ExpressionParser):
         window = self._window_in_brackets()
         if window is None:
             self.refuse_unless("a window in brackets")
-        return self.placed(self.expression(nodes.WindowedResult(expressions=items, window=window)), token)
+        return self.placed(self.expression(WindowedResult(expressions=items, window=window)), token)

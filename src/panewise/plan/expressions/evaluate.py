@@ -18,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.language.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal
-from panewise.plan.expressions import evaluate_arithmetic, evaluate_dates, evaluate_strings
+from panewise.plan.expressions.evaluate_arithmetic import ARITHMETIC_KERNELS
 from panewise.plan.expressions.evaluate_casts import cast
+from panewise.plan.expressions.evaluate_dates import DATE_KERNELS
+from panewise.plan.expressions.evaluate_strings import STRING_KERNELS
 from panewise.plan.expressions.text_sizes import about_to_make, check_constant, counted, limited, makes_texts
 from panewise.plan.expressions.vectors import Operand
 from panewise.schema import BOOLEAN
@@ -288,9 +290,9 @@ def _direct(function: Callable[..., pa.Array]) -> Kernel:
 
 
 KERNELS: dict[str, Kernel] = {
-    **evaluate_arithmetic.KERNELS,
-    **evaluate_dates.KERNELS,
-    **evaluate_strings.KERNELS,
+    **ARITHMETIC_KERNELS,
+    **DATE_KERNELS,
+    **STRING_KERNELS,
     "eq": _equal,
     "ne": _not_equal,
     "lt": _less,

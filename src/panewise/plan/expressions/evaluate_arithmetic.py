@@ -248,7 +248,7 @@ def _bitwise(function: Callable[..., pa.Array]) -> Kernel:
     return lambda operands, _: function(*operands)
 
 
-KERNELS: dict[str, Kernel] = {
+ARITHMETIC_KERNELS: dict[str, Kernel] = {
     "add": _arithmetic("add"),
     "sub": _arithmetic("sub"),
     "mul": _arithmetic("mul"),

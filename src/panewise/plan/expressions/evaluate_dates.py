@@ -101,7 +101,7 @@ def _date_diff(operands: list[Operand], type: pa.DataType) -> pa.Array:
     return array_of(left - right, type, operands)
 
 
-KERNELS: dict[str, Kernel] = {
+DATE_KERNELS: dict[str, Kernel] = {
     "year": _part(pc.year),
     "quarter": _part(pc.quarter),
     "month": _part(pc.month),

@@ -141,7 +141,7 @@ def _like(ignore_case: bool) -> Kernel:
     return kernel
 
 
-KERNELS: dict[str, Kernel] = {
+STRING_KERNELS: dict[str, Kernel] = {
     "upper": _change_case(pc.utf8_upper, str.upper),
     "lower": _change_case(pc.utf8_lower, str.lower),
     "length": _length,
