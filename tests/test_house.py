@@ -107,7 +107,7 @@ def test_a_class_may_be_named_as_its_contract(root: Path) -> None:
 
 
 def test_a_type_switch(root: Path) -> None:
-    write(root, "src/panewise/engine/books.py", "def f(one):\n    return isinstance(one, (int, DenseSlices))\n")
+    write(root, "src/panewise/engine/books.py", "def f(one):\n    return isinstance(one, (int, SlicedRows))\n")
     assert house_of(root).breaches() == []
-    write(root, "src/panewise/engine/books.py", "def f(one):\n    return isinstance(one, (int, Slices))\n")
+    write(root, "src/panewise/engine/books.py", "def f(one):\n    return isinstance(one, (int, DenseSlices))\n")
     assert house_of(root).breaches() == ["panewise/engine/books.py:2: a type switch"]

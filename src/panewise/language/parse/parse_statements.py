@@ -1,4 +1,4 @@
-"""The statements of CQL, each recognised by its first word."""
+"""Parses the statements of CQL. The first word says which statement it is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHOWN_KINDS = ("STREAMS", "TABLES", "QUERIES", "SINKS", "ARCHIVES")
 
 class CqlParser(SelectParser):
     def parse_one(self, tokens: list[Token], text: str) -> exp.Expr:
-        """The one statement that these tokens of a text make."""
+        """The statement that these tokens of a text make."""
         self.reset()
         self.sql = text
         self._chunks = [tokens]

@@ -1,6 +1,6 @@
-"""Prints the syntax tree back as text: one line, words in upper case, names as written, no comments.
+"""Prints a syntax tree as text: one line, words in upper case, names as written, no comments.
 
-The text of any tree that the parser made parses to an equal tree.
+If the parser made the tree, its text parses to an equal tree.
 """
 
 from __future__ import annotations
