@@ -75,6 +75,7 @@ def resolve(function: str, arguments: Arguments) -> Expression:
 def resolve_case(branches: Sequence[tuple[Expression, Expression]], default: Expression | None = None) -> Expression:
     """CASE with its values converted to their common type. Without a default it ends in ELSE NULL.
 
+    >>> from panewise.schema import DOUBLE
     >>> resolve_case([(Literal(BOOLEAN, True), Literal(INT, 1))], Literal(DOUBLE, 0.5)).type.name
     'DOUBLE'
     """
