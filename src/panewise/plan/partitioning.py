@@ -1,23 +1,23 @@
-"""By what the inputs of a plan can be divided, so that rows that may meet are always in the same part.
+"""Finds keys by which the inputs of a plan can be divided, so that rows that may meet are always in the same part.
 
-A *division* gives each stream of a plan an expression over its rows. It is sound when every operator only brings rows
-together whose values are equal; then the plan over each part by itself, and all results together, are the plan over
-everything. Equal is what it is for hashes of keys (`state/key_hash.py`): NULL is a value, -0.0 is 0.0, types are one.
-Conversions of a comparison stand in its expressions, so that both sides are hashed in the common type.
+A *division* gives each stream of a plan an expression over its rows. It is sound if every operator combines only rows
+whose values are equal. Then the results of the plan over all parts are together the results over all rows. Values are
+equal as for hashes of keys (`state/key_hash.py`): NULL is a value, -0.0 equals 0.0, and types must be the same. The
+expressions of a comparison include its conversions, so that both sides are hashed in the common type.
 
 | node                     | a division must                                                                         |
 | ------------------------ | --------------------------------------------------------------------------------------- |
-| a window of time         | nothing: by any expression                                                              |
-| PARTITION BY c ROWS n    | be by c, or by what follows from it. Without PARTITION BY there is none                  |
+| a window of time         | nothing: any expression will do                                                         |
+| PARTITION BY c ROWS n    | be by c, or by what c determines. Without PARTITION BY there is none                     |
 | Join                     | be by equalities that relate all its inputs                                             |
 | [NOT] EXISTS             | be by an equality between both sides; a left row whose key is NULL is alone in its part |
 | DISTINCT, EXCEPT         | be by a selected column, at the same place on both sides                                |
 | GROUP BY                 | be by one of its keys                                                                   |
 | changes of the result    | be by a selected column: equal values that leave and come at one instant cancel out      |
 
-Going up the plan, a division is known by what it is `held` in: expressions over the rows of an edge that equal its
-value in each of them. Several divisions together are one by several columns. A few microseconds per pair of columns of
-a SELECT, once per query.
+The search goes up the plan. `held` are the expressions over the rows of an edge that have the value of the division in
+every row. Several divisions together are one division by several columns. Cost: a few microseconds per pair of columns
+of a SELECT, once per query.
 """
 
 from __future__ import annotations
@@ -48,25 +48,28 @@ from panewise.plan.nodes import (
 )
 from panewise.temporal import RowsWindow
 
-COLUMNS_MAX = 3  # more of them do not spread rows better, and each is hashed for every row
+COLUMNS_MAX = 3  # more columns do not spread rows better, and each is hashed for every row
 
 
 @dataclass(frozen=True)
 class Partitioning:
-    """`keys`: for each stream by name, in lower case, expressions over its columns, as many for each; empty where the
-    plan needs all rows in one place, and `reason` says why."""
+    """The keys by which the streams of a plan are divided.
+
+    `keys`: for each stream, by its name in lower case, the same number of expressions over its columns. Empty if the
+    plan needs all rows in one place; then `reason` says why.
+    """
 
     keys: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
     reason: str = ""
 
 
 class _Undivided(Exception):
-    """There is no division; the message says why."""
+    """Raised if there is no division; the message says why."""
 
 
 @dataclass(frozen=True)
 class _Division:
-    """`keys` by stream. `held`: over the inputs of a SELECT expressions, of what it selects the numbers of columns."""
+    """`keys` by stream. `held`: below the items of a SELECT expressions, above them the numbers of its columns."""
 
     keys: Mapping[str, Expression]
     held: frozenset[Expression | int]
@@ -76,7 +79,7 @@ class _Division:
 
 
 def partitioning(plan: Emit) -> Partitioning:
-    """How to divide the streams of a plan over several inputs, or why not."""
+    """How to divide the streams of a plan over several inputs, or why they cannot be divided."""
     try:
         divisions = _DivisionSearch(plan).divisions(plan.input)
         compares = plan.restore or not (plan.emission is Emission.RSTREAM or plan.input.pattern is Pattern.MONOTONIC)
@@ -100,10 +103,10 @@ def _only(divisions: Iterable[_Division], reason: str) -> list[_Division]:
 
 
 class _DivisionSearch:
-    """The divisions of each edge of a plan, from the bottom."""
+    """Finds the divisions of each edge of a plan, from the bottom."""
 
     def __init__(self, plan: Emit) -> None:
-        # What may be worth dividing a lone input by, besides its columns.
+        # Expressions by which a single input may be divided, besides its columns.
         self._named = list(dict.fromkeys(_expressions(plan.input)))
 
     def divisions(self, node: Node) -> list[_Division]:
@@ -135,7 +138,7 @@ class _DivisionSearch:
         raise _Undivided("it reads a table")
 
     def _lone(self, node: WindowOf) -> list[_Division]:
-        """One window: by any of its columns, or by what the query makes of them."""
+        """A single window is divided by any of its columns, or by an expression over them that the query contains."""
         stream = _stream_of(node)
         columns = [ColumnRef(column.type, column.name, node.source) for column in node.schema]
         own = [e for e in self._named if e.columns() and set(e.columns()) <= set(columns)]
@@ -143,7 +146,7 @@ class _DivisionSearch:
         return [_Division({stream: _plain(e)}, frozenset([e])) for e in every if _admits(node, e)]
 
     def _joined(self, inputs: tuple[Node, ...], condition: Expression | None) -> list[_Division]:
-        """By every class of equal expressions that has one of each input."""
+        """A join is divided by each class of equal expressions that has one expression of every input."""
         divided = [self.divisions(node) for node in inputs]
         found = []
         for terms in _classes(condition, {part.source for node in inputs for part in _inputs_of(node)}):
@@ -166,13 +169,13 @@ class _DivisionSearch:
         return _only((division for division in kept if division.held), "GROUP BY does not contain the key")
 
     def _united(self, node: Union) -> list[_Division]:
-        """Rows of both sides do not meet here; those above may want them divided by the same column."""
+        """Rows of the two sides do not meet in a union, but operators above may need the same column of both."""
         found = [_Division(keys, shared) for _, keys, shared in self._pairs(node.left, node.right)]
         found = _only(found, "one stream would have to be divided by different keys")
         return [division for division in found if division.held] or found[:1]
 
     def _pairs(self, left: Node, right: Node) -> Iterator[tuple[_Division, dict[str, Expression], frozenset[int]]]:
-        """Divisions of both sides that go together, and the columns in which both are held."""
+        """Compatible divisions of both sides: that of the left, all keys, and the columns in which both are held."""
         typed = zip(left.schema, right.schema, strict=True)
         same = frozenset(i for i, (one, other) in enumerate(typed) if one.type == other.type)
         for one, other in product(self.divisions(left), self.divisions(right)):
@@ -181,8 +184,8 @@ class _DivisionSearch:
                 yield one, keys, frozenset(i for i in one.held & other.held & same if isinstance(i, int))
 
     def _related(self, node: Negate) -> list[_Division]:
-        """[NOT] EXISTS. What is left are rows of the left side."""
-        assert isinstance(node.right, Project), "the planner refuses aggregates and DISTINCT behind EXISTS"
+        """[NOT] EXISTS. Its results are rows of the left side."""
+        assert isinstance(node.right, Project), "the planner refuses aggregates and DISTINCT inside EXISTS"
         below = node.right.input
         condition = (
             below.predicate if isinstance(below, Filter) else below.condition if isinstance(below, Join) else None
@@ -202,7 +205,7 @@ class _DivisionSearch:
 
 
 def _classes(condition: Expression | None, names: set[str]) -> list[set[Expression]]:
-    """Expressions over one input each that are equal in every result."""
+    """Classes of expressions that are equal in every result. Each expression reads one input."""
     classes: list[set[Expression]] = []
     for sides in _equalities(condition):
         if all(len(_sources(side)) == 1 and _sources(side) <= names for side in sides):
@@ -213,14 +216,14 @@ def _classes(condition: Expression | None, names: set[str]) -> list[set[Expressi
 
 
 def _equalities(condition: Expression | None) -> Iterator[tuple[Expression, Expression]]:
-    """Both sides of the equalities among the conjuncts, where they are compared in one type."""
+    """Both sides of each conjunct that is an equality of two values of one type."""
     for part in conjuncts(condition):
         if isinstance(part, Call) and part.function == "eq" and part.arguments[0].type == part.arguments[1].type:
             yield canonical(part.arguments[0]), canonical(part.arguments[1])
 
 
 def _together(*divided: Mapping[str, Expression]) -> dict[str, Expression] | None:
-    """All of them; None where a stream would have to be divided in two ways: each row goes to one place only."""
+    """The union of the keys; None if a stream has two different ones, because each row goes to one place only."""
     found: dict[str, Expression] = {}
     for keys in divided:
         for stream, key in keys.items():
@@ -238,9 +241,9 @@ def _stream_of(node: WindowOf) -> str:
 
 
 def _admits(node: WindowOf, expression: Expression) -> bool:
-    """Whether rows that the window counts together have one value.
+    """Whether all rows that the window counts together have one value of the expression.
 
-    0.0 and -0.0 are one partition, yet two texts: only of other types any expression will do.
+    0.0 and -0.0 are one partition but have two texts, so of floating numbers only the column itself will do.
     """
     if not isinstance(node.window, RowsWindow):
         return True
@@ -250,7 +253,7 @@ def _admits(node: WindowOf, expression: Expression) -> bool:
 
 
 def _expressions(node: Node) -> Iterator[Expression]:
-    """What a plan selects, groups by and compares, by the names of its inputs."""
+    """The expressions that a plan selects, groups by and compares, with the names of their inputs."""
     for part in of_block(node):
         match part:
             case Project(input=below, items=items):
@@ -263,7 +266,7 @@ def _expressions(node: Node) -> Iterator[Expression]:
 
 
 def _inputs_of(node: Node) -> Iterator[WindowOf]:
-    """The windows of a SELECT's own FROM."""
+    """The windows in the FROM of a SELECT."""
     if isinstance(node, WindowOf):
         yield node
     elif isinstance(node, Filter):
@@ -276,7 +279,7 @@ def _inputs_of(node: Node) -> Iterator[WindowOf]:
 
 
 def _only_input(node: Node) -> str | None:
-    """The name of the input of a SELECT that has one: its columns may stand without it."""
+    """The name of the only input of a SELECT, whose columns may be unqualified; None if there are several."""
     names = [part.source for part in _inputs_of(node)]
     return names[0] if len(names) == 1 else None
 
@@ -291,7 +294,7 @@ def _resolved(expression: Expression, only_input: str | None) -> Expression:
 
 
 def _plain(expression: Expression) -> Expression:
-    """Over the columns of the stream itself."""
+    """The expression with unqualified columns, as in a stream by itself."""
     return rewritten(expression, lambda part: ColumnRef(part.type, part.name) if isinstance(part, ColumnRef) else None)
 
 

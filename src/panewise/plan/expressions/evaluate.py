@@ -1,9 +1,8 @@
 """Scalar expressions on Arrow batches: SQL's three-valued logic and TRY rules, one vectorised pass per node.
 
-`compiled` turns an expression into a function of a batch once, so that a call costs little more than its kernels:
-constant parts are folded, and an expression of one dictionary-encoded column is computed on the dictionary. Nothing
-raises because of data: a bad cast, a division by zero or an overflow is NULL. `spark_sql.py` prints the same
-meaning for Spark.
+`compiled` turns an expression into a function of a batch, so that a call costs little more than its kernels. Constant
+parts are folded, and an expression over one dictionary-encoded column is computed on the dictionary. No data raises an
+error: a bad cast, a division by zero or an overflow is NULL. `spark_sql.py` prints the same meaning for Spark.
 
 Comparisons of floating numbers follow Spark: NaN equals itself and is greater than every number, -0.0 equals 0.0.
 """
@@ -28,7 +27,7 @@ from panewise.schema import BOOLEAN
 
 Kernel = Callable[[list[Operand], pa.DataType], pa.Array]
 Evaluator = Callable[[pa.RecordBatch], pa.Array]
-# An array of the batch's length, or a scalar where the value is constant.
+# Returns an array of the batch's length, or a scalar if the value is constant.
 _Step = Callable[[pa.RecordBatch], Operand]
 
 
@@ -46,7 +45,7 @@ def evaluate(expression: Expression, batch: pa.RecordBatch) -> pa.Array:
 
 
 def selected(predicate: Expression, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows for which the predicate is TRUE; FALSE and NULL drop a row.
+    """The rows for which the predicate is TRUE. Rows with FALSE or NULL are dropped.
 
     >>> from panewise.language.functions import resolve
     >>> from panewise.schema import DOUBLE
@@ -63,7 +62,7 @@ def selected(predicate: Expression, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def compiled(expression: Expression) -> Evaluator:
-    """A function from a batch to the expression's values; make it once, call it per batch.
+    """A function from a batch to the expression's values. Compile once and call it for every batch.
 
     >>> from panewise.schema import STRING
     >>> compiled(Literal(STRING, "x"))(pa.record_batch({"a": [1, 2]})).to_pylist()
@@ -84,7 +83,7 @@ def compiled(expression: Expression) -> Evaluator:
 
 
 def _column(column: ColumnRef, batch: pa.RecordBatch) -> pa.Array:
-    """The column itself, not a copy: `source.name` where the batch has such a column, otherwise `name`."""
+    """The column itself, not a copy: `source.name` if the batch has such a column, otherwise `name`."""
     if column.source is not None:
         index = batch.schema.get_field_index(f"{column.source}.{column.name}")
         if index >= 0:
@@ -95,7 +94,7 @@ def _column(column: ColumnRef, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _declared_column(column: ColumnRef, type: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
-    """The column in the one Arrow type that kernels know for its declared type."""
+    """The column in the Arrow type of its declared type, which is the only one that kernels support."""
     array = _column(column, batch)
     return array if array.type == type else array.cast(type, safe=False)
 
@@ -109,7 +108,7 @@ def _repeated(scalar: pa.Scalar, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _through_dictionary(column: ColumnRef, step: _Step, batch: pa.RecordBatch) -> pa.Array:
-    """Computes on the distinct values and NULL where the only column is dictionary-encoded, and spreads the answers."""
+    """The step's values. If its only column is dictionary-encoded, they are computed once for each distinct value."""
     array = _column(column, batch)
     if not pa.types.is_dictionary(array.type) or len(array.dictionary) >= len(array):
         return step(batch)
@@ -126,7 +125,7 @@ def _through_dictionary(column: ColumnRef, step: _Step, batch: pa.RecordBatch) -
 
 
 def _step(expression: Expression) -> _Step | pa.Scalar:
-    """The evaluator of a node, or its value where it is constant."""
+    """The evaluator of a node, or its value if the node is constant."""
     match expression:
         case ColumnRef():
             return partial(_declared_column, expression, expression.type.to_arrow())
@@ -152,7 +151,7 @@ def _cast_step(expression: Cast) -> _Step | pa.Scalar:
 
 
 def _case_step(expression: Case) -> _Step | pa.Scalar:
-    """Nothing raises, so every branch is computed for every row."""
+    """The evaluator of a CASE. No branch can raise, so every branch is computed for every row."""
     parts = [_step(part) for part in expression.children()]
     if all(isinstance(part, pa.Scalar) for part in parts):
         return _case([_single(part) for part in parts])[0]
@@ -198,7 +197,7 @@ def _array(part: Any, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _is_not_a_number(operands: list[Operand], type: pa.DataType) -> pa.Array:
-    """is_nan: NULL is not NaN."""
+    """The function is_nan; FALSE for NULL."""
     return pc.is_nan(operands[0]).fill_null(False)
 
 
@@ -272,7 +271,7 @@ def _in(operands: list[Operand], type: pa.DataType) -> pa.Array:
 
 
 def _extreme(is_better: Callable[[list[Operand], pa.DataType], pa.Array]) -> Kernel:
-    """greatest and least: NULLs are skipped, the first of equals stays."""
+    """greatest and least, which ignore NULLs. Of equal values the first is the result."""
 
     def kernel(operands: list[Operand], type: pa.DataType) -> pa.Array:
         best = operands[0]
@@ -312,7 +311,7 @@ KERNELS: dict[str, Kernel] = {
     "least": _extreme(_less),
 }
 
-# Every other function is NULL where an argument is.
+# Every other function is NULL if an argument is NULL.
 _SEES_NULLS = frozenset(
     {"and", "or", "is_null", "is_not_null", "is_nan", "is_distinct_from", "in", "coalesce", "greatest", "least"}
 )
