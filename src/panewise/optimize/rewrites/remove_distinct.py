@@ -1,9 +1,11 @@
-"""DISTINCT that changes nothing: over what has no duplicates, or below what removes them anyway.
+"""Removes a DISTINCT that changes nothing: its input has no duplicates, or an operator above removes them.
 
-    DISTINCT over EXCEPT, over DISTINCT of which only rows were left out since, over groups with all their keys
-    DISTINCT on a side of EXCEPT; on a side of a UNION below DISTINCT
+    SELECT DISTINCT k, MAX(v) FROM ... GROUP BY k     ->  SELECT k, MAX(v) FROM ... GROUP BY k
+    SELECT DISTINCT k FROM a EXCEPT SELECT k FROM b   ->  SELECT k FROM a EXCEPT SELECT k FROM b
+    SELECT DISTINCT k FROM a UNION SELECT k FROM b    ->  SELECT k FROM a UNION SELECT k FROM b
 
-A DISTINCT below another operator may still be worth its cost, because less goes on: which, the cost says.
+It also applies over EXCEPT and over another DISTINCT, if only rows were left out in between. A DISTINCT below another
+operator may still be worth its cost, because fewer rows go on. The cost of the plan decides.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from panewise.plan.nodes import Aggregate, Distinct, Filter, Negate, Node, Proje
 
 
 def remove_distinct(node: Node) -> Iterator[Node]:
-    """The node without a DISTINCT, here or directly below."""
+    """The node without a DISTINCT at its top or directly below."""
     match node:
         case Distinct(input=below) if _each_once(below):
             yield below
