@@ -123,7 +123,6 @@ class CreateTable(Statement):
 class CreateQuery(Statement):
     name: str
     query: Query
-    select_text: str
     options: Options
     if_not_exists: bool = False
 

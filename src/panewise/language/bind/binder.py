@@ -161,7 +161,7 @@ def _create_query(node: nodes.CreateQueryNode, text: str, binding: Binding) -> S
     binding.refuse_taken(node.this, "query", exists)
     options = bind_options(node.args.get("options"), "query", binding)
     query = bind_query(node.expression, replace(binding, registered=True))
-    return CreateQuery(text, node.this.name, query, print_node(node.expression), options, exists)
+    return CreateQuery(text, node.this.name, query, options, exists)
 
 
 def _create_sink(node: nodes.CreateSinkNode, text: str, binding: Binding) -> Statement:

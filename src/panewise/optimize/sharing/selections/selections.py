@@ -87,10 +87,6 @@ def analysed(where: Expression | None) -> Selection:
         return _normal(_opaque(where, True))
 
 
-def terms(selection: Selection) -> tuple[Term, ...]:
-    return selection.terms
-
-
 # ---- comparing -------------------------------------------------------------------------------------------------------
 
 
