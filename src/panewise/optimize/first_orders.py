@@ -72,7 +72,7 @@ def _orders(layer: JoinLayer, inputs: Sequence[Node] | None, statistics: Statist
     if inputs is None or len(inputs) < CHOICE or not any(_is_measured(node, statistics) for node in inputs):
         return unmeasured_orders(schemas, layer.condition)
     parts = taken_apart(schemas, layer.condition)
-    edges = [_held(node, own, statistics) for node, own in zip(inputs, map(conjuncts, parts.filters), strict=True)]
+    edges = [_held_rows(node, own, statistics) for node, own in zip(inputs, map(conjuncts, parts.filters), strict=True)]
     return best_orders([JoinInput(edge.births, edge.alive) for edge in edges], _predicates(parts.classes, edges))
 
 
@@ -81,7 +81,7 @@ def _is_measured(node: Node, statistics: Statistics) -> bool:
     return any(part.name in (statistics.table_rows if is_table(part) else statistics.rates) for part in scans)
 
 
-def _held(node: Node, own: Sequence[Expression], statistics: Statistics) -> EdgeEstimate:
+def _held_rows(node: Node, own: Sequence[Expression], statistics: Statistics) -> EdgeEstimate:
     """The estimate of the rows that are held of an input, after the conjuncts that read only this input."""
     return costed(node, statistics).edge.selected(own, statistics)
 

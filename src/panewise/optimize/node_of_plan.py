@@ -130,11 +130,11 @@ class _NodeMaker:
     def _inner(self, inputs: list[Node], name: str, decided: Decided) -> list[PhysicalQuery | None]:
         """For each input, the node of the query in parentheses; None if the input is a stream, table or named query."""
         found: list[PhysicalQuery | None] = []
-        told, number = list(decided.inner), 0
+        decisions, number = list(decided.inner), 0
         for source in inputs:
             if isinstance(source, Emit):
                 number += 1
-                own = told[number - 1] if number <= len(told) else NOTHING_DECIDED
+                own = decisions[number - 1] if number <= len(decisions) else NOTHING_DECIDED
                 found.append(self.query(source, (), inner_name(name, number), own))
             else:
                 found.append(None)

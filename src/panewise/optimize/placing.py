@@ -43,7 +43,7 @@ class Placing:
         self._buckets = buckets
         self._streams = streams
         self._running = running
-        self._company: dict[object, str] | None = None  # for each core or family, one of the queries that have it
+        self._sharers: dict[object, str] | None = None  # for each core or family, one of the queries that have it
 
     def placement(self, name: str, plan: Emit, node: PhysicalQuery, by_name: bool = False) -> Placement:
         """The placement of a query. `by_name`: ignore equal cores and families, as earlier versions did."""
@@ -57,9 +57,9 @@ class Placing:
             names = {key: stream for stream, key in self._streams.items()}
             by = tuple(spread.exchanged_by[names[key]] for key in streams)
             return Placement(Way.EXCHANGED, streams, self._buckets, exchanged_by=by)
-        company = None if by_name else self._found_company(name, node, streams)
-        if company is not None:
-            return company
+        beside = None if by_name else self._beside_sharer(name, node, streams)
+        if beside is not None:
+            return beside
         return Placement(Way.TOGETHER, streams, 1, shard=zlib.crc32(name.encode()) % self._buckets)
 
     def _streams_of(self, plan: Emit) -> tuple[str, ...]:
@@ -75,53 +75,53 @@ class Placing:
         """The placement of a query that this one reads, if it is a single bucket that has all rows it needs."""
         for node in plan.walk():
             source = self._running.get(node.name.lower()) if isinstance(node, Scan) else None
-            if source is not None and _takes(source.placement, streams):
+            if source is not None and _gets_all_rows_of(source.placement, streams):
                 return source.placement
         return None
 
-    def _found_company(self, name: str, node: PhysicalQuery, streams: tuple[str, ...]) -> Placement | None:
+    def _beside_sharer(self, name: str, node: PhysicalQuery, streams: tuple[str, ...]) -> Placement | None:
         """The placement of a running query with a core or family of this one, if its bucket has all rows."""
-        if self._company is None:
-            self._company = {}
+        if self._sharers is None:
+            self._sharers = {}
             for other, query in self._running.items():
-                self._note(other, query.node)
-        found = (self._one_of(common) for common in in_common(node))
+                self._note_sharer(other, query.node)
+        found = (self._running_sharer(common) for common in shareable_parts(node))
         placements = (query.placement for query in found if query is not None)
-        placement = next((placement for placement in placements if _takes(placement, streams)), None)
-        self._note(name, node)
+        placement = next((placement for placement in placements if _gets_all_rows_of(placement, streams)), None)
+        self._note_sharer(name, node)
         return placement
 
-    def _one_of(self, common: object) -> Placed | None:
+    def _running_sharer(self, common: object) -> Placed | None:
         """A running query that has this core or family."""
-        assert self._company is not None
-        if common not in self._company:
+        assert self._sharers is not None
+        if common not in self._sharers:
             return None
-        known = self._running.get(self._company[common])
-        if known is not None and common in in_common(known.node):
+        known = self._running.get(self._sharers[common])
+        if known is not None and common in shareable_parts(known.node):
             return known
-        del self._company[common]  # that query is gone; another one may have it
-        return next((query for query in self._running.values() if common in in_common(query.node)), None)
+        del self._sharers[common]  # that query is gone; another one may have it
+        return next((query for query in self._running.values() if common in shareable_parts(query.node)), None)
 
-    def _note(self, name: str, node: PhysicalQuery) -> None:
-        assert self._company is not None
-        for common in in_common(node):
-            self._company.setdefault(common, name)
+    def _note_sharer(self, name: str, node: PhysicalQuery) -> None:
+        assert self._sharers is not None
+        for common in shareable_parts(node):
+            self._sharers.setdefault(common, name)
 
 
-def _takes(placement: Placement, streams: tuple[str, ...]) -> bool:
+def _gets_all_rows_of(placement: Placement, streams: tuple[str, ...]) -> bool:
     """Whether the placement is a single bucket that gets all rows of these streams."""
     return placement.way is Way.TOGETHER and set(streams) <= set(placement.streams)
 
 
-def in_common(node: PhysicalQuery) -> tuple[object, ...]:
+def shareable_parts(node: PhysicalQuery) -> tuple[object, ...]:
     """The cores and families that a query in a single bucket may share, including those of its queries in parentheses.
 
     A core or family that reads a query in parentheses is not shared.
     """
-    return tuple(_shared_parts(node)) if node.spread.way is Way.TOGETHER else ()
+    return tuple(_parts(node)) if node.spread.way is Way.TOGETHER else ()
 
 
-def _shared_parts(node: PhysicalQuery) -> Iterator[object]:
+def _parts(node: PhysicalQuery) -> Iterator[object]:
     match node:
         case FamilyQuery(inner=None, block=block, shape=shape):
             assert isinstance(block.source, Scan)
@@ -133,6 +133,6 @@ def _shared_parts(node: PhysicalQuery) -> Iterator[object]:
                 yield names, core.meaning, alone
             for below in inner:
                 if below is not None:
-                    yield from _shared_parts(below)
+                    yield from _parts(below)
         case FamilyQuery(inner=below) | RowQuery(inner=below) if below is not None:
-            yield from _shared_parts(below)
+            yield from _parts(below)

@@ -58,9 +58,9 @@ class Planner:
 
     def node(self, running: PhysicalPlan, query: LogicalQuery, decided: Decided | None = None) -> PhysicalQuery:
         """The node of a query, given the queries that run."""
-        told = decided or Decided()
-        if is_at_most(query.options) and told.slide_us is None:
-            told = replace(told, slide_us=slide_at_most(query.plan, running))
+        decisions = decided or Decided()
+        if is_at_most(query.options) and decisions.slide_us is None:
+            decisions = replace(decisions, slide_us=slide_at_most(query.plan, running))
         # An older panewise that stored no decisions planned each query alone, from assumptions.
         statistics, others = (self.statistics, running) if decided is None else (NOTHING_MEASURED, NOTHING_RUNS)
         return physical(
@@ -70,5 +70,5 @@ class Planner:
             query.name,
             statistics=statistics,
             running=others,
-            decided=told,
+            decided=decisions,
         )

@@ -60,7 +60,7 @@ def _until_next_report(query: str, plan: Emit) -> int:
 
 
 def _life(node: Node) -> int | None:
-    """The longest life of a row of this node; None if only what it is joined with bounds it."""
+    """The longest life of a row of this node; None if the node itself sets no bound."""
     match node:
         case WindowOf(window=window):
             # Results of a join stay when a row leaves its INTERNAL window. Only joins have such windows.

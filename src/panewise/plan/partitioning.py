@@ -84,7 +84,7 @@ def partitioning(plan: Emit) -> Partitioning:
         divisions = _DivisionSearch(plan).divisions(plan.input)
         compares = plan.restore or not (plan.emission is Emission.RSTREAM or plan.input.pattern is Pattern.MONOTONIC)
         if compares:
-            divisions = _only(
+            divisions = _required(
                 (division for division in divisions if division.held),
                 f"{plan.emission.value} compares results, and the key is not among what is selected",
             )
@@ -95,7 +95,7 @@ def partitioning(plan: Emit) -> Partitioning:
     return Partitioning({stream: tuple(d.keys[stream] for d in chosen) for stream in sorted(chosen[0].keys)})
 
 
-def _only(divisions: Iterable[_Division], reason: str) -> list[_Division]:
+def _required(divisions: Iterable[_Division], reason: str) -> list[_Division]:
     found = list(divisions)
     if not found:
         raise _Undivided(reason)
@@ -112,78 +112,78 @@ class _DivisionSearch:
     def divisions(self, node: Node) -> list[_Division]:
         match node:
             case WindowOf():
-                return self._lone(node)
+                return self._of_window(node)
             case Filter(input=below):
                 return self.divisions(below)
             case Join(inputs=inputs, condition=condition):
-                return self._joined(inputs, condition)
+                return self._of_join(inputs, condition)
             case Aggregate():
-                return self._grouped(node)
+                return self._of_aggregate(node)
             case Project(input=below, items=items):
-                values = [_resolved(item.expression, _only_input(below)) for item in items]
+                values = [_qualified(item.expression, _only_input(below)) for item in items]
                 return [
                     division.with_held(i for i, value in enumerate(values) if value in division.held)
                     for division in self.divisions(below)
                 ]
             case Distinct(input=below):
-                return _only((d for d in self.divisions(below) if d.held), "DISTINCT is not over the key")
+                return _required((d for d in self.divisions(below) if d.held), "DISTINCT is not over the key")
             case Union():
-                return self._united(node)
+                return self._of_union(node)
             case Negate(kind="EXISTS" | "NOT EXISTS"):
-                return self._related(node)
+                return self._of_exists(node)
             case Negate():
-                pairs = self._pairs(node.left, node.right)
+                pairs = self._compatible(node.left, node.right)
                 found = ((left, keys) for left, keys, shared in pairs if shared)
-                return _only((_Division(keys, left.held) for left, keys in found), "EXCEPT is not over the key")
+                return _required((_Division(keys, left.held) for left, keys in found), "EXCEPT is not over the key")
         raise _Undivided("it reads a table")
 
-    def _lone(self, node: WindowOf) -> list[_Division]:
+    def _of_window(self, node: WindowOf) -> list[_Division]:
         """A single window is divided by any of its columns, or by an expression over them that the query contains."""
         stream = _stream_of(node)
         columns = [ColumnRef(column.type, column.name, node.source) for column in node.schema]
         own = [e for e in self._named if e.columns() and set(e.columns()) <= set(columns)]
         every = list(dict.fromkeys([*own, *columns]))
-        return [_Division({stream: _plain(e)}, frozenset([e])) for e in every if _admits(node, e)]
+        return [_Division({stream: _unqualified(e)}, frozenset([e])) for e in every if _admits(node, e)]
 
-    def _joined(self, inputs: tuple[Node, ...], condition: Expression | None) -> list[_Division]:
+    def _of_join(self, inputs: tuple[Node, ...], condition: Expression | None) -> list[_Division]:
         """A join is divided by each class of equal expressions that has one expression of every input."""
         divided = [self.divisions(node) for node in inputs]
         found = []
         for terms in _classes(condition, {part.source for node in inputs for part in _inputs_of(node)}):
             held = [[division for division in own if division.held & terms] for own in divided]
             for choice in product(*held):
-                keys = _together(*(division.keys for division in choice))
+                keys = _merged_keys(*(division.keys for division in choice))
                 if keys is not None:
                     found.append(_Division(keys, frozenset(terms)))
                     break
-        return _only(found, "no equality relates all inputs of the join")
+        return _required(found, "no equality relates all inputs of the join")
 
-    def _grouped(self, node: Aggregate) -> list[_Division]:
+    def _of_aggregate(self, node: Aggregate) -> list[_Division]:
         if not node.keys:
             raise _Undivided("an aggregate without GROUP BY is over all rows")
-        keys = [_resolved(key, _only_input(node.input)) for key in node.keys]
+        keys = [_qualified(key, _only_input(node.input)) for key in node.keys]
         kept = [
             division.with_held(reference(f"key_{i}", key) for i, key in enumerate(keys) if key in division.held)
             for division in self.divisions(node.input)
         ]
-        return _only((division for division in kept if division.held), "GROUP BY does not contain the key")
+        return _required((division for division in kept if division.held), "GROUP BY does not contain the key")
 
-    def _united(self, node: Union) -> list[_Division]:
+    def _of_union(self, node: Union) -> list[_Division]:
         """Rows of the two sides do not meet in a union, but operators above may need the same column of both."""
-        found = [_Division(keys, shared) for _, keys, shared in self._pairs(node.left, node.right)]
-        found = _only(found, "one stream would have to be divided by different keys")
+        found = [_Division(keys, shared) for _, keys, shared in self._compatible(node.left, node.right)]
+        found = _required(found, "one stream would have to be divided by different keys")
         return [division for division in found if division.held] or found[:1]
 
-    def _pairs(self, left: Node, right: Node) -> Iterator[tuple[_Division, dict[str, Expression], frozenset[int]]]:
+    def _compatible(self, left: Node, right: Node) -> Iterator[tuple[_Division, dict[str, Expression], frozenset[int]]]:
         """Compatible divisions of both sides: that of the left, all keys, and the columns in which both are held."""
         typed = zip(left.schema, right.schema, strict=True)
         same = frozenset(i for i, (one, other) in enumerate(typed) if one.type == other.type)
         for one, other in product(self.divisions(left), self.divisions(right)):
-            keys = _together(one.keys, other.keys)
+            keys = _merged_keys(one.keys, other.keys)
             if keys is not None:
                 yield one, keys, frozenset(i for i in one.held & other.held & same if isinstance(i, int))
 
-    def _related(self, node: Negate) -> list[_Division]:
+    def _of_exists(self, node: Negate) -> list[_Division]:
         """[NOT] EXISTS. Its results are rows of the left side."""
         assert isinstance(node.right, Project), "the planner refuses aggregates and DISTINCT inside EXISTS"
         below = node.right.input
@@ -198,10 +198,10 @@ class _DivisionSearch:
                     relations.append((outer, inner))
         found = []
         for left, right in product(self.divisions(node.left), self.divisions(below)):
-            keys = _together(left.keys, right.keys)
+            keys = _merged_keys(left.keys, right.keys)
             if keys is not None and any(outer in left.held and inner in right.held for outer, inner in relations):
                 found.append(_Division(keys, left.held))
-        return _only(found, f"{node.kind} does not relate its sides by one key")
+        return _required(found, f"{node.kind} does not relate its sides by one key")
 
 
 def _classes(condition: Expression | None, names: set[str]) -> list[set[Expression]]:
@@ -222,7 +222,7 @@ def _equalities(condition: Expression | None) -> Iterator[tuple[Expression, Expr
             yield canonical(part.arguments[0]), canonical(part.arguments[1])
 
 
-def _together(*divided: Mapping[str, Expression]) -> dict[str, Expression] | None:
+def _merged_keys(*divided: Mapping[str, Expression]) -> dict[str, Expression] | None:
     """The union of the keys; None if a stream has two different ones, because each row goes to one place only."""
     found: dict[str, Expression] = {}
     for keys in divided:
@@ -257,9 +257,9 @@ def _expressions(node: Node) -> Iterator[Expression]:
     for part in of_block(node):
         match part:
             case Project(input=below, items=items):
-                yield from (_resolved(item.expression, _only_input(below)) for item in items)
+                yield from (_qualified(item.expression, _only_input(below)) for item in items)
             case Aggregate(input=below, keys=keys):
-                yield from (_resolved(key, _only_input(below)) for key in keys)
+                yield from (_qualified(key, _only_input(below)) for key in keys)
             case Filter(predicate=condition) | Join(condition=condition):
                 for sides in _equalities(condition):
                     yield from sides
@@ -284,7 +284,7 @@ def _only_input(node: Node) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _resolved(expression: Expression, only_input: str | None) -> Expression:
+def _qualified(expression: Expression, only_input: str | None) -> Expression:
     def change(part: Expression) -> Expression | None:
         if isinstance(part, ColumnRef) and part.source is None and only_input is not None:
             return ColumnRef(part.type, part.name, only_input)
@@ -293,7 +293,7 @@ def _resolved(expression: Expression, only_input: str | None) -> Expression:
     return canonical(rewritten(expression, change))
 
 
-def _plain(expression: Expression) -> Expression:
+def _unqualified(expression: Expression) -> Expression:
     """The expression with unqualified columns, as in a stream by itself."""
     return rewritten(expression, lambda part: ColumnRef(part.type, part.name) if isinstance(part, ColumnRef) else None)
 

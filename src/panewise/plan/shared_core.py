@@ -40,7 +40,7 @@ class SharedCore:
 def core_of(plan: Emit) -> SharedCore | None:
     """The core of a plan; None if it has none that could be shared."""
     inputs = tuple(windowed_inputs(plan))
-    if table_inputs(plan) or not all(map(_plain, inputs)):
+    if table_inputs(plan) or not all(map(_is_shareable, inputs)):
         return None
     for node in of_block(plan.input):
         if isinstance(node, Join) and node.inputs == inputs:
@@ -107,7 +107,7 @@ def selected_rows(node: Distinct) -> tuple[tuple[SelectItem, ...], Expression | 
     return (node.input.items, where) if isinstance(source, WindowOf) else None
 
 
-def _plain(node: WindowOf) -> bool:
+def _is_shareable(node: WindowOf) -> bool:
     """Whether rows enter the window when they arrive and leave it after a fixed time."""
     window = node.window
     return isinstance(window, TimeWindow) and window.range_us is not None and not window.offset_us

@@ -81,13 +81,13 @@ class Binding:
         near = did_you_mean(name, names)
         known = "aggregate functions are " + ", ".join(aggregates)
         if not near.startswith("did you mean"):
-            alike = _of_the_same_words(name, [*names, *MATCHING])
+            alike = _sharing_a_word(name, [*names, *MATCHING])
             near = f"the nearest are {', '.join(alike)};" if alike else ""
         hint = f"{near} {known}".strip()
         return self.error(f"there is no function '{name}'", node, hint)
 
 
-def _of_the_same_words(name: str, known: Iterable[str]) -> list[str]:
+def _sharing_a_word(name: str, known: Iterable[str]) -> list[str]:
     """The known functions whose names share a word with `name`, sorted."""
     words = set(name.upper().split("_"))
     if any(word.startswith(("REGEX", "RLIKE", "MATCH")) for word in words):

@@ -42,20 +42,20 @@ def infer_selections(node: Node) -> Iterator[Node]:
                 yield Negate(left, changed, kind)
 
 
-def known(node: Node) -> list[Expression]:
+def known_conditions(node: Node) -> list[Expression]:
     """The conditions that are true for all rows of a node, over the columns of its inputs."""
     match node:
         case Filter(input=below, predicate=predicate):
-            return [_with_source(part, below) for part in [*conjuncts(predicate), *known(below)]]
+            return [_with_source(part, below) for part in [*conjuncts(predicate), *known_conditions(below)]]
         case Join(inputs=inputs, condition=condition):
-            return [*conjuncts(condition), *(part for child in inputs for part in known(child))]
+            return [*conjuncts(condition), *(part for child in inputs for part in known_conditions(child))]
         case Negate(left=left, kind=kind) if kind in EXISTS:
-            return known(left)
+            return known_conditions(left)
     return []
 
 
 def _of_join(node: Join) -> list[Expression]:
-    parts, own = known(node), source_names(node)
+    parts, own = known_conditions(node), source_names(node)
     classes: list[set[ColumnRef]] = []
     for part in parts:
         pair = _equal_columns(part)
@@ -70,7 +70,7 @@ def _of_join(node: Join) -> list[Expression]:
         # Inside EXISTS a column may be equal to one of the outer side. Nothing can be added there.
         for other in sorted((other for other in group if other.source in own), key=written):
             assert column is not None
-            follows = canonical(_said_of(part, column, other))
+            follows = canonical(_with_column(part, column, other))
             if follows not in seen:
                 seen.add(follows)
                 found.append(follows)
@@ -83,8 +83,8 @@ def _of_keys(left: Node, right: Node) -> list[Expression]:
     for outer, inner in keys(right):
         if not isinstance(outer, ColumnRef) or not isinstance(inner, ColumnRef) or not exact(outer):
             continue
-        for part in known(left):
-            follows = canonical(_said_of(part, outer, inner)) if _only_column(part) == outer else None
+        for part in known_conditions(left):
+            follows = canonical(_with_column(part, outer, inner)) if _only_column(part) == outer else None
             if follows is not None and follows not in seen:
                 seen.add(follows)
                 found.append(follows)
@@ -103,7 +103,9 @@ def _of_items(left: Node, right: Node) -> list[Expression]:
             continue
         other = ColumnRef(column.type, column.name)
         found += [
-            _said_of(part, expression, other) for part in known(project.input) if _only_column(part) == expression
+            _with_column(part, expression, other)
+            for part in known_conditions(project.input)
+            if _only_column(part) == expression
         ]
     return found
 
@@ -122,7 +124,7 @@ def _only_column(part: Expression) -> ColumnRef | None:
     return columns[0] if len(columns) == 1 else None
 
 
-def _said_of(part: Expression, column: ColumnRef, other: ColumnRef) -> Expression:
+def _with_column(part: Expression, column: ColumnRef, other: ColumnRef) -> Expression:
     return rewritten(part, lambda found: other if found == column else None)
 
 

@@ -43,21 +43,21 @@ def push_down_distinct(node: Node) -> Iterator[Node]:
     if not isinstance(node, Distinct) or not isinstance(node.input, Project):
         return
     project = node.input
-    for below in _thinned(_DistinctPlace(project.input, tuple(item.expression for item in project.items))):
+    for below in _with_distinct(_DistinctPlace(project.input, tuple(item.expression for item in project.items))):
         yield Distinct(Project(below, project.items))
 
 
-def _thinned(place: _DistinctPlace) -> Iterator[Node]:
+def _with_distinct(place: _DistinctPlace) -> Iterator[Node]:
     match place.node:
         case Join(inputs=inputs) if not any(is_table(part) and not part.retroactive for part in inputs):
-            yield from _inputs_thinned(place.node, place.read)
+            yield from _inputs_with_distinct(place.node, place.read)
         case Filter(input=below, predicate=predicate) if not isinstance(below, Aggregate):
-            for changed in _thinned(_DistinctPlace(below, (*place.read, predicate))):
+            for changed in _with_distinct(_DistinctPlace(below, (*place.read, predicate))):
                 yield Filter(changed, predicate)
         case Negate(left=left, right=right, kind=kind) if kind in EXISTS:
             read = (*place.read, *(outer for outer, _ in keys(right)))
             alone = None if _holds_join(left) else _distinct(left, read)
-            for changed in chain(_thinned(_DistinctPlace(left, read)), [] if alone is None else [alone]):
+            for changed in chain(_with_distinct(_DistinctPlace(left, read)), [] if alone is None else [alone]):
                 yield Negate(changed, right, kind)
 
 
@@ -72,7 +72,7 @@ def _holds_join(node: Node) -> bool:
     return True
 
 
-def _inputs_thinned(node: Join, read: Sequence[Expression]) -> Iterator[Node]:
+def _inputs_with_distinct(node: Join, read: Sequence[Expression]) -> Iterator[Node]:
     """The join with DISTINCT on all inputs, then on each input alone."""
     names = [joined_as(part) for part in node.inputs]
     own: dict[str, list[Expression]] = {name: [] for name in names}

@@ -62,15 +62,17 @@ def selected(node: Node, parts: Parts) -> Node:
             return Negate(selected(left, parts), right, kind)
         case Negate(left=left, right=right, kind=kind):
             moved, kept = _divided(parts)
-            return _filtered(Negate(selected(left, moved), selected(right, in_place(moved, left, right)), kind), kept)
+            return _filtered(
+                Negate(selected(left, moved), selected(right, for_right_side(moved, left, right)), kind), kept
+            )
         case Union(left=left, right=right, kind=kind):
-            return Union(selected(left, parts), selected(right, in_place(parts, left, right)), kind)
+            return Union(selected(left, parts), selected(right, for_right_side(parts, left, right)), kind)
         case Aggregate():
             return _of_groups(node, parts)
     return _filtered(node, parts)
 
 
-def in_place(parts: Parts, left: Node, right: Node) -> list[Expression]:
+def for_right_side(parts: Parts, left: Node, right: Node) -> list[Expression]:
     """The parts with the columns of the left side replaced by those of the right side at the same positions."""
     pairs = zip(left.schema, right.schema, strict=True)
     by_name = {first.name: ColumnRef(second.type, second.name) for first, second in pairs}

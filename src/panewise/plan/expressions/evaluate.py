@@ -146,7 +146,7 @@ def _cast_step(expression: Cast) -> _Step | pa.Scalar:
     target = expression.type.to_arrow()
     operand = _step(expression.operand)
     if isinstance(operand, pa.Scalar):
-        return cast(_single(operand), target)[0]
+        return cast(_one_row(operand), target)[0]
     return lambda batch: cast(operand(batch), target)
 
 
@@ -154,7 +154,7 @@ def _case_step(expression: Case) -> _Step | pa.Scalar:
     """The evaluator of a CASE. No branch can raise, so every branch is computed for every row."""
     parts = [_step(part) for part in expression.children()]
     if all(isinstance(part, pa.Scalar) for part in parts):
-        return _case([_single(part) for part in parts])[0]
+        return _case([_one_row(part) for part in parts])[0]
     return lambda batch: _case([_array(part, batch) for part in parts])
 
 
@@ -175,7 +175,7 @@ def _call_step(expression: Call) -> _Step | pa.Scalar:
         return pa.scalar(None, type)
     if len(constants) == len(arguments):
         subject = 1 if expression.function == "date_trunc" else 0
-        arguments[subject] = _single(arguments[subject])
+        arguments[subject] = _one_row(arguments[subject])
         with limited(check_constant):
             return kernel(arguments, type)[0]
     if len(arguments) == 1:
@@ -185,7 +185,7 @@ def _call_step(expression: Call) -> _Step | pa.Scalar:
     return lambda batch: kernel([a if isinstance(a, pa.Scalar) else a(batch) for a in arguments], type)
 
 
-def _single(scalar: pa.Scalar) -> pa.Array:
+def _one_row(scalar: pa.Scalar) -> pa.Array:
     return pa.array([scalar.as_py()], scalar.type) if not pa.types.is_timestamp(scalar.type) else pa.repeat(scalar, 1)
 
 
@@ -196,30 +196,30 @@ def _array(part: Any, batch: pa.RecordBatch) -> pa.Array:
 # ---- logic and comparison --------------------------------------------------------------------------------------------
 
 
-def _is_not_a_number(operands: list[Operand], type: pa.DataType) -> pa.Array:
+def _nan_or_false(operands: list[Operand], type: pa.DataType) -> pa.Array:
     """The function is_nan; FALSE for NULL."""
     return pc.is_nan(operands[0]).fill_null(False)
 
 
-def _of_any_floats(operands: list[Operand]) -> bool:
+def _any_floats(operands: list[Operand]) -> bool:
     return any(pa.types.is_floating(operand.type) for operand in operands)
 
 
-def _is_nan(operand: Operand) -> Operand:
+def _nan_or_null(operand: Operand) -> Operand:
     """Whether the value is NaN; NULL stays NULL."""
     return pc.is_nan(operand)
 
 
-def _known_number(operand: Operand) -> bool:
+def _constant_not_nan(operand: Operand) -> bool:
     return isinstance(operand, pa.Scalar) and operand.as_py() == operand.as_py()
 
 
 def _equal(operands: list[Operand], type: pa.DataType) -> pa.Array:
     left, right = operands
     equal = pc.equal(left, right)
-    if not _of_any_floats(operands) or _known_number(left) or _known_number(right):
+    if not _any_floats(operands) or _constant_not_nan(left) or _constant_not_nan(right):
         return equal
-    return pc.or_(equal, pc.and_(_is_nan(left), _is_nan(right)))
+    return pc.or_(equal, pc.and_(_nan_or_null(left), _nan_or_null(right)))
 
 
 def _not_equal(operands: list[Operand], type: pa.DataType) -> pa.Array:
@@ -228,26 +228,26 @@ def _not_equal(operands: list[Operand], type: pa.DataType) -> pa.Array:
 
 def _less(operands: list[Operand], type: pa.DataType) -> pa.Array:
     left, right = operands
-    if not _of_any_floats(operands) or _known_number(right):
+    if not _any_floats(operands) or _constant_not_nan(right):
         return pc.less(left, right)
-    if _known_number(left):
+    if _constant_not_nan(left):
         return pc.invert(pc.less_equal(right, left))
-    return pc.or_(pc.less(left, right), pc.and_(_is_nan(right), pc.invert(_is_nan(left))))
+    return pc.or_(pc.less(left, right), pc.and_(_nan_or_null(right), pc.invert(_nan_or_null(left))))
 
 
 def _less_or_equal(operands: list[Operand], type: pa.DataType) -> pa.Array:
     left, right = operands
-    if not _of_any_floats(operands):
+    if not _any_floats(operands):
         return pc.less_equal(left, right)
     return pc.invert(_less([right, left], type))
 
 
 def _greater(operands: list[Operand], type: pa.DataType) -> pa.Array:
-    return _less(operands[::-1], type) if _of_any_floats(operands) else pc.greater(*operands)
+    return _less(operands[::-1], type) if _any_floats(operands) else pc.greater(*operands)
 
 
 def _greater_or_equal(operands: list[Operand], type: pa.DataType) -> pa.Array:
-    return _less_or_equal(operands[::-1], type) if _of_any_floats(operands) else pc.greater_equal(*operands)
+    return _less_or_equal(operands[::-1], type) if _any_floats(operands) else pc.greater_equal(*operands)
 
 
 def _is_distinct_from(operands: list[Operand], type: pa.DataType) -> pa.Array:
@@ -258,7 +258,7 @@ def _is_distinct_from(operands: list[Operand], type: pa.DataType) -> pa.Array:
 
 def _in(operands: list[Operand], type: pa.DataType) -> pa.Array:
     needle, items = operands[0], operands[1:]
-    if _of_any_floats(operands) or not isinstance(needle, pa.Array) or any(isinstance(i, pa.Array) for i in items):
+    if _any_floats(operands) or not isinstance(needle, pa.Array) or any(isinstance(i, pa.Array) for i in items):
         found = _equal([needle, items[0]], type)
         for item in items[1:]:
             found = pc.or_kleene(found, _equal([needle, item], type))
@@ -304,7 +304,7 @@ KERNELS: dict[str, Kernel] = {
     "not": _direct(pc.invert),
     "is_null": _direct(pc.is_null),
     "is_not_null": _direct(pc.is_valid),
-    "is_nan": _is_not_a_number,
+    "is_nan": _nan_or_false,
     "in": _in,
     "coalesce": _direct(pc.coalesce),
     "greatest": _extreme(_greater),

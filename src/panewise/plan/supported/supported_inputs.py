@@ -85,7 +85,7 @@ def _check_internal(plan: Emit) -> None:
 
 
 def _check_join(node: Join) -> None:
-    unbounded = [part for part in node.inputs if isinstance(part, WindowOf) and _endless(part)]
+    unbounded = [part for part in node.inputs if isinstance(part, WindowOf) and _is_unbounded(part)]
     for part in unbounded[1:]:
         first = unbounded[0].source
         if part.source not in _related_to(first, node.condition):
@@ -96,7 +96,7 @@ def _check_join(node: Join) -> None:
             )
 
 
-def _endless(node: WindowOf) -> bool:
+def _is_unbounded(node: WindowOf) -> bool:
     return isinstance(node.window, TimeWindow) and node.window.range_us is None
 
 
@@ -148,7 +148,7 @@ def _check_exists(right: Node) -> None:
     for part in conjuncts(condition):
         sources = {column.source for column in part.columns()}
         outside = sources - inner - {None}
-        if outside and not _is_key(part, inner):
+        if outside and not _relates_sides(part, inner):
             raise PlanError(
                 "EXISTS can relate its two sides only by equalities of one side with the other",
                 hint="write conditions such as a.k = b.k; a condition that reads only the inner side may be anything",
@@ -166,7 +166,7 @@ def _filters_groups(node: Node) -> bool:
     return isinstance(node, Filter) and isinstance(node.input, Aggregate)
 
 
-def _is_key(part: Expression, inner: set[str]) -> bool:
+def _relates_sides(part: Expression, inner: set[str]) -> bool:
     """Whether the condition is `outer = inner`: one side reads only outer inputs, the other only inner ones."""
     if not isinstance(part, Call) or part.function != "eq":
         return False

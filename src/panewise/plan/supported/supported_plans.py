@@ -21,7 +21,7 @@ JOINED_MAX = 16  # the number of orders that are compared grows with the fifth p
 def check_supported(plan: Emit, once: bool = False) -> None:
     """Raises PlanError for the first part of the plan that has no operator. `once`: the plan is of a one-time query."""
     for node in plan.walk():
-        missing = _missing(node)
+        missing = _unsupported(node)
         if missing is not None:
             raise PlanError(
                 f"{missing} has no operator yet",
@@ -56,7 +56,7 @@ def check_supported(plan: Emit, once: bool = False) -> None:
                 _check_values_kept(block_of(node), once and node is plan)
 
 
-def _missing(node: Node) -> str | None:
+def _unsupported(node: Node) -> str | None:
     match node:
         case Join(kinds=kinds) if kinds:
             return f"{next(kind for kind in kinds if kind != 'INNER')} JOIN"

@@ -144,7 +144,7 @@ def least(call: Callable[[], float], turns: int) -> float:
     return min(call() for _ in range(turns))
 
 
-def of_a_turn(run: MeasuredRun, turns: int) -> float:
+def mean_call_ns(run: MeasuredRun, turns: int) -> float:
     """The mean time of a call in a turn, in which every slice of the longest window is replaced once.
 
     Rare work happens once a turn. The result is the least of several turns, after one that is not counted.
@@ -205,16 +205,18 @@ def fitted(work_done: Floats, measured: Floats) -> Floats:
     return weights / np.where(norms > 0, norms, 1.0)
 
 
-def works(technique: str, workloads: Iterable[MeasuredWorkload]) -> Floats:
+def work_per_slice(technique: str, workloads: Iterable[MeasuredWorkload]) -> Floats:
     """The work per slice in each run, for the parts of WORK that take the technique's time."""
     places = [WORK.index(part) for part in PARTS[technique]]
     return np.array([np.array(work(technique, 1.0, windows.sums))[places] for windows in workloads])
 
 
-def times(technique: str, kind: StateKind, width: int, workloads: Iterable[MeasuredWorkload], turns: int) -> Floats:
+def ns_per_slice(
+    technique: str, kind: StateKind, width: int, workloads: Iterable[MeasuredWorkload], turns: int
+) -> Floats:
     """The nanoseconds per slice in each run, including calls."""
     runs = (MeasuredRun(TECHNIQUES[technique].made(kind, width), windows) for windows in workloads)
-    return np.array([of_a_turn(run, turns) / run.slices for run in runs])
+    return np.array([mean_call_ns(run, turns) / run.slices for run in runs])
 
 
 @dataclass(frozen=True)
@@ -245,15 +247,15 @@ class Measurement:
         """Measures one pass."""
         technique, kind, scale = self.technique, self.kind, self.scale
         self.call_ns = min(self.call_ns, calling(technique, kind, scale.turns))
-        self.single = np.minimum(self.single, times(technique, kind, 1, scale.workloads, scale.turns))
-        several = [times(technique, kind, width, scale.workloads_of_groups, scale.turns) for width in SEVERAL]
+        self.single = np.minimum(self.single, ns_per_slice(technique, kind, 1, scale.workloads, scale.turns))
+        several = [ns_per_slice(technique, kind, width, scale.workloads_of_groups, scale.turns) for width in SEVERAL]
         self.several = np.minimum(self.several, np.array(several))
 
     def curve(self) -> Curve:
         """The curve: a fit for one group, and a fit for several with a fixed cost and a cost per group."""
         name = self.technique
-        single = fitted(works(name, self.scale.workloads), self._without_calls(self.single, SLICES))
-        done = works(name, self.scale.workloads_of_groups)
+        single = fitted(work_per_slice(name, self.scale.workloads), self._without_calls(self.single, SLICES))
+        done = work_per_slice(name, self.scale.workloads_of_groups)
         by_width = np.concatenate([np.concatenate((done, width * done), axis=1) for width in SEVERAL])
         several = self._without_calls(self.several, SLICES_OF_GROUPS).reshape(-1)
         fixed, each = np.split(fitted(by_width, several), 2)

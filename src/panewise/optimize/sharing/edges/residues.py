@@ -111,9 +111,9 @@ class _Elimination:
 
     def _free_without(self, power: int, classes: Classes) -> tuple[int, int]:
         """Counts the free points for each kind of residue modulo `power`, weighted by the number of such residues."""
-        questions = [(weight, self.free(question)) for question, weight in _questions(power, classes).items()]
-        period = lcm(*(here_period for _, (_, here_period) in questions))
-        free = sum(weight * here * (period // here_period) for weight, (here, here_period) in questions)
+        problems = [(weight, self.free(problem)) for problem, weight in _smaller_problems(power, classes).items()]
+        period = lcm(*(here_period for _, (_, here_period) in problems))
+        free = sum(weight * here * (period // here_period) for weight, (here, here_period) in problems)
         return free, period * power
 
     def components(self, classes: Classes) -> list[Classes]:
@@ -155,7 +155,7 @@ def free_of_two(classes: Classes) -> tuple[int, int]:
     return period - period // slide - period // other + ((phase - other_phase) % common == 0), period
 
 
-def _questions(power: int, classes: Classes) -> dict[Classes, int]:
+def _smaller_problems(power: int, classes: Classes) -> dict[Classes, int]:
     """The classes that remain for each kind of residue modulo `power`, and the number of residues of that kind."""
     untouched = []
     asking: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -184,10 +184,10 @@ def _questions(power: int, classes: Classes) -> dict[Classes, int]:
         inside[nest] = inside[around] + asking[nest]
         weights[nest] = power // factor
         weights[around] -= power // factor
-    questions: dict[Classes, int] = {}
+    problems: dict[Classes, int] = {}
     for nest, weight in weights.items():
         if weight:
-            question = reduced(inside[nest])
-            if not question or question[0][0] > 1:
-                questions[question] = questions.get(question, 0) + weight
-    return questions
+            problem = reduced(inside[nest])
+            if not problem or problem[0][0] > 1:
+                problems[problem] = problems.get(problem, 0) + weight
+    return problems
