@@ -182,7 +182,7 @@ class _NodeMaker:
 
 
 def alone_with_past(node: Sharing, name: str) -> Sharing:
-    """The node of a query that starts from rows that arrived before it. It cannot share: those rows come too late."""
+    """The node of a query that starts from rows of the past. It shares nothing: running state takes no earlier rows."""
     if isinstance(node, DeltaQuery):
         return replace(node, alone=name, with_past=True)
     return replace(node, shape=replace(node.shape, alone=name), with_past=True)

@@ -130,7 +130,7 @@ def _aggregated(call: AggregateCall, find: FindAggregate) -> Aggregated:
 
 
 def _emit(node: Node, select: Select) -> Emit:
-    """The Emit on top of a relation: ISTREAM and its kind as the query says, or the default of its windows."""
+    """The Emit on top of a relation, with the query's ISTREAM, DSTREAM or RSTREAM, or the default of its windows."""
     windows = node.windows()
     periodic = any(window.periodic for window in windows)
     internal = bool(windows) and all(window.internal for window in windows)

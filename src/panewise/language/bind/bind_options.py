@@ -57,7 +57,7 @@ def bind_options(found: Iterable[OptionNode] | None, kind: str, binding: Binding
 def bind_alteration(found: Iterable[OptionNode], kind: str, binding: Binding) -> Options:
     """The checked options of ALTER STREAM or ALTER ARCHIVE ... SET."""
     options, alterable = list(found), ALTERABLE[kind]
-    # Of a stream only these are certainly fixed: names that are unknown here may be the connector's.
+    # The fixed options of a stream are those of its connector. Of an archive all options are known here.
     fixed = (*_CONNECTED, "epoch") if kind == "stream" else KNOWN[kind]
     for option in options:
         if _name(option) in fixed and _name(option) not in alterable:

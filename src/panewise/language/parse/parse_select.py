@@ -1,4 +1,4 @@
-"""Parses SELECT: ISTREAM and its kind, items, inputs with windows in brackets, joins and set operations.
+"""Parses SELECT: ISTREAM, DSTREAM and RSTREAM, items, inputs with windows in brackets, joins and set operations.
 
 SQL clauses that a query over streams does not have (ORDER BY, LIMIT, QUALIFY, ...) are refused here by name.
 """

@@ -7,8 +7,7 @@ happens on STRICT edges; this is why other update patterns are cheaper.
 
     window, selection, items    rows and ends that pass
     join                        probes (`optimize/joins/order_costs.py`), every input row in and out, results; above
-    STRICT
-                                edges the log of results and the results of rows that end
+                                STRICT edges also the log of results and the results of rows that end
     DISTINCT                    delta-star: births, results in and out; counters, above STRICT edges: rows and results
                                 in and out
     negation                    rows of both sides in and out, left rows hidden or shown as the right changes
