@@ -127,7 +127,7 @@ def test_a_rule_that_is_gone_refuses_a_folder_in_words(
     with monkeypatch.context() as later:
         left = {rule: name for rule, name in rewriting.NAMES.items() if name != "push down distinct"}
         later.setattr(rewriting, "NAMES", left)
-        with pytest.raises(SnapshotError, match="'push down distinct', and that cannot be made again"):
+        with pytest.raises(SnapshotError, match="'push down distinct', cannot be repeated"):
             pw.Engine(tmp_path)
     with pw.Engine(tmp_path) as again:
         assert "rewritten: push down distinct" in str(again.explain("last"))

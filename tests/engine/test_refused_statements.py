@@ -255,5 +255,5 @@ def test_what_cannot_be_read_again_is_refused() -> None:
     """Its text in the log or in a snapshot would not open the folder."""
     engine = pw.Engine()
     engine.execute(BASE)
-    with pytest.raises(pw.PanewiseError, match="cannot be read again"):
+    with pytest.raises(pw.PanewiseError, match="canonical text of the statement cannot be parsed"):
         engine.execute(f"CREATE QUERY q AS SELECT a{'::BIGINT' * 45} AS x FROM s [NOW]")

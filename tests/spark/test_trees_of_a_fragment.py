@@ -149,7 +149,7 @@ def test_a_rewrite_that_cannot_be_made_again_is_refused() -> None:
     assert change.places is not None
     kinds = change.places["kinds"]
     gone = {**kinds.decided, "rewrites": [{**kinds.decided["rewrites"][0], "rule": "some other rule"}]}
-    with pytest.raises(pw.SnapshotError, match="'kinds' is that of a plan whose rewrite 1 is 'some other rule'"):
+    with pytest.raises(pw.SnapshotError, match="'kinds' belongs to a plan whose rewrite 1, 'some other rule'"):
         Program(4).apply(replace(change, places={**change.places, "kinds": replace(kinds, decided=gone)}))
 
 

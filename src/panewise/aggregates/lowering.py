@@ -7,6 +7,8 @@ returns the values and where they are NULL (None: nowhere). A sum that leaves it
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -166,3 +168,31 @@ def held_top(parts: list[Fields]) -> Lowered:
 def held_list(parts: list[Fields]) -> Lowered:
     (lists,), (rows,) = parts
     return lists, _empty(rows)
+
+
+LOWERINGS: dict[str, Callable[[list[Fields]], Lowered]] = {
+    function.__name__: function
+    for function in (
+        count,
+        sum_integer,
+        sum_decimal,
+        sum_float,
+        avg_float,
+        avg_integer,
+        extreme,
+        geomean,
+        var_pop,
+        var_samp,
+        stddev_pop,
+        stddev_samp,
+        end_integer,
+        end_float,
+        arg_integer,
+        arg_float,
+        held_integer,
+        held_float,
+        held_estimate,
+        held_top,
+        held_list,
+    )
+}

@@ -199,10 +199,10 @@ REFUSED = {
     "SELECT r.k FROM r, n WHERE r.k = n.k": "reads table 'r' only in a join with a window",
     "SELECT k FROM a [RANGE 1 MINUTE] UNION SELECT k FROM r": "reads table 'r' only in a join with a window",
     "SELECT k FROM a [RANGE 1 MINUTE] WHERE EXISTS (SELECT 1 FROM r WHERE r.k = a.k)": "table 'r' only in a join",
-    "SELECT a.k FROM a [ROWS 3], r WHERE a.k = r.k": "whose rows may end at any time",
-    "SELECT a.k FROM a [RANGE 1 MINUTE], b [ROWS 3], n WHERE a.k = n.k AND a.k = b.k": "whose rows may end at any time",
-    "SELECT a.k FROM a [RANGE 1 MINUTE INTERNAL], n WHERE a.k = n.k": "is INTERNAL",
-    "SELECT a.k FROM a [RANGE 1 MINUTE INTERNAL], b [RANGE 1 MINUTE INTERNAL], r WHERE a.k = r.k": "is INTERNAL",
+    "SELECT a.k FROM a [ROWS 3], r WHERE a.k = r.k": "rows end at unknown times",
+    "SELECT a.k FROM a [RANGE 1 MINUTE], b [ROWS 3], n WHERE a.k = n.k AND a.k = b.k": "rows end at unknown times",
+    "SELECT a.k FROM a [RANGE 1 MINUTE INTERNAL], n WHERE a.k = n.k": "INTERNAL window",
+    "SELECT a.k FROM a [RANGE 1 MINUTE INTERNAL], b [RANGE 1 MINUTE INTERNAL], r WHERE a.k = r.k": "INTERNAL window",
     "SELECT a.k FROM a [RANGE 1 MINUTE] LEFT JOIN r ON a.k = r.k": "LEFT JOIN has no operator yet",
 }
 
