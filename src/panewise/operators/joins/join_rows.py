@@ -2,11 +2,11 @@
 
     deaths   | input 0 ..room.. | input 1 ..room.. |            base[i]: where the rows of input i begin
     keys     | slot 0  ..room.. | slot 1  ..room.. | ...        key_base[s]; a slot is one class of one input
-    links    | the same: the next older row with that key
+    links    | as keys: the next older row with that key
     heads    | slot 0: one per key | slot 1 ... |               head_base[s]; -1 where there is no row
 
-Flat, because one compiled loop then serves any number of inputs. Every input has the room that it needs; where it has
-outgrown that, all are laid out anew with twice the room: O(1) a row, amortised.
+The arrays are flat, so that one compiled loop serves any number of inputs. An input that outgrows its room gets twice
+what it needs, and all arrays are laid out anew: O(1) a row, amortised.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOM_MIN = 1024
 
 
 def _laid_out(rooms: Sequence[int]) -> tuple[Ints, int]:
-    """Where regions of these sizes begin, and their size together."""
+    """Where regions of these sizes begin, and their total size."""
     ends = np.cumsum(np.array([0, *rooms], np.int64))
     return ends[:-1].copy(), int(ends[-1])
 
@@ -68,7 +68,7 @@ class JoinRows:
         return self.keys[begin : begin + self.counts[self.slot_inputs[slot]]]
 
     def append(self, i: int, deaths: Ints, keys: Sequence[NDArray[Any]]) -> None:
-        """New rows of an input, with their keys by slot. They are in no chain yet."""
+        """Adds rows to an input, with their keys by slot. They are in no chain yet."""
         count, new = self.counts[i], len(deaths)
         if count + new > self._rooms[i]:
             self._lay_out(i, max(ROOM_MIN, 2 * (count + new)))
@@ -90,7 +90,7 @@ class JoinRows:
         self.key_base = bases
 
     def reserve_heads(self, keys: Sequence[int]) -> None:
-        """Room for so many keys by slot."""
+        """Makes room for this many keys by slot."""
         if all(need <= held for need, held in zip(keys, self._head_counts, strict=True)):
             return
         grown = [
@@ -102,13 +102,13 @@ class JoinRows:
         self.head_base, self._head_counts = bases, grown
 
     def reset_heads(self, keys: Sequence[int]) -> None:
-        """Keys have been numbered anew: no row is in a chain, and there is room for so many keys by slot."""
+        """Empties all chains after keys were renumbered, and makes room for this many keys by slot. `chain` follows."""
         self._head_counts = [max(ROOM_MIN, 2 * need) for need in keys]
         self.head_base, total = _laid_out(self._head_counts)
         self.heads = np.full(total, -1, np.int32)
 
     def keep(self, i: int, places: Ints) -> None:
-        """Only the rows of an input at these places stay. `chain` must follow."""
+        """Keeps only the rows of an input at these places. `chain` must follow."""
         count = len(places)
         self.deaths_of(i)[:count] = self.deaths_of(i)[places]
         for slot in self.slots_of(i):
@@ -118,7 +118,7 @@ class JoinRows:
             self._lay_out(i, max(ROOM_MIN, 2 * count))
 
     def chain(self, i: int, alive_after: int) -> None:
-        """Makes the chains of an input anew, of the rows that die later than an instant."""
+        """Rebuilds the chains of an input from the rows that die after an instant."""
         for slot in self.slots_of(i):
             begin = self.head_base[slot]
             heads = self.heads[begin : begin + self._head_counts[slot]]
