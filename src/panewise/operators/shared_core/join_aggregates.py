@@ -262,9 +262,7 @@ class JoinAggregates:
         reader = self._readers[name]
         last = self._number(reader) if reader.last is None else reader.last  # None: added after the last step
         if (at - reader.window.align) // reader.window.slide != last:
-            raise NotHeldError(
-                f"the state at {format_instant(at)} is not held", hint="only the last report is kept"
-            )
+            raise NotHeldError(f"the state at {format_instant(at)} is not held", hint="only the last report is kept")
         return reader.last_report
 
     # -- what is held ----------------------------------------------------------------------------------------------
