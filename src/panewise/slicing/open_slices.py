@@ -19,6 +19,8 @@ import numpy as np
 
 from panewise.arrays import INT64_MAX, INT64_MIN, Ints
 from panewise.slicing.slot_loops import (
+    EntryArrays,
+    SliceArrays,
     assign_alone,
     assign_dense,
     assign_known,
@@ -191,12 +193,9 @@ class OpenSlices:
         done = 0
         while True:
             if self.width is not None:
-                done = assign_dense(points, groups, done, self.width, *self._shared(), slots)
+                done = assign_dense(points, groups, done, self.width, self._slice_arrays(), slots)
             else:
-                done = assign_sparse(
-                    points, groups, done, *self._shared(), self._table, self._entry_room, self._entry_group,
-                    self._entry_next, self._heads, self._entry_free, slots,
-                )  # fmt: skip
+                done = assign_sparse(points, groups, done, self._slice_arrays(), self._entry_arrays(), slots)
             if done == len(points):
                 return slots
             if self._counts[1] == 0:
@@ -262,11 +261,14 @@ class OpenSlices:
         self.close(self.count)
         return slots, starts, ends, groups
 
-    def _shared(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
+    def _slice_arrays(self) -> SliceArrays:
         return (
             self._starts, self._ends, self._rooms, self._counts, self._free, self._room_spans, self._cells,
             self._epochs, self._firsts, self._slides, self._phases,
         )  # fmt: skip
+
+    def _entry_arrays(self) -> EntryArrays:
+        return self._table, self._entry_room, self._entry_group, self._entry_next, self._heads, self._entry_free
 
     def _scratch(self, count: int) -> Ints:
         """A buffer for slots, which the next call reuses: new memory would cost more than the work."""
@@ -278,7 +280,7 @@ class OpenSlices:
         """Assigns the first rows by the fast path, as far as it goes; counts them in `rows`. Returns their slots."""
         assert self.width is not None
         slots = self._scratch(len(points))
-        done = assign_known(points, words, base, direct, self.width, *self._shared(), slots, rows)
+        done = assign_known(points, words, base, direct, self.width, self._slice_arrays(), slots, rows)
         return slots[:done]
 
     def assign_alone(self, points: Ints, done: int, ascending: bool, rows: Ints) -> tuple[Ints, int]:
@@ -288,7 +290,7 @@ class OpenSlices:
         """
         assert self.width == 1
         slots = self._scratch(len(points))
-        done = assign_alone(points, done, ascending, *self._shared(), slots, rows)
+        done = assign_alone(points, done, ascending, self._slice_arrays(), slots, rows)
         if done < len(points):
             self._grow_rooms()
         return slots, done
@@ -324,12 +326,9 @@ class OpenSlices:
 
     def entries_of(self, position: int) -> tuple[Ints, Ints]:
         """Removes a sparse slice's entries; returns their slots and groups. `close` must follow before `assign`."""
-        entries = self._scratch(len(self._entry_room))
-        found = release_room(
-            int(self._rooms[position]), self._table, self._entry_room, self._entry_group, self._entry_next, self._heads,
-            self._entry_free, self._counts, entries,
-        )  # fmt: skip
-        slots = entries[:found].copy()
+        released = self._scratch(len(self._entry_room))
+        found = release_room(int(self._rooms[position]), self._entry_arrays(), self._counts, released)
+        slots = released[:found].copy()
         return slots, self._entry_group[slots]
 
     @property

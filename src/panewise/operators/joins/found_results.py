@@ -6,8 +6,7 @@ import numpy as np
 
 from panewise.arrays import Ints, Small
 from panewise.operators.held.stored_columns import pooled
-
-Results = tuple[Small, Ints, Ints]
+from panewise.operators.joins.join_loops import ResultArrays
 
 
 class FoundResults:
@@ -18,11 +17,11 @@ class FoundResults:
         self._births: Ints = pooled(room, np.int64)
         self._deaths: Ints = pooled(room, np.int64)
 
-    def part(self, begin: int, end: int | None = None) -> Results:
+    def part(self, begin: int, end: int | None = None) -> ResultArrays:
         """Views of the results in [begin, end), to be written or read."""
         return self._places[:, begin:end], self._births[begin:end], self._deaths[begin:end]
 
-    def first(self, count: int) -> Results:
+    def first(self, count: int) -> ResultArrays:
         """The first `count` results. They are copied if they fill less than half of the buffers."""
         places, births, deaths = self.part(0, count)
         if 2 * count < len(self._births):

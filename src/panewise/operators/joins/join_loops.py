@@ -22,6 +22,17 @@ from panewise.loops import compiled_loop
 FRESH = -2  # the walk for this row has not begun
 
 
+# The arrays of a loop are grouped in plain tuples: with named ones Numba needs longer for each call.
+NewRows = tuple[Small, Small, Ints]
+"""A step's new rows in the order in which they probe: input, place and birth of each."""
+HeldRows = tuple[Ints, Ints, Ints, Small, Small, Ints, Small]
+"""The rows of all inputs: base, deaths, key_base, keys, links, head_base and heads."""
+ProbeLevels = tuple[Small, Small, Small, Small, Small, Small, Small, NDArray[np.bool_]]
+"""The fields of a `ProbePlan` from `level_inputs` on."""
+ResultArrays = tuple[Small, Ints, Ints]
+"""Results: the places of their rows by input, births and deaths."""
+
+
 @compiled_loop
 def merged(births: Ints, starts: Ints, ends: Ints, firsts: Ints, origins: Small, rows: Small, instants: Ints) -> None:
     """Merges the new rows of all inputs by (birth, input, place). Input i has [starts[i], ends[i]) of `births`."""
@@ -54,15 +65,14 @@ def chain_rows(deaths: Ints, keys: Small, links: Small, heads: Small, alive_afte
 
 
 @compiled_loop
-def probe_pair(
-    origins: Small, rows: Small, instants: Ints, position: Ints,
-    base: Ints, deaths: Ints, key_base: Ints, keys: Small, links: Small, head_base: Ints, heads: Small,
-    places: Small, births: Ints, result_deaths: Ints,
-) -> int:  # fmt: skip
+def probe_pair(new: NewRows, position: Ints, held: HeldRows, out: ResultArrays) -> int:
     """Probes two inputs with one slot each, from `position` on, until all rows are done or the output is full.
 
     Returns the number of results.
     """
+    origins, rows, instants = new
+    base, deaths, key_base, keys, links, head_base, heads = held
+    places, births, result_deaths = out
     room, count = len(births), 0
     cursor, before = position[1], position[2]
     for n in range(position[0], len(rows)):
@@ -118,17 +128,15 @@ def _fits(
 
 
 @compiled_loop
-def probe_many(
-    origins: Small, rows: Small, instants: Ints, position: Ints, walk: Ints,
-    level_inputs: Small, level_slots: Small, level_sources: Small, check_starts: Small, check_slots: Small,
-    check_sources: Small, slot_inputs: Small, linked: NDArray[np.bool_],
-    base: Ints, deaths: Ints, key_base: Ints, keys: Small, links: Small, head_base: Ints, heads: Small,
-    places: Small, births: Ints, result_deaths: Ints,
-) -> int:  # fmt: skip
+def probe_many(new: NewRows, position: Ints, walk: Ints, levels: ProbeLevels, held: HeldRows, out: ResultArrays) -> int:
     """Probes any number of inputs, by the levels of each origin. Returns the number of results.
 
     `walk` holds the cursor, the row before it and the least death so far by level, and the bound row by input.
     """
+    origins, rows, instants = new
+    level_inputs, level_slots, level_sources, check_starts, check_slots, check_sources, slot_inputs, linked = levels
+    base, deaths, key_base, keys, links, head_base, heads = held
+    places, births, result_deaths = out
     cursors, befores, least, bound = walk[0], walk[1], walk[2], walk[3]
     room, count, last = len(births), 0, len(base) - 2
     depth, looks = position[1], position[3]

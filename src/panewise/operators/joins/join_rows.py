@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.arrays import Ints, Small
-from panewise.operators.joins.join_loops import chain_rows
+from panewise.operators.joins.join_loops import HeldRows, chain_rows
 
 ROOM_MIN = 1024
 
@@ -37,35 +37,41 @@ def _moved(flat: NDArray[Any], bases: Ints, new_bases: Ints, total: int, counts:
 
 
 class JoinRows:
-    """`slot_inputs[s]` is the input of slot s."""
+    """The rows, at first none. `slot_inputs[s]` is the input of slot s; `linked[s]`: its rows have chains."""
 
-    def __init__(self, inputs: int, slot_inputs: Sequence[int]) -> None:
+    def __init__(self, inputs: int, slot_inputs: Small, linked: NDArray[np.bool_]) -> None:
+        slots = len(slot_inputs)
         self.counts = [0] * inputs
-        self.slot_inputs: Small = np.array(slot_inputs, np.int32)
-        self.linked: NDArray[np.bool_] = np.ones(len(slot_inputs), np.bool_)
+        self._slot_inputs = slot_inputs
+        self._linked = linked
         self._rooms = [0] * inputs
-        self.base: Ints = np.zeros(inputs, np.int64)
-        self.deaths: Ints = np.empty(0, np.int64)
-        self.key_base: Ints = np.zeros(len(slot_inputs), np.int64)
-        self.keys: Small = np.empty(0, np.int32)
-        self.links: Small = np.empty(0, np.int32)
-        self._head_counts = [0] * len(slot_inputs)
-        self.head_base: Ints = np.zeros(len(slot_inputs), np.int64)
-        self.heads: Small = np.empty(0, np.int32)
+        self._base: Ints = np.zeros(inputs, np.int64)
+        self._deaths: Ints = np.empty(0, np.int64)
+        self._key_base: Ints = np.zeros(slots, np.int64)
+        self._keys: Small = np.empty(0, np.int32)
+        self._links: Small = np.empty(0, np.int32)
+        self._head_counts = [0] * slots
+        self._head_base: Ints = np.zeros(slots, np.int64)
+        self._heads: Small = np.empty(0, np.int32)
+
+    @property
+    def arrays(self) -> HeldRows:
+        """The arrays, for the loops."""
+        return self._base, self._deaths, self._key_base, self._keys, self._links, self._head_base, self._heads
 
     @property
     def bytes_held(self) -> int:
-        return self.deaths.nbytes + self.keys.nbytes + self.links.nbytes + self.heads.nbytes
+        return self._deaths.nbytes + self._keys.nbytes + self._links.nbytes + self._heads.nbytes
 
     def slots_of(self, i: int) -> list[int]:
-        return np.flatnonzero(self.slot_inputs == i).tolist()
+        return np.flatnonzero(self._slot_inputs == i).tolist()
 
     def deaths_of(self, i: int) -> Ints:
-        return self.deaths[self.base[i] : self.base[i] + self.counts[i]]
+        return self._deaths[self._base[i] : self._base[i] + self.counts[i]]
 
     def keys_of(self, slot: int) -> Small:
-        begin = self.key_base[slot]
-        return self.keys[begin : begin + self.counts[self.slot_inputs[slot]]]
+        begin = self._key_base[slot]
+        return self._keys[begin : begin + self.counts[self._slot_inputs[slot]]]
 
     def append(self, i: int, deaths: Ints, keys: Sequence[NDArray[Any]]) -> None:
         """Adds rows to an input, with their keys by slot. They are in no chain yet."""
@@ -79,15 +85,15 @@ class JoinRows:
 
     def _lay_out(self, i: int, room: int) -> None:
         self._rooms[i] = room
-        counts, inputs = self.counts, self.slot_inputs.tolist()
+        counts, inputs = self.counts, self._slot_inputs.tolist()
         bases, total = _laid_out(self._rooms)
-        self.deaths = _moved(self.deaths, self.base, bases, total, counts)
-        self.base = bases
+        self._deaths = _moved(self._deaths, self._base, bases, total, counts)
+        self._base = bases
         bases, total = _laid_out([self._rooms[owner] for owner in inputs])
         slot_counts = [counts[owner] for owner in inputs]
-        self.keys = _moved(self.keys, self.key_base, bases, total, slot_counts)
-        self.links = _moved(self.links, self.key_base, bases, total, slot_counts)
-        self.key_base = bases
+        self._keys = _moved(self._keys, self._key_base, bases, total, slot_counts)
+        self._links = _moved(self._links, self._key_base, bases, total, slot_counts)
+        self._key_base = bases
 
     def reserve_heads(self, keys: Sequence[int]) -> None:
         """Makes room for this many keys by slot."""
@@ -98,14 +104,14 @@ class JoinRows:
             for need, held in zip(keys, self._head_counts, strict=True)
         ]
         bases, total = _laid_out(grown)
-        self.heads = _moved(self.heads, self.head_base, bases, total, self._head_counts)
-        self.head_base, self._head_counts = bases, grown
+        self._heads = _moved(self._heads, self._head_base, bases, total, self._head_counts)
+        self._head_base, self._head_counts = bases, grown
 
     def reset_heads(self, keys: Sequence[int]) -> None:
         """Empties all chains after keys were renumbered, and makes room for this many keys by slot. `chain` follows."""
         self._head_counts = [max(ROOM_MIN, 2 * need) for need in keys]
-        self.head_base, total = _laid_out(self._head_counts)
-        self.heads = np.full(total, -1, np.int32)
+        self._head_base, total = _laid_out(self._head_counts)
+        self._heads = np.full(total, -1, np.int32)
 
     def keep(self, i: int, places: Ints) -> None:
         """Keeps only the rows of an input at these places. `chain` must follow."""
@@ -120,9 +126,9 @@ class JoinRows:
     def chain(self, i: int, alive_after: int) -> None:
         """Rebuilds the chains of an input from the rows that die after an instant."""
         for slot in self.slots_of(i):
-            begin = self.head_base[slot]
-            heads = self.heads[begin : begin + self._head_counts[slot]]
+            begin = self._head_base[slot]
+            heads = self._heads[begin : begin + self._head_counts[slot]]
             heads[:] = -1
-            if self.linked[slot]:
-                links = self.links[self.key_base[slot] :][: self.counts[i]]
+            if self._linked[slot]:
+                links = self._links[self._key_base[slot] :][: self.counts[i]]
                 chain_rows(self.deaths_of(i), self.keys_of(slot), links, heads, alive_after)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.arrays import Small
+from panewise.operators.joins.join_loops import ProbeLevels
 from panewise.plan.physical_plan import Orders
 
 
@@ -24,7 +25,8 @@ from panewise.plan.physical_plan import Orders
 class ProbePlan:
     """By origin and level: the input probed, its slot, and the slot of a bound input that gives the key.
 
-    The level's comparisons are [check_starts[origin, level], check_starts[origin, level + 1]) of the `check_` arrays.
+    The level's comparisons are [check_starts[origin, level], check_starts[origin, level + 1]) of the other `check_`
+    arrays.
     """
 
     orders: Orders
@@ -34,7 +36,16 @@ class ProbePlan:
     check_starts: Small
     check_slots: Small
     check_sources: Small
+    slot_inputs: Small
     linked: NDArray[np.bool_]  # by slot: whether some level walks its chains
+
+    @property
+    def levels(self) -> ProbeLevels:
+        """The arrays, for the loops."""
+        return (
+            self.level_inputs, self.level_slots, self.level_sources, self.check_starts, self.check_slots,
+            self.check_sources, self.slot_inputs, self.linked,
+        )  # fmt: skip
 
 
 def needs_scan(orders: Orders, classes: Sequence[frozenset[int]]) -> bool:
@@ -81,5 +92,6 @@ def probe_plan(
     pairs = np.array(checks, np.int32).reshape(-1, 2)
     return ProbePlan(
         orders, level_inputs, level_slots, level_sources, check_starts,
-        np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), linked,
+        np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]),
+        np.array([i for _, i in slots], np.int32), linked,
     )  # fmt: skip

@@ -29,13 +29,12 @@ from panewise.aggregates.columns import flags
 from panewise.arrays import Ints, Small
 from panewise.language.expressions import Expression
 from panewise.operators.held.stored_columns import StoredColumns, appended, pooled, trimmed
-from panewise.operators.joins.found_results import Results
 from panewise.operators.joins.join_keys import JoinKeys
-from panewise.operators.joins.join_loops import count_up
+from panewise.operators.joins.join_loops import NewRows, ResultArrays, count_up
 from panewise.operators.joins.join_results import JoinResults
 from panewise.operators.joins.join_rows import JoinRows
 from panewise.operators.joins.probe_plan import needs_scan, probe_plan
-from panewise.operators.joins.probing import Order, Probing, Residual, order_of
+from panewise.operators.joins.probing import Probing, Residual, probing_order
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.relation_delta import FOREVER, NONE, Delta, DeltaOperator
@@ -132,8 +131,7 @@ class WindowJoin(DeltaOperator):
         members = [*self._members, *([frozenset(range(inputs))] if scanned else [])]
         self._slots = [(c, i) for i in range(inputs) for c, class_inputs in enumerate(members) if i in class_inputs]
         self._plan = probe_plan(orders, members, [*self._widths, 0][: len(members)], self._slots)
-        self._rows = JoinRows(inputs, [i for _, i in self._slots])
-        self._rows.linked = self._plan.linked
+        self._rows = JoinRows(inputs, self._plan.slot_inputs, self._plan.linked)
 
     def spend(self, budget: ReadBudget | None) -> None:
         """From now on results are found in portions, and each is charged to the budget."""
@@ -186,9 +184,9 @@ class WindowJoin(DeltaOperator):
         firsts = np.array(self._rows.counts, np.int64)
         births = [self._take(i, delta) for i, delta in enumerate(inputs)]
         ended, ended_at = self._end(inputs)
-        order = self._order(firsts, births)
-        result = self._results(self._probing.whole(order, self._rows, self._plan), ended, ended_at)
-        self._leave(until, len(order[0]))
+        new = self._new_rows(firsts, births)
+        result = self._results(self._probing.whole(new, self._rows, self._plan), ended, ended_at)
+        self._leave(until, len(new[0]))
         return result
 
     def in_parts(self, inputs: list[Delta], since: int, until: int) -> Iterator[Delta]:
@@ -198,17 +196,17 @@ class WindowJoin(DeltaOperator):
         """
         assert self._log is None
         firsts = np.array(self._rows.counts, np.int64)
-        order = self._order(firsts, [self._take(i, delta) for i, delta in enumerate(inputs)])
-        for found in self._probing.parts(order, self._rows, self._plan):
+        new = self._new_rows(firsts, [self._take(i, delta) for i, delta in enumerate(inputs)])
+        for found in self._probing.parts(new, self._rows, self._plan):
             yield self._results(found, NONE, NONE)
-        self._leave(until, len(order[0]))
+        self._leave(until, len(new[0]))
 
-    def _order(self, firsts: Ints, births: list[Ints]) -> Order:
+    def _new_rows(self, firsts: Ints, births: list[Ints]) -> NewRows:
         """The step's new rows in the order in which they probe. Makes room for their keys."""
         self._rows.reserve_heads([1 if c == len(self._members) else self._keys.count(c) for c, _ in self._slots])
-        return order_of(firsts, births)
+        return probing_order(firsts, births)
 
-    def _results(self, found: Results, ended: Ints, ended_at: Ints) -> Delta:
+    def _results(self, found: ResultArrays, ended: Ints, ended_at: Ints) -> Delta:
         """The results found, with numbers and columns."""
         places, result_births, result_deaths = found
         if self._external is not None:
