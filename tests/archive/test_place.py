@@ -224,7 +224,7 @@ def test_a_place_where_no_folder_can_be_made_is_refused_with_the_reason(tmp_path
         f"{tmp_path}/file": "is a file",
         f"{tmp_path}/file/inner": f"'{tmp_path}/file' is a file",
         f"{tmp_path}/file/inner/more": f"'{tmp_path}/file' is a file",
-        "/proc/archive": "the system makes no folders there",
+        "/proc/archive": "the system does not allow new folders there",
     }
     for path, reason in places.items():
         told = refusal(engine, f"CREATE ARCHIVE a FROM t WITH (path = '{path}', key = 'k', lifetime = '1 hour')")

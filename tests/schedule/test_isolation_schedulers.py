@@ -216,7 +216,7 @@ def test_a_one_time_query_suspends_a_periodic_one(name: str) -> None:
     scheduler.begin(WindowRead("one-time", 1, Priority.ONE_TIME))
     if name == "Serial":
         assert scheduler.choose() == "periodic"
-        with pytest.raises(PanewiseError, match="has to wait until 'periodic' is over"):
+        with pytest.raises(PanewiseError, match="must wait until 'periodic' has ended"):
             scheduler.next_step("one-time")
         while scheduler.next_step("periodic"):
             pass
@@ -267,9 +267,9 @@ def test_a_weak_result_is_read_whole() -> None:
 def test_names_of_reads_are_checked() -> None:
     scheduler = LatestWindowScheduler(5)
     scheduler.begin(WindowRead("Q", 2))
-    with pytest.raises(PanewiseError, match="is under way"):
+    with pytest.raises(PanewiseError, match="is already running"):
         scheduler.begin(WindowRead("Q", 2))
-    with pytest.raises(PanewiseError, match="no read 'R' is under way"):
+    with pytest.raises(PanewiseError, match="no read 'R' is running"):
         scheduler.next_step("R")
     scheduler.abort("Q")
     assert scheduler.choose() is None

@@ -1,7 +1,7 @@
-"""A join that says what it measures while it runs, and goes on in other orders when it is told to.
+"""A join that measures its inputs while it runs, and whose orders can change.
 
-Who decides is `optimize/joins/reordering.py`; a host applies that between two steps. Rows stay as they are, only their
-chains are made anew.
+`optimize/joins/reordering.py` decides on the orders, and a host applies them between two steps. Rows stay as they are;
+their chains are rebuilt.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from panewise.optimize.joins.reordering import JoinLoad
 
 
 class OrderedJoin(WindowJoin):
-    """A `WindowJoin` that counts what comes."""
+    """A `WindowJoin` that counts the rows of its inputs."""
 
     name = "OrderedJoin"
     _come: list[int] | None = None  # rows of each input since the last look
     _since, _until_now = 0, 0
     reorders = 0
-    names: tuple[str, ...] = ()  # of the inputs, for people
+    names: tuple[str, ...] = ()  # names of the inputs, for EXPLAIN
 
     @property
     def said(self) -> Mapping[str, str]:
-        """Of a join of many, which inputs the rows of each probe, one after the other."""
+        """For three inputs or more: which others the rows of each input probe, in order."""
         if len(self.orders) < 3:
             return {}
         names = self.names or tuple(map(str, range(len(self.orders))))
@@ -50,12 +50,12 @@ class OrderedJoin(WindowJoin):
 
     @property
     def rows_come(self) -> int:
-        """How many rows have come since the last look."""
+        """Number of rows since the last `look`."""
         return 0 if self._come is None else sum(self._come)
 
     def look(self) -> JoinLoad:
-        """What has been measured since the last look: O(rows held)."""
-        assert self._come is not None, "nothing has come"
+        """What was measured since the last call. Starts a new measurement. O(rows held)."""
+        assert self._come is not None, "there have been no steps since the last look"
         span = max(1, self._until_now - self._since)
         inputs = [JoinInput(come / span, float(self.rows_alive(i))) for i, come in enumerate(self._come)]
         self._come = None

@@ -1,13 +1,13 @@
-"""The compiled loops of aggregates over joins: reports are read from slices that lie in the order of time.
+"""The compiled loops of aggregates over joins: they compute reports from slices in the order of time.
 
-At each instant at which reports are due the slices are gone through once, from the youngest to the oldest, and the
-answer of every window that is due is left on the way, the shortest first:
+At each instant with reports the slices are combined once, from the youngest to the oldest. On the way the windows that
+are due are answered, the shortest first:
 
     slices    |-----|--|-----|--|-----|--|        highs: how many slices begin before the instant
                        [ shortest        )        lows: the position of the first slice of each window
               [ longest                  )
 
-`combine_run` is a global on purpose: `loop_for` replaces it for states that choose a string.
+`combine_run` must be a global: `loop_for` replaces it for states that choose a string.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def report_dense(
     due_ends: Ints, lows: Ints, wanted: Mask, offsets: Ints, blank_ints: Ints, blank_floats: Floats, total_ints: Ints,
     total_floats: Floats, out_ints: Ints, out_floats: Floats, ranks: Ints,
 ) -> None:  # fmt: skip
-    """The reports of the instants [begin, end), of the first so many groups, into `out` from `offsets` on.
+    """Computes the reports of the instants [begin, end) from dense slices, for the first `groups` groups.
 
-    The windows due at an instant end at `due_ends`. Only those `wanted` need this state. `blank` is the identity.
+    Report j is written to `out` from `offsets[j]` on. Only `wanted` reports need this state. `blank` is the identity.
     """
-    zero = 0 * width  # no literal: it would be compiled for by itself
+    zero = 0 * width  # With a literal 0, Numba would compile another specialisation.
     for instant in range(begin, end):
         copy_states(total_ints, total_floats, zero, blank_ints, blank_floats, zero, groups)
         position = highs[instant]
@@ -52,7 +52,7 @@ def count_touched(
     begin: int, end: int, rooms: Ints, highs: Ints, due_ends: Ints, lows: Ints, heads: Ints, entry_next: Ints,
     entry_group: Ints, seen: Ints, sizes: Ints,
 ) -> None:  # fmt: skip
-    """How many groups each due window touches, of sparse slices. `seen` has an instant below 0 for each group."""
+    """Counts the groups in each report, from sparse slices, into `sizes`. `seen` is -1 for all groups."""
     for instant in range(begin, end):
         position, count = highs[instant], 0
         for due in range(due_ends[instant - 1] if instant > 0 else 0, due_ends[instant]):
@@ -74,11 +74,12 @@ def report_sparse(
     wanted: Mask, offsets: Ints, blank_ints: Ints, blank_floats: Floats, total_ints: Ints, total_floats: Floats,
     out_ints: Ints, out_floats: Floats, ranks: Ints,
 ) -> None:  # fmt: skip
-    """The same for slices with an entry per group that they touch; an answer has the groups touched, as they came.
+    """Like `report_dense`, from sparse slices. A report has the groups of its slices, in the order of their discovery.
 
-    `places` is -1 for all groups, and is so again at the end.
+    `places` is -1 for all groups, before and after the call.
     """
-    one, zero = min(1, rooms.shape[0] + 1), 0 * operation  # no literals: each would be compiled for by itself
+    # With literals, Numba would compile another specialisation for each.
+    one, zero = min(1, rooms.shape[0] + 1), 0 * operation
     for instant in range(begin, end):
         position, count = highs[instant], zero
         for due in range(due_ends[instant - 1] if instant > 0 else 0, due_ends[instant]):
