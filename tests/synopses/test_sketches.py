@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from panewise.errors import PanewiseError
 from panewise.synopses.values.runs import floats_of, ordered_of, run_of
-from panewise.synopses.values.sketches import KINDS, SketchSlice, SketchSynopsis
+from panewise.synopses.values.sketch_kinds import SKETCH_KINDS
+from panewise.synopses.values.sketches import SketchSlice, SketchSynopsis
 from tests.now_or_soak import examples
 
 pytest.importorskip("datasketches")
@@ -47,7 +48,7 @@ def slices_of(values: st.SearchStrategy[object]) -> st.SearchStrategy[list[list[
     return st.lists(st.lists(row, max_size=8), min_size=1, max_size=9)
 
 
-@given(st.data(), st.sampled_from(sorted(KINDS)), st.sampled_from([words, doubles, st.integers(-2, 2)]))
+@given(st.data(), st.sampled_from(sorted(SKETCH_KINDS)), st.sampled_from([words, doubles, st.integers(-2, 2)]))
 @examples(60, soak=120)
 def test_small_windows_are_exact(data: st.DataObject, kind: str, values: st.SearchStrategy[object]) -> None:
     if kind == "kll" and values is words:
