@@ -26,7 +26,15 @@ from urllib.parse import quote
 from panewise.catalog import SinkDefinition
 from panewise.connectors.options import read_options
 from panewise.connectors.part_files import parts_in, remove_parts
-from panewise.connectors.sinks import JsonSink, ParquetSink, Sink, check_parquet, json_lines, unwritable
+from panewise.connectors.sinks import (
+    JsonSink,
+    ParquetSink,
+    Sink,
+    already_there,
+    check_parquet,
+    json_lines,
+    unwritable,
+)
 from panewise.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -66,8 +74,9 @@ class Points:
             self.content = json.loads(file.read_text(encoding="utf-8"))
             if self.content["place"] != str(place.absolute()):
                 raise ConnectorError(
-                    f"sink '{sink.name}' wrote to '{self.content['place']}' before, and now to '{place.absolute()}'",
-                    hint="put the path back, or begin anew with another path",
+                    f"sink '{sink.name}' wrote to '{self.content['place']}' before, but its path is now "
+                    f"'{place.absolute()}'",
+                    hint="restore the sink's path, or start a new run in another folder",
                 )
 
     @property
@@ -89,7 +98,7 @@ class Points:
                 return int(points[position][1])
         raise ConnectorError(
             f"sink '{self._name}' expects row {self.next} of its query, and row {number} was handed over",
-            hint="its folder and that of the engine are not of one run",
+            hint="the folders of the sink and of the engine belong to different runs",
         )
 
     def skip(self, number: int) -> None:
@@ -122,7 +131,7 @@ class NumberedJson:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._points.is_new:
                 if values["existing"] == "fail" and self._path.exists():
-                    raise _exists(self._path, sink)
+                    raise already_there(self._path, sink)
                 with self._path.open("wb" if values["existing"] == "replace" else "ab") as file:
                     self._points.content["begun_at"] = file.tell()
                 self._points.save()
@@ -144,7 +153,7 @@ class NumberedJson:
                 if file.seek(0, os.SEEK_END) < size:
                     raise ConnectorError(
                         f"'{self._path}' of sink '{self._sink.name}' is shorter than what was written to it",
-                        hint="put it back, or begin anew with another path",
+                        hint="restore the file, or start a new run in another folder",
                     )
                 file.truncate(size)
                 file.seek(size)
@@ -188,7 +197,7 @@ class NumberedParquet:
     def _begin_anew(self, path: Path, existing: str) -> None:
         parts = parts_in(self._folder, ".parquet")
         if existing == "fail" and (parts or (self._single is not None and path.exists())):
-            raise _exists(path, self._sink)
+            raise already_there(path, self._sink)
         if existing == "replace":
             remove_parts(self._folder, ".parquet", parts, f"sink '{self._sink.name}'")
             parts = []
@@ -298,9 +307,3 @@ def _rename_synced(unfinished: Path, file: Path) -> None:
         _sync_to_disk(folder)
     finally:
         os.close(folder)
-
-
-def _exists(path: Path, sink: SinkDefinition) -> ConnectorError:
-    return ConnectorError(
-        f"'{path}' of sink '{sink.name}' exists already", hint="existing = 'append' or 'replace' would go on"
-    )

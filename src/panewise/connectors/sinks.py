@@ -59,7 +59,7 @@ class ParquetSink:
         self._name = sink.name
         if self._single:
             if values["existing"] == "fail" and self._path.exists():
-                raise _exists(self._path, sink)
+                raise already_there(self._path, sink)
             _make_folder(self._path.parent, sink)
             if values["existing"] == "append" and self._path.exists():
                 check_parquet(self._path, sink)
@@ -68,7 +68,7 @@ class ParquetSink:
         _make_folder(self._path, sink)
         parts = parts_in(self._path, ".parquet")
         if parts and values["existing"] == "fail":
-            raise _exists(self._path, sink)
+            raise already_there(self._path, sink)
         if values["existing"] == "replace":
             remove_parts(self._path, ".parquet", parts, f"sink '{sink.name}'")
             parts = []
@@ -113,7 +113,7 @@ class ParquetSink:
         if lost:
             warnings.warn(
                 f"{lost:,} results that sink '{self._name}' had before are lost with the unfinished '{self._path}'; "
-                "an engine with a folder, or a sink into a folder, would have kept them",
+                "an engine with a folder, or a sink that writes to a folder, would have kept them",
                 ConnectorWarning,
                 stacklevel=2,
             )
@@ -155,7 +155,7 @@ class JsonSink:
         values = read_options(f"sink '{sink.name}'", sink.options, self.options)
         path = Path(str(values["path"]))
         if values["existing"] == "fail" and path.exists():
-            raise _exists(path, sink)
+            raise already_there(path, sink)
         _make_folder(path.parent, sink)
         self._path, self._name = path, sink.name
         try:
@@ -259,7 +259,8 @@ def check_parquet(path: Path, sink: SinkDefinition) -> None:
         ) from error
 
 
-def _exists(path: Path, sink: SinkDefinition) -> ConnectorError:
+def already_there(path: Path, sink: SinkDefinition) -> ConnectorError:
     return ConnectorError(
-        f"'{path}' of sink '{sink.name}' exists already", hint="existing = 'append' or 'replace' would go on"
+        f"'{path}' of sink '{sink.name}' exists already",
+        hint="existing = 'append' adds to it, existing = 'replace' replaces it",
     )

@@ -49,7 +49,7 @@ def check_table(table: TableDefinition) -> dict[str, Any]:
         )
     if table.retroactive:
         raise ConnectorError(
-            f"{owner} has a connector, whose content is seen by rows that come after it",
+            f"{owner} has a connector and must therefore be NON RETROACTIVE",
             hint="write NON RETROACTIVE before WITH",
         )
     return read_options(owner, table.options, _options(connector))
