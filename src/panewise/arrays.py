@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 Ints: TypeAlias = NDArray[np.int64]
 Small: TypeAlias = NDArray[np.int32]  # for numbers that fit 32 bits
 Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1

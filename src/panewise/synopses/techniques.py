@@ -30,7 +30,6 @@ class Technique:
     needs: str
     cost: str
     source: str
-    shares_ranges: bool = True  # one structure answers windows of all ranges, instead of one structure per range
     suffix_only: bool = False
     of_invertible: str | None = None  # module and class for invertible states, if it is not `synopsis`
 
@@ -83,7 +82,6 @@ TECHNIQUES: dict[str, Technique] = {
             "invertible",
             "2 operations a slide and range",
             "004 2.2",
-            shares_ranges=False,
         ),
         Technique(
             "slick_deque_inv",
@@ -118,7 +116,6 @@ TECHNIQUES: dict[str, Technique] = {
             "any",
             "3 operations a slide and range amortised, O(n) at worst",
             "004 2.2",
-            shares_ranges=False,
         ),
         Technique(
             "daba",
@@ -126,7 +123,6 @@ TECHNIQUES: dict[str, Technique] = {
             "any",
             "4 operations a slide and range amortised, 6 at worst",
             "004 2.2",
-            shares_ranges=False,
         ),
         Technique(
             "slick_deque",

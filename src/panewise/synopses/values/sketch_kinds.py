@@ -1,6 +1,6 @@
 """The kinds of sketches: how the sketches of each are made of values, merged, and turned into bytes and back.
 
-The sketches are those of Apache DataSketches, whose rules differ from SQL's in three places. HLL and theta ignore empty
+The sketches are those of Apache DataSketches, whose rules differ from SQL's in three places. HLL ignores empty
 strings, so every string is fed with a mark before it. `frequent` does not treat NaN as equal to itself, so NaN is fed
 as bytes. KLL ignores NaN, and so do its quantiles. KLL draws random bits: two runs over the same rows may answer
 differently, both within the error.
@@ -80,20 +80,6 @@ def _merge_hll(library: Any, lg_k: int, sketches: Sequence[Any]) -> Any:
     return union.get_result(library.HLL_4)
 
 
-def _make_theta(library: Any, lg_k: int, values: Decoded, counts: Ints) -> Any:
-    sketch = library.update_theta_sketch(lg_k)
-    for value in _hashed(values):
-        sketch.update(value)
-    return sketch.compact()
-
-
-def _merge_theta(library: Any, lg_k: int, sketches: Sequence[Any]) -> Any:
-    union = library.theta_union(lg_k)
-    for sketch in sketches:
-        union.update(sketch)
-    return union.get_result()
-
-
 def _make_kll(library: Any, k: int, values: Decoded, counts: Ints) -> Any:
     sketch = library.kll_doubles_sketch(k)
     sketch.update(np.repeat(np.asarray(values, np.float64), counts))
@@ -169,12 +155,6 @@ SKETCH_KINDS: dict[str, SketchKind] = {
         lambda library, sketch: sketch.serialize_compact(),
         lambda library, data: library.hll_sketch.deserialize(data),
         lambda sketch: sketch.get_compact_serialization_bytes(),
-    ),
-    "theta": SketchKind(
-        "estimate", "lg_k", 12, 5, 26, _make_theta, _merge_theta,
-        lambda library, sketch: sketch.serialize(),
-        lambda library, data: library.compact_theta_sketch.deserialize(data),
-        lambda sketch: 24 + 8 * sketch.num_retained,
     ),
     "kll": SketchKind(
         "quantile", "k", 200, 8, 65535, _make_kll, _merge_kll,

@@ -2,7 +2,6 @@
 
     kind        answers                       sketch of Apache DataSketches        parameter, and what it costs
     hll         estimate (distinct values)    HLL, four bits a register            lg_k 12: 2 KiB, error 1.6 %
-    theta       estimate (distinct values)    theta                                lg_k 12: 32 KiB, error 1.6 %
     kll         quantile                      KLL of doubles                       k 200: about 2 KiB, rank error 1.3 %
     frequent    top                           frequent items (Misra-Gries)         lg_max_map_size 10: error rows / 300
 
@@ -151,7 +150,7 @@ class SketchSynopsis:
                     yield answer, place, self._merged_sketch(sketches)
 
     def estimate(self, starts: Ints, ends: Ints, groups: Ints) -> Floats:
-        """Estimated numbers of distinct values (answers x groups); for hll and theta."""
+        """Estimated numbers of distinct values (answers x groups); for hll."""
         assert self._kind.answer == "estimate", self.kind
         result = np.zeros((len(starts), len(groups)))
         for answer, place, sketch in self._answers(starts, ends, groups):
