@@ -7,14 +7,27 @@ mask of NULLs.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from panewise.aggregates import states
 from panewise.aggregates.algebra import Kind
-from panewise.aggregates.states import Feed, StateKind
+from panewise.aggregates.states import (
+    COUNT,
+    MAXIMUM,
+    MINIMUM,
+    MOMENTS,
+    SUM_FLOAT,
+    SUM_INTEGER,
+    SUM_LOGARITHM,
+    Feed,
+    StateKind,
+    arg_extreme,
+    earliest,
+    latest,
+)
 from panewise.errors import BindError
 from panewise.schema import BIGINT, BOOLEAN, DOUBLE, DataType
 
@@ -145,8 +158,7 @@ def lowered_by(name: str) -> Lower:
     """A function of `lowering.py`, imported on the first call to keep the import of this module cheap."""
 
     def lower(parts: list[Fields]) -> Lowered:
-        from panewise.aggregates import lowering
-
+        lowering = importlib.import_module("panewise.aggregates.lowering")
         result: Lowered = getattr(lowering, name)(parts)
         return result
 
@@ -154,19 +166,19 @@ def lowered_by(name: str) -> Lower:
 
 
 def _count(types: tuple[DataType, ...]) -> BoundAggregate:
-    part = Part(states.COUNT, (0,) if types else ())
+    part = Part(COUNT, (0,) if types else ())
     return BoundAggregate("COUNT", BIGINT, (part,), lowered_by("count"), Feed.INTEGER)
 
 
 def _sum_part(type_: DataType) -> Part:
-    return Part(states.SUM_FLOAT if type_.fractional else states.SUM_INTEGER, (0,))
+    return Part(SUM_FLOAT if type_.fractional else SUM_INTEGER, (0,))
 
 
 def _sum(types: tuple[DataType, ...]) -> BoundAggregate | None:
     (type_,) = types
     if not type_.numeric:
         return None
-    parts = (_sum_part(type_), Part(states.COUNT, (0,)))
+    parts = (_sum_part(type_), Part(COUNT, (0,)))
     if type_.fractional:
         return BoundAggregate("SUM", DOUBLE, parts, lowered_by("sum_float"))
     if type_.name == "DECIMAL":
@@ -179,7 +191,7 @@ def _avg(types: tuple[DataType, ...]) -> BoundAggregate | None:
     (type_,) = types
     if not type_.numeric:
         return None
-    parts = (_sum_part(type_), Part(states.COUNT, (0,)))
+    parts = (_sum_part(type_), Part(COUNT, (0,)))
     if type_.name == "DECIMAL":
         scale = 10.0**type_.scale
         scaled = lowered_by("avg_integer")
@@ -193,23 +205,23 @@ def _avg(types: tuple[DataType, ...]) -> BoundAggregate | None:
 
 
 def _extreme(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
-    kinds = states.MINIMUM if name == "MIN" else states.MAXIMUM
+    kinds = MINIMUM if name == "MIN" else MAXIMUM
 
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         feed = feed_of(types[0])
-        parts = (Part(kinds[feed], (0,)), Part(states.COUNT, (0,)))
+        parts = (Part(kinds[feed], (0,)), Part(COUNT, (0,)))
         return BoundAggregate(name, types[0], parts, lowered_by("extreme"), feed)
 
     return bind
 
 
 def _boolean(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
-    kinds = states.MINIMUM if name == "BOOL_AND" else states.MAXIMUM
+    kinds = MINIMUM if name == "BOOL_AND" else MAXIMUM
 
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         if types[0] != BOOLEAN:
             return None
-        parts = (Part(kinds[Feed.INTEGER], (0,)), Part(states.COUNT, (0,)))
+        parts = (Part(kinds[Feed.INTEGER], (0,)), Part(COUNT, (0,)))
         return BoundAggregate(name, BOOLEAN, parts, lowered_by("extreme"), Feed.INTEGER)
 
     return bind
@@ -219,7 +231,7 @@ def _moments(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | Non
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         if not types[0].numeric:
             return None
-        return BoundAggregate(name, DOUBLE, (Part(states.MOMENTS, (0,)),), lowered_by(name.lower()))
+        return BoundAggregate(name, DOUBLE, (Part(MOMENTS, (0,)),), lowered_by(name.lower()))
 
     return bind
 
@@ -227,12 +239,12 @@ def _moments(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | Non
 def _geomean(types: tuple[DataType, ...]) -> BoundAggregate | None:
     if not types[0].numeric:
         return None
-    parts = (Part(states.SUM_LOGARITHM, (0,)), Part(states.COUNT, (0,)))
+    parts = (Part(SUM_LOGARITHM, (0,)), Part(COUNT, (0,)))
     return BoundAggregate("GEOMEAN", DOUBLE, parts, lowered_by("geomean"))
 
 
 def _end(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
-    kind = states.earliest if name == "FIRST" else states.latest
+    kind = earliest if name == "FIRST" else latest
     lower = {
         Feed.FLOAT: lowered_by("end_float"),
         Feed.INTEGER: lowered_by("end_integer"),
@@ -249,7 +261,7 @@ def _end(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
 def _arg(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         value, key = map(feed_of, types)
-        part = Part(states.arg_extreme(name == "ARG_MAX", value, key), (0, 1))
+        part = Part(arg_extreme(name == "ARG_MAX", value, key), (0, 1))
         lower = lowered_by("arg_float" if value is Feed.FLOAT else "arg_integer")
         return BoundAggregate(name, types[0], (part,), lower, value)
 
