@@ -26,7 +26,7 @@ class Technique:
     """
 
     name: str
-    synopsis: str  # module and class below panewise.synopses
+    synopsis: str  # module and class in panewise.synopses.windows
     needs: str
     cost: str
     source: str

@@ -38,7 +38,7 @@ class DistinctCounts:
         self._clear(LEAST_ROOM)
 
     def _clear(self, room: int) -> None:
-        self._table: Ints = np.full((room, 3), NEVER, np.int64)  # group, value, slice; a power of two
+        self._table: Ints = np.full((room, 3), NEVER, np.int64)  # group, value, last slice
         self._used = 0
 
     @property

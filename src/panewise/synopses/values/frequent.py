@@ -129,7 +129,7 @@ def _truncated(groups: Ints, values: Ints, counts: Ints, k: int) -> tuple[Ints, 
         end = begin
         while end < length and groups[end] == groups[begin]:
             end += 1
-        least, ties = 0, 0  # the k-th count, and how many of its equals are among the k
+        least, ties = 0, 0  # the k-th count, and how many values with this count belong to the k
         if end - begin >= k:
             best = np.sort(counts[begin:end])
             least = best[end - begin - k]

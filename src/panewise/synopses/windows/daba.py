@@ -9,11 +9,12 @@ combination of
 
 Three more combinations are kept: `back` of [B, E), `turned` of [R, B), and `mended` of [A, B), which is agg[A]. F is
 the window's start and E its end. B splits the front from the back, as in two stacks, and the window's answer is agg[F]
-combined with `back`. When the front is not longer than the back ("flip"), the back joins the front, whose states L, R
-and A then repair step by step: each push or pop moves L and A by one towards each other ("shrink": agg[L] is combined
-with `turned`, the slice before A with `mended`). When they have met at R, all three move on together ("shift"). They
-reach B before the front is used up. Invariant: L to R is as long as R to A, and the front is longer than the back by
-one more than the distance from L to B. The loops call the pointers front, left, right, turn, split and end.
+combined with `back`. When the front is not longer than the back ("flip"), the back joins the front. Then L, R and A
+walk over the front and repair its states: each push or pop moves L and A by one towards each other ("shrink": agg[L] is
+combined with `turned`, the slice before A with `mended`). When they have met at R, all three move on together
+("shift"). They reach B before the front is used up. Invariant: L to R is as long as R to A, and the front is longer
+than the back by one more than the distance from L to B. The loops call the pointers front, left, right, turn, split and
+end.
 
 A slide costs 4 combinations amortised and 6 at worst: 1 for the push, 2 for the repair after each push and pop, 1 for
 the answer. (As first published 5 and 8, because `turned` was combined each time; DABA Lite keeps it.) For any
@@ -128,7 +129,7 @@ def _answer_single(
                     back = join_states(back, read_state(ints, floats, unsigned(end & mask)))
                     end += 1
                 if front == split:
-                    if split < end:  # one slice alone
+                    if split < end:  # the window has a single slice
                         write_state(area_ints, area_floats, unsigned(base + (split & area_mask)), back)
                     left = right = turn = split = end
                     back = none
@@ -173,7 +174,7 @@ def _repair(
     )  # fmt: skip
     back, turned, one = 2 * w * width, (2 * w + 1) * width, min(1, mask)
     if front == split:
-        if split < end:  # one slice alone
+        if split < end:  # the window has a single slice
             copy_states(
                 area_ints, area_floats, (base + (split & area_mask)) * width, single_ints, single_floats, back, width
             )

@@ -48,7 +48,7 @@ def _prepend(
 
 
 class SparseTwoStacks:
-    """One window, one state, many groups."""
+    """The two stacks of one window, for one kind of state and many groups."""
 
     def __init__(self, kind: StateKind, groups: int, endless: bool = False) -> None:
         self.kind = kind
