@@ -1,11 +1,13 @@
-"""Aggregate functions: what they take, what they return, and the states that they are lowered from.
+"""Aggregate functions: their arguments, their result types, and the states from which they are computed.
 
-`AggregateFunction.bound(types)` gives, for argument types, a list of parts (a state and the arguments it reads) and a
-`lower` that turns the parts' fields, NumPy arrays with one element per answer, into values and a mask of NULLs.
+For argument types, `AggregateFunction.bound(types)` returns a list of parts (a state and the arguments it reads) and a
+function `lower`. This function turns the parts' fields, NumPy arrays with one element per answer, into values and a
+mask of NULLs.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -50,23 +52,23 @@ class Part:
 
 @dataclass(frozen=True)
 class BoundAggregate:
-    """An aggregate function for given argument types. `encoding` is how `lower` hands its values over."""
+    """An aggregate function for given argument types. `encoding`: the encoding of the values that `lower` returns."""
 
     name: str
     result_type: DataType
     parts: tuple[Part, ...]
-    lower: Lower = field(compare=False)  # follows from the name and the parts
+    lower: Lower = field(compare=False)  # determined by the name and the parts
     encoding: Feed | PairsOf = Feed.FLOAT
-    pattern: str = ""  # how it is written, where that is not just a name and arguments: TOP(3, {})
+    pattern: str = ""  # its text, such as TOP(3, {}), if that is not just the name and the arguments
 
     @property
     def holistic(self) -> bool:
-        """Whether it keeps values, of which there may be any number."""
+        """Whether it keeps an unbounded number of values."""
         return any(part.kind.algebra.kind is Kind.HOLISTIC for part in self.parts)
 
     @property
     def sketched(self) -> bool:
-        """Whether it is computed by sketches, and so only about right."""
+        """Whether it is computed by sketches, and so approximate."""
         return self.name.startswith("APPROX_")
 
     def text(self, arguments: str) -> str:
@@ -80,12 +82,12 @@ class PairsOf:
     type: DataType
 
 
-NOT_CONSTANT = ...  # stands among constants for an argument that is none
+NOT_CONSTANT = ...  # in a list of constants, marks an argument that is not constant
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument, by its place, that the statement says once and for all: a fraction or a small count."""
+    """An argument that must be a constant: a fraction or a small count. `place`: its position."""
 
     place: int
     words: str
@@ -94,7 +96,7 @@ class Parameter:
     whole: bool
 
     def checked(self, function: str, value: Any) -> float | int:
-        """The value as a number in range."""
+        """The value as a number, if it is in range. Raises BindError otherwise."""
         fits = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
         if fits and self.whole:
             fits = int(value) == value
@@ -109,7 +111,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class AggregateFunction:
-    """A name and what it becomes for argument types, and for the value of its parameter where it has one."""
+    """A name, and how it is bound for argument types and for the value of its parameter, if it has one."""
 
     name: str
     arity: tuple[int, int]
@@ -118,7 +120,7 @@ class AggregateFunction:
     parameter: Parameter | None = None
 
     def bound(self, types: tuple[DataType, ...], constants: tuple[Any, ...] = ()) -> BoundAggregate:
-        """`constants`: the value of each argument that is constant, else NOT_CONSTANT."""
+        """Binds it for argument types. `constants`: the value of each constant argument, NOT_CONSTANT for others."""
         least, most = self.arity
         if not least <= len(types) <= most:
             expected = str(least) if least == most else f"{least} to {most}"
@@ -146,14 +148,14 @@ class AggregateFunction:
 
 
 def feed_of(type_: DataType) -> Feed:
-    """How values of a type enter a state."""
+    """The encoding in which states read values of a type."""
     if type_.fractional:
         return Feed.FLOAT
     return Feed.CODE if type_.name == "STRING" else Feed.INTEGER
 
 
 def lowered_by(name: str) -> Lower:
-    """A function of `lowering.py`, loaded when first called so that importing this module stays light."""
+    """A function of `lowering.py`, imported on the first call to keep the import of this module cheap."""
 
     def lower(parts: list[Fields]) -> Lowered:
         from panewise.aggregates.lowering import LOWERINGS
@@ -291,7 +293,7 @@ BUILT_IN: dict[str, AggregateFunction] = {
     )
 }
 
-# What people type for the same thing.
+# Other common names of built-in functions.
 ALIASES = {
     "MEAN": "AVG",
     "VARIANCE": "VAR_SAMP",

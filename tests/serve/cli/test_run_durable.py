@@ -152,7 +152,7 @@ def test_ended_at_every_file_operation(tmp_path: Path, connector: str, monkeypat
     definition = SinkDefinition("s", "q", (("connector", connector), ("path", str(tmp_path / "out"))))
     kind = {"parquet": NumberedParquet, "json": NumberedJson}[connector]
     chance, left = random.Random(7), [0]
-    for name in ("_to_disk", "_appears"):
+    for name in ("_sync_to_disk", "_rename_synced"):
         real = getattr(numbered_sinks, name)
 
         def operation(*arguments: object, real: Callable[..., None] = real) -> None:
