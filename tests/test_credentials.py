@@ -86,7 +86,7 @@ def test_a_long_text_costs_no_more_than_its_length(part: str) -> None:
 def test_what_is_shown_and_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(path=tmp_path / "data") as (client, backend):
         engine = backend.engine
-        engine.archives.only_books = True  # no object store is asked for anything
+        engine.archives.keep_only_books()  # no object store is asked for anything
         monkeypatch.setattr(statement_runner, "last_cut", lambda _: None)
         engine.execute(STREAM + ARCHIVE + SINK)
         archives = engine.execute("SHOW ARCHIVES").to_pylist()

@@ -329,7 +329,7 @@ class Engine:
 
     def _last_end(self, stream: Stream) -> int:
         assert stream.newest is not None
-        return min(self.hosting.last_end(stream, stream.newest), INSTANT_MAX + 1)
+        return min(self.hosting.graph.last_end(stream, stream.newest), INSTANT_MAX + 1)
 
     def results(self, query: str) -> pa.Table:
         """What the query has produced since the last call."""

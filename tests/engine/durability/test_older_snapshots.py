@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import panewise as pw
-from panewise.engine.hosting import query_registry as hosting
+from panewise.engine.hosting import query_starter
 from panewise.optimize import refusals
 from panewise.state.snapshot_format import dumped, loaded
 
@@ -115,7 +115,7 @@ def refuses_less(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Engines are of an earlier panewise until it is called."""
     with monkeypatch.context() as earlier:
         for name in ("check_window", "check_counts", "check_numbers"):
-            earlier.setattr(hosting, name, lambda *arguments, **named: None)
+            earlier.setattr(query_starter, name, lambda *arguments, **named: None)
         earlier.setattr(refusals, "_check_lookup_mode", lambda plan: None)
         yield earlier.undo
 

@@ -119,8 +119,7 @@ class Books:
     def changed(self, snapshot: Callable[[], bytes]) -> None:
         """A change is complete, and is in the log; where it is time for it, a snapshot takes the place of that."""
         if self.log is not None:
-            told, self.hosting.took_history = self.hosting.took_history, False
-            self.log.changed(told, snapshot)
+            self.log.changed(self.hosting.history.was_used(), snapshot)
 
     def check_open(self) -> None:
         """Refuses rows for an engine without a folder that has been closed; its answers can still be read."""

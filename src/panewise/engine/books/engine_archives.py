@@ -32,15 +32,19 @@ if TYPE_CHECKING:
 
 
 class Archives:
-    """By lower-case name. `only_books`: nothing on any disk is touched; `lenient`: what fails is told, not raised."""
+    """The archives by lower-case name.
+
+    `only_books`: they have definitions and no files. `lenient`: an archive that the disk refuses is FAILED, and nothing
+    is raised.
+    """
 
     def __init__(self, catalog: Catalog, hosting: QueryRegistry, channel_of: Callable[[str], Channel]) -> None:
         self._catalog = catalog
         self._hosting = hosting
         self._channel_of = channel_of
         self.keepers: dict[str, Keeper] = {}
-        self.only_books = False
-        self.lenient = False
+        self._only_books = False
+        self._lenient = False
 
     def __getitem__(self, name: str) -> Keeper:
         return self.keepers[name.lower()]
@@ -66,7 +70,7 @@ class Archives:
         self.keepers[definition.name.lower()] = keeper
 
     def _begin(self, keeper: Keeper, cut: int | None) -> None:
-        if not self.only_books:
+        if not self._only_books:
             known = last_cut(keeper.definition.path) if cut == UNKNOWN else cut
             self._open(keeper)
             keeper.begin(known)
@@ -104,7 +108,7 @@ class Archives:
         keeper = self[definition.name]
         before, keeper.definition = keeper.definition, definition
         try:
-            return None if self.only_books else self._alter(keeper)
+            return None if self._only_books else self._alter(keeper)
         except BaseException:
             keeper.definition = before
             raise
@@ -117,7 +121,7 @@ class Archives:
         layout = self._altered(keeper, keeper.archive)
         if keeper.status == "FAILED":
             keeper.resume()
-        if keeper.status == "FAILED" and not self.lenient:
+        if keeper.status == "FAILED" and not self._lenient:
             raise ArchiveError(keeper.reason, hint="what is taken is held in memory; ALTER ARCHIVE tries again")
         return Migration(self, keeper, layout)
 
@@ -159,20 +163,43 @@ class Archives:
             finally:
                 keeper.adopt(archive)  # it can be read, whoever writes it
         except ArchiveError as problem:
-            if not self.lenient:
+            if not self._lenient:
                 raise
             keeper.fail(problem.message)
 
-    # -- coming and going ----------------------------------------------------------------------------------------------
+    # -- recovery ----------------------------------------------------------------------------------------------------
+
+    @property
+    def only_books(self) -> bool:
+        return self._only_books
+
+    @property
+    def lenient(self) -> bool:
+        return self._lenient
+
+    def keep_only_books(self) -> None:
+        """No file is read or written from now on."""
+        self._only_books = True
 
     @contextmanager
-    def coming_back(self) -> Iterator[None]:
-        """While an engine becomes again what it was: the disk may refuse what it did not refuse then."""
-        self.lenient, before = True, self.lenient
+    def keeping_only_books(self) -> Iterator[None]:
+        """No file is read or written until the end of the block."""
+        self._only_books, outer = True, self._only_books
         try:
             yield
         finally:
-            self.lenient = before
+            self._only_books = outer
+
+    @contextmanager
+    def recovering(self) -> Iterator[None]:
+        """The archives are lenient until the end of the block: the disk may refuse what it accepted before."""
+        self._lenient, outer = True, self._lenient
+        try:
+            yield
+        finally:
+            self._lenient = outer
+
+    # -- files and state -----------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
         for keeper in self.keepers.values():
@@ -183,7 +210,7 @@ class Archives:
         for keeper in self.keepers.values():
             keeper.close()
             waiting = keeper.held_count
-            if waiting and not self.only_books and not logged:
+            if waiting and not self._only_books and not logged:
                 reason = keeper.reason or "they are reports that were due after the year 9999"
                 warnings.warn(
                     f"{waiting} rows of archive '{keeper.definition.name}' are not in its files: {reason}",

@@ -20,5 +20,5 @@ def lateness_of(query: HostedQuery, hosting: QueryRegistry) -> float | None:
     if last is None or not query.rows_out:
         return None
     answered = consumer.answered_at(last)
-    known = [root.waited(last, answered) for root in hosting.roots(query)]
+    known = [root.waited(last, answered) for root in hosting.graph.roots(query)]
     return min((seconds for seconds in known if seconds is not None), default=None)

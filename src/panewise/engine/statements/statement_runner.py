@@ -1,8 +1,7 @@
-"""What statements do to an engine: definitions come and go, streams are altered, tables change, SELECT answers once.
+"""Runs statements inside a turn of the engine, each of them all or nothing.
 
-A statement is all or nothing, inside a turn of the engine. The catalog is taken back where a statement is refused.
-Everything else that a statement changes, it changes last, when nothing can refuse it any more, and what CREATE has
-begun is undone whatever is raised. A log has the statement before it is run.
+The statement is logged before it runs. If it is refused, the catalog is restored. Everything else is changed last, when
+nothing can refuse the statement any more; what CREATE has begun is undone whatever is raised.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from panewise.catalog import (
     TableDefinition,
 )
 from panewise.connectors.by_name import check_sink, check_source
-from panewise.connectors.tables import check_changeable, check_options, read_table, table_connector
+from panewise.connectors.tables import check_changeable, check_options, no_rows, read_table, table_connector
 from panewise.engine.books.books import Books
 from panewise.engine.books.definitions import Created, definition_of
 from panewise.engine.books.engine_archives import Migration, last_cut
@@ -56,6 +55,7 @@ from panewise.plan.nodes import Emit, Scan
 from panewise.plan.physical_plan import Difference, PhysicalPlan, Planned
 from panewise.plan.scale_sampled import scale_sampled
 
+ReadTable = Callable[[TableDefinition], pa.RecordBatch]
 Unfinished = Read | ArchiveExplanation | Migration
 
 
@@ -71,28 +71,44 @@ class StatementRunner(Definer):
         self._driver = driver
         self._listeners = listeners
         self._process = process
-        # How the rows of a table with a connector are read when it is created.
-        self.read_table: Callable[[TableDefinition], pa.RecordBatch] = read_table
-        self.queries_made: MadeQueries | None = None  # where somebody else in this process runs the same statements
-        # What was decided on queries, by name, while those of a snapshot are defined again.
-        self.decided_before: Mapping[str, Decided] | None = None
-        self._found = NOTHING_YET  # outside, by the statement that is being run
-        self._feeds: dict[str, ChangeFeed] = {}  # of tables that streams change, by lower-case name
+        self._read_table: ReadTable = read_table
+        self._queries_made: MadeQueries | None = None
+        self._decided: Mapping[str, Decided] | None = None  # by query, while a snapshot is restored
+        self._found = NOTHING_YET  # What the running statement has found outside the engine.
+        self._feeds: dict[str, ChangeFeed] = {}  # by lower-case name of the table that a stream changes
+
+    def read_tables_by(self, read_table: ReadTable) -> None:
+        """Tables with a connector get their rows from this function when they are created."""
+        self._read_table = read_table
+
+    def share_queries(self, made: MadeQueries) -> None:
+        """Others in this process run the same statements: what is bound and planned here is noted, and used by all."""
+        self._queries_made = made
+
+    @contextmanager
+    def restoring(self, decided: Mapping[str, Decided]) -> Iterator[None]:
+        """Until the end of the block the statements of a snapshot run: queries are planned as they were `decided`, by
+        name, and tables stay empty."""
+        read_table, self._read_table, self._decided = self._read_table, no_rows, decided
+        try:
+            yield
+        finally:
+            self._read_table, self._decided = read_table, None
 
     def bound(self, parsed: ParsedStatement) -> s.Statement:
-        """With every name found, and every type known."""
+        """The statement with every name resolved and every type known."""
         books = self._books
-        if self.queries_made is not None:
-            made = self.queries_made.find(parsed.text[parsed.span.start : parsed.span.end], books.catalog)
+        if self._queries_made is not None:
+            made = self._queries_made.find(parsed.text[parsed.span.start : parsed.span.end], books.catalog)
             if made is not None:
                 return made.statement
         return bind_one(parsed, books.catalog, books.find_aggregate, books.aggregate_names)
 
     def execute(self, statement: s.Statement, found: FoundOutside = NOTHING_YET) -> pa.Table | Unfinished | None:
-        """Runs a statement, all or nothing, when nothing waits to be processed. What changes something is written down
-        first, with what it has found outside.
+        """Runs a statement. The caller has processed all pending rows.
 
-        Returns the table of SHOW, EXPLAIN and SELECT, or what is to be finished outside all turns.
+        `found`: what a logged statement found outside the engine when it first ran. Returns the table of SHOW, EXPLAIN
+        and SELECT, or work that is to be finished outside all turns.
         """
         if isinstance(statement, s.Show | s.Explain):
             return self._run(statement, found)
@@ -113,7 +129,7 @@ class StatementRunner(Definer):
                 raise
 
     def execute_parsed(self, parsed: ParsedStatement, found: FoundOutside = NOTHING_YET) -> None:
-        """The same from its text, to the end, where nobody else uses the engine: what waits is processed before."""
+        """Processes pending rows, and runs a statement to its end. Nobody else may use the engine meanwhile."""
         self._books.flush()
         statement = self.bound(parsed)
         with located(parsed):
@@ -122,14 +138,14 @@ class StatementRunner(Definer):
                 result.finished()
 
     def execute_again(self, text: str, found: FoundOutside = NOTHING_YET) -> None:
-        """Statements that a snapshot or a log has, with what they found outside when they were run."""
+        """Runs the statements of a snapshot or a log. `found`: what they found outside when they first ran."""
         for parsed in parse(text):
             self.execute_parsed(parsed, found)
 
     def _looked_outside(self, statement: s.Statement) -> FoundOutside:
-        """What a statement needs to know from outside, or is decided by that, before it is written down."""
+        """What a statement depends on beside the log, found before it is logged: files, and the planner's decisions."""
         if isinstance(statement, s.CreateQuery) and self._books.catalog.find(statement.name) is None:
-            return FoundOutside(decided=self._decided(statement))
+            return FoundOutside(decided=self._decisions(statement))
         if isinstance(statement, s.CreateArchive):
             return FoundOutside(archive_cut=last_cut(str(dict(statement.options)["path"])))
         if not isinstance(statement, s.CreateTable) or self._books.catalog.find(statement.name) is not None:
@@ -137,9 +153,9 @@ class StatementRunner(Definer):
         definition, _ = definition_of(statement, self._books.find_aggregate)
         assert isinstance(definition, TableDefinition)
         check_options(definition)
-        return FoundOutside(self.read_table(definition) if table_connector(definition) is not None else None)
+        return FoundOutside(self._read_table(definition) if table_connector(definition) is not None else None)
 
-    def _decided(self, statement: s.CreateQuery) -> Decided:
+    def _decisions(self, statement: s.CreateQuery) -> Decided:
         """What the planner decides on a query that is going to be created."""
         books = self._books
         sampled = scale_sampled(statement, books.catalog)
@@ -169,23 +185,23 @@ class StatementRunner(Definer):
                 assert isinstance(statement, Defining), statement
                 check_host(statement, HostKind.EMBEDDED)
                 self._found = found
-                before = books.hosting.taken_before
-                made = None if self.queries_made is None else self.queries_made.find(statement.text, books.catalog)
+                made = None if self._queries_made is None else self._queries_made.find(statement.text, books.catalog)
                 known = None if made is None else (made.definition, made.plan)
+                accepted = books.hosting.accepted_before
                 unfinished: Migration | None = interpret(
-                    statement, books.catalog, books.find_aggregate, self, before, known
+                    statement, books.catalog, books.find_aggregate, self, accepted, known
                 )
                 return unfinished
         return None
 
-    # -- what is defined -----------------------------------------------------------------------------------------
+    # -- definitions ---------------------------------------------------------------------------------------------
 
     def made(self, definition: Definition, plan: Emit | None, statement: Created) -> None:
         key, found = definition.name.lower(), self._found
-        with ExitStack() as undo:  # whatever is raised from here on
+        with ExitStack() as undo:  # if anything is raised
             match definition:
                 case StreamDefinition():
-                    if not self._happens_again:
+                    if not self._repeats:
                         check_source(definition)
                     self._create_stream(key, definition, undo)
                 case TableDefinition():
@@ -194,7 +210,7 @@ class StatementRunner(Definer):
                     self._check_runs(definition.source)
                     self._books.archives.create(definition, found.archive_cut)
                 case SinkDefinition():
-                    if not self._happens_again:
+                    if not self._repeats:
                         check_sink(definition)
                 case QueryDefinition():
                     assert plan is not None
@@ -203,13 +219,13 @@ class StatementRunner(Definer):
                     assert isinstance(statement, s.CreateQuery)
                     self._create_query(statement, definition, plan, undo)
             undo.pop_all()
-        if not self._happens_again:
+        if not self._repeats:
             self._driver.created(definition)
 
     @property
-    def _happens_again(self) -> bool:
-        """Whether a statement was accepted before, perhaps by a panewise that refused less."""
-        return self._books.replaying or self._books.hosting.taken_before
+    def _repeats(self) -> bool:
+        """Whether the statement comes from a snapshot or a log."""
+        return self._books.replaying or self._books.hosting.accepted_before
 
     def _create_stream(self, key: str, definition: StreamDefinition, undo: ExitStack) -> None:
         stream = Stream(definition)
@@ -222,11 +238,11 @@ class StatementRunner(Definer):
     def _create_table(
         self, key: str, definition: TableDefinition, rows: pa.RecordBatch | None, undo: ExitStack
     ) -> None:
-        """`rows`: those that it begins with, where they have been read already."""
+        """`rows`: the rows that it begins with; None if they have not been read yet."""
         check_options(definition)
         table = self._new_table(definition)
         if table_connector(definition) is not None:
-            table.become(self.read_table(definition) if rows is None else rows)
+            table.become(self._read_table(definition) if rows is None else rows)
         undo.callback(self._books.tables.pop, key, None)
         self._books.tables[key] = table
         if isinstance(table, ChangedTable) and definition.changes is not None:
@@ -247,15 +263,15 @@ class StatementRunner(Definer):
         self._limit_streams()
 
     def _wanted(self, statement: s.CreateQuery, definition: QueryDefinition, plan: Emit) -> PhysicalPlan:
-        """What is to run with a new query."""
+        """The plan of all that runs, with a new query."""
         hosting, decided = self._books.hosting, self._found.decided
         key = definition.name.lower()
-        if self.decided_before is not None:
-            decided = self.decided_before.get(key, NOTHING_DECIDED)
-        query, made = LogicalQuery(key, plan, definition.options), self.queries_made
+        if self._decided is not None:
+            decided = self._decided.get(key, NOTHING_DECIDED)
+        query, made = LogicalQuery(key, plan, definition.options), self._queries_made
         if made is None:
             return self._planner(plan).planned(hosting.plan, query, decided)
-        # Whoever else runs the statement plans by assumptions alone, so that all its processes agree.
+        # Others that run the statement plan without measurements, so that all processes agree.
         node = made.node_of(plan, definition, hosting.sharing)
         if node is None:
             node = Planner(hosting.sharing).node(PhysicalPlan(), query, decided)
@@ -273,9 +289,9 @@ class StatementRunner(Definer):
         return ChangedTable(definition, self._books.stream(definition.changes))
 
     def _limit_streams(self) -> None:
-        """A row may not close more than so many windows: the shortest slide over each stream says how far that is."""
-        slides = self._books.hosting.slides()
-        # Weakly: the thread of a queue has its stream, and must not keep the engine.
+        """Tells each stream its shortest slide, which limits how many windows one row may close."""
+        slides = self._books.hosting.graph.slides()
+        # Streams hold the registry weakly: the thread of a queue has its stream, and must not keep the engine alive.
         hosting = weakref.ref(self._books.hosting)
         for stream in self._books.streams.values():
             stream.set_slide(slides.get(id(stream)), partial(_begun_beside, hosting, stream))
@@ -302,7 +318,7 @@ class StatementRunner(Definer):
     def set_suspended(self, query: str, suspended: bool) -> None:
         hosted = self._books.hosting.queries[query.lower()]
         if hosted.status == "FAILED" and self._books.replaying:
-            return  # it had not when the statement was logged
+            return  # The query had not failed when the statement was logged.
         self._check_runs(query)
         if suspended:
             hosted.suspend()
@@ -342,11 +358,11 @@ class StatementRunner(Definer):
 
 def _begun_beside(hosting_of: Callable[[], QueryRegistry | None], stream: Stream) -> int | None:
     hosting = hosting_of()
-    return None if hosting is None else hosting.begun_beside(stream)
+    return None if hosting is None else hosting.graph.begun_beside(stream)
 
 
 def word_in(parsed: ParsedStatement, word: str) -> Span:
-    """Where a word stands in a statement; all of it where the word does not."""
+    """Where a word stands in a statement; the whole statement if the word is not there."""
     for token in tokens_of(parsed.text):
         if parsed.span.start <= token.start < parsed.span.end and token.text.lower() == word.lower():
             return Span(token.start, token.end + 1)
@@ -355,7 +371,7 @@ def word_in(parsed: ParsedStatement, word: str) -> Span:
 
 @contextmanager
 def located(parsed: ParsedStatement) -> Iterator[None]:
-    """A problem with a statement gets its place in the text."""
+    """Adds the place in the text to a problem with a statement."""
     try:
         yield
     except QueryError as problem:

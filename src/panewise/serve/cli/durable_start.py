@@ -96,8 +96,8 @@ def _continue(engine: Engine, statements: list[str], show: Show) -> None:
     # What the file defines in the end, whatever it creates and drops on the way.
     books = Engine()
     books.driver.is_expected = True
-    books.statements.read_table = no_rows
-    books.archives.only_books = True
+    books.statements.read_tables_by(no_rows)
+    books.archives.keep_only_books()
     asked, rows = [], []
     for text in statements:
         for parsed in parse(text):
