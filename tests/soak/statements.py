@@ -123,8 +123,8 @@ def staged(kind: str, folder: Path) -> Iterator[Stage]:
 def books(engine: pw.Engine) -> dict[str, Any]:
     """What a refused statement leaves as it was."""
     hosting = engine.hosting
-    with engine._lock:
-        engine._flush_all()  # what rows do has nothing to do with the statement
+    with engine.turns:
+        engine._flusher.flush_all()  # what rows do has nothing to do with the statement
     channels = {**engine.streams, **hosting.queries}
     return {
         "catalog": engine.catalog.copy(),

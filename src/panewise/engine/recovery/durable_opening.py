@@ -94,7 +94,7 @@ def _recover(books: Books, statements: StatementRunner, snapshot: bytes | None, 
     with books.archives.recovering():
         if snapshot is not None:
             restore_into(books, statements, loaded(snapshot))
-        books.replaying = True
+        books.begin_replay()
         replayed = replay(books, statements, folder.records())
         books.end_replay()
     if replayed.last_failed:

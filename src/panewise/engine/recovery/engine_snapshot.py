@@ -56,7 +56,7 @@ def restore_into(books: Books, statements: StatementRunner, tree: dict[str, Any]
         )
     with books.turns, books.turns.change:
         try:
-            log, books.log = books.log, None
+            log = books.detach()
             _restore(books, statements, tree)
             if log is not None:
                 books.attach(log)

@@ -69,7 +69,7 @@ class EngineBackend:
         self.engine.listeners.tell = logs.remark  # who pushes is told in the answer
         self.engine.driver.is_expected = True  # its file is run; what callers create is read at the next start
         # Lookups then find what is published, where otherwise they would wait for whoever makes the reports.
-        self.engine.prompt = True
+        self.engine.report_promptly()
         results = None if path is None else path / "results"
         self.results = ResultLog(
             results,
