@@ -105,7 +105,7 @@ class Engine:
             )
         if isinstance(snapshot_every, bool) or not isinstance(snapshot_every, int) or snapshot_every < 1:
             raise PlanError(
-                f"snapshot_every is a number of bytes, a whole number of at least 1, and not {snapshot_every!r}",
+                f"snapshot_every is in bytes, a whole number of at least 1, and not {snapshot_every!r}",
                 hint="for a snapshot only at close() and checkpoint(), give a number larger than the log will be",
             )
         self.turns = Turns(self._hand_out)

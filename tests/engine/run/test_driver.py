@@ -237,7 +237,7 @@ def test_results_that_somebody_else_has_read_are_told_of(engine: pw.Engine, tmp_
     engine.advance("s", "1970-01-01 00:00:03")
     assert engine.results("q")["total"].to_pylist() == [2]
     (source / "2.csv").write_text(csv(5, 7))
-    with pytest.warns(pw.ConnectorWarning, match="the results 2 to 2 of query 'q' were read by somebody else"):
+    with pytest.warns(pw.ConnectorWarning, match="the results 2 to 2 of query 'q' were read with results"):
         engine.run_available()
     assert [n for n in totals(tmp_path / "lines") if n] == [1, 5]
 

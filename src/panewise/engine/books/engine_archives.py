@@ -88,7 +88,7 @@ class Archives:
         for name in definition.key:
             if name not in definition.schema.names:
                 raise PlanError(
-                    f"'{name}' is no column of the answer of '{definition.source}', and cannot be in the key"
+                    f"'{name}' is not a column of the answer of '{definition.source}', and cannot be in the key"
                 )
         self._catalog.change(definition.name, schema=definition.schema)
         entering = query.entering
@@ -122,7 +122,7 @@ class Archives:
         if keeper.status == "FAILED":
             keeper.resume()
         if keeper.status == "FAILED" and not self._lenient:
-            raise ArchiveError(keeper.reason, hint="what is taken is held in memory; ALTER ARCHIVE tries again")
+            raise ArchiveError(keeper.reason, hint="new rows are held in memory; ALTER ARCHIVE tries again")
         return Migration(self, keeper, layout)
 
     def _altered(self, keeper: Keeper, archive: Archive) -> Layout:

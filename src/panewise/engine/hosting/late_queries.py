@@ -45,7 +45,7 @@ def check_begun(window: Window | None, channel: Channel, alone: bool) -> None:
         raise PlanError(
             f"{channel.called} came in mid-stream and begins when enough rows have come: until then, or until all its "
             "partitions have begun, a window of time over it would hold a part of its results",
-            hint="create both before the first row, or this query when that one, without partitions, has results",
+            hint="create both before the first row; or, if that query has no partitions, this one when it has results",
         )
 
 
@@ -85,7 +85,7 @@ def _unknown_counts(block: Block, channel: Channel) -> str | None:
     if window.periodic:
         if not window.partition_by or none_gone or block.emission is Emission.RSTREAM:
             return None
-        return f"{block.emission.value} over {window} compares successive reports, of whatever partition they are"
+        return f"{block.emission.value} over {window} compares successive reports, also those of different partitions"
     keys = () if block.aggregate is None else block.aggregate.keys
     grouped = {key.name for key in keys if isinstance(key, ColumnRef)}
     if not window.partition_by or block.aggregate is None or grouped.issuperset(window.partition_by):
@@ -108,7 +108,7 @@ def check_source(channel: Channel) -> None:
     """Refuses to read a query whose results are older than the watermark when they come."""
     if channel.comes_late:
         raise PlanError(
-            f"'{channel.name}' reports windows of rows of the past (OFFSET), which no window can take in any more",
+            f"'{channel.name}' reports past windows of rows (OFFSET), which are too old for any window over it",
             hint="leave out its OFFSET",
         )
 
@@ -127,6 +127,6 @@ def check_versions(table: Table, windows: list[Window]) -> None:
     endless = next((w for w in windows if isinstance(w, TimeWindow) and w.range_us is None), None)
     if endless is not None and table.held_from is not None and not table.definition.retroactive:
         raise PlanError(
-            f"'{table.name}' has had changes already, and rows of {endless} may be older than what is known of it",
+            f"'{table.name}' has had changes already, and rows of {endless} may be older than its versions",
             hint="create the query before the first change, or give its window a RANGE",
         )

@@ -288,7 +288,7 @@ class QueryRegistry:
             if name.partition(HIDDEN)[0] not in self.queries:
                 continue  # earlier versions kept what was left of a query inside one that was refused
             if name not in self.queries:
-                raise SnapshotError(f"the snapshot has a query '{shown_name(name)}' that its statements do not make")
+                raise SnapshotError(f"the snapshot has a query '{shown_name(name)}' that its statements do not create")
             consumer = self.consumers.get(name)
             number = snapshot["fed_by"].get(name)
             if consumer is not None and number is not None and id(consumer) not in done:

@@ -1,9 +1,9 @@
-"""One-time queries while batches arrive: which of them run outside the engine's turns, at its level of `isolation`.
+"""Decides where one-time queries run while batches arrive: inside a turn, or outside at a level of `isolation`.
 
-Who has to look at, or might make, more than about `rows_inside` rows runs outside: over one stream and a window of time
-step by step (`stepwise_read`), everything else as a whole (`whole_read`), from what was pinned in the turn that has
-bound it (`pinned_sources`). Archives are always read outside. What is short is answered inside, and so are the slices
-of a registered query, a SELECT among several statements of one text, and one whose caller is inside the engine already.
+A query that reads, or might make, more than about `rows_inside` rows runs outside: step by step over a window of time
+of one stream (`stepwise_read`), otherwise as a whole (`single_step_read`), from what was pinned in the turn that has
+bound it (`pinned_sources`). Archives are always read outside. Inside run short queries, queries that the slices of a
+registered query answer, a SELECT among several statements of one text, and queries of a caller that is inside already.
 Every read has a budget of rows, bytes and seconds (`read_budget`), wherever it runs.
 """
 
@@ -39,7 +39,7 @@ Read = StepwiseRead | WholeRead | ArchiveRead
 
 
 class WindowReads:
-    """The one-time queries of one engine. `limits`: the budget of each."""
+    """Runs the one-time queries of one engine. `limits`: the budget of each."""
 
     def __init__(self, books: Books, isolation: ReadIsolation, limits: ReadLimits) -> None:
         self._books = books
@@ -47,7 +47,7 @@ class WindowReads:
         self.limits = limits
 
     def begin(self, plan: Emit) -> pa.Table | Read:
-        """Inside a turn: the answer, or a read to be finished outside all turns."""
+        """Called inside a turn. Returns the answer, or a read to be finished outside all turns."""
         self.isolation.begun()
         begun = self._begun(plan, ReadBudget(self.limits))
         if isinstance(begun, Read):
@@ -76,12 +76,12 @@ class WindowReads:
         return ArchiveRead(self.isolation, node.block, self._books.archives[node.block.source.name], budget)
 
     def _of_slices(self, node: OnceQuery) -> pa.Table | None:
-        """From the slices of a family that hold the last report; None where none does."""
+        """The answer from the slices of a family that hold the last report; None if no family holds it."""
         block, channel = self._over(node)
         return from_slices(block, channel, self._books.hosting.families)
 
     def _in_steps(self, node: OnceQuery, budget: ReadBudget) -> StepwiseRead | None:
-        """Over the rows of a window of time, where those that are held are many and all that it needs."""
+        """A read in steps, over a window of time; None if few rows are held, or if an archive has to be read."""
         block, channel = self._over(node)
         window = block.window
         assert isinstance(window, TimeWindow)
@@ -98,7 +98,7 @@ class WindowReads:
         return block, self._books.channel(block.source.name)
 
     def _of_whole(self, node: OnceQuery, budget: ReadBudget) -> pa.Table | WholeRead:
-        """Everything else: what it reads is pinned now, and computed now where that is little."""
+        """Pins what a query reads. Returns the answer if that is little to read, else a read as a whole."""
         plan = node.plan
 
         def pin() -> PinnedSources:
@@ -117,7 +117,7 @@ class WindowReads:
             pinned.close()
 
     def _come_to(self, plan: Emit) -> int | None:
-        """How far what a plan reads had come; None where that has no watermark, or has not begun."""
+        """The least watermark of what a plan reads; None if that has no watermark, or no rows yet."""
         reached = []
         for node in plan.walk():
             if isinstance(node, Scan) and node.kind not in WINDOWLESS:
@@ -128,5 +128,5 @@ class WindowReads:
 
 
 def _weight(plan: Emit) -> int:
-    """How much more a row costs than in a short SELECT."""
+    """How many times as much a row costs as in a short SELECT."""
     return weight_of(cells_of(part for node in of_block(plan.input) for part in expressions_of(node)))

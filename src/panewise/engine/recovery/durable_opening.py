@@ -53,8 +53,8 @@ def open_folder(
     check_not_around(folder_of(path))
     if suspended and not holds_engine(folder_of(path)):
         raise DurabilityError(
-            f"there is no engine in '{path}': suspended=True opens a folder that one has written",
-            hint="look at the path",
+            f"there is no engine in '{path}': suspended=True opens the folder of an existing engine",
+            hint="check the path",
         )
     folder = DurableFolder.open(folder_of(path), files)
     folder.note.always = sync == "always"

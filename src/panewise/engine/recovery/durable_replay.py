@@ -52,22 +52,21 @@ def replay(books: Books, statements: StatementRunner, records: Iterable[LogRecor
             # A statement is bound before it is logged, so binding did not fail then.
             raise _impossible(record, problem, hint="an aggregate of yours? prepare= registers them first") from problem
         except SnapshotError as problem:  # A plan that was logged cannot be carried out again.
-            message = f"record {record.number} of the log cannot happen again ({_described(record)}): {problem.message}"
+            message = f"record {record.number} of the log cannot be replayed ({_described(record)}): {problem.message}"
             raise SnapshotError(message, hint=problem.hint) from problem
         except PanewiseError as problem:
             if not last:
                 raise _impossible(record, problem, hint=_OTHER_VERSION) from problem
             replayed.last_failed = True
             warnings.warn(
-                f"the last record of the log is left out, as that of a call that failed ({_described(record)}): "
-                f"{problem}",
+                f"the last record of the log is ignored, because its call failed ({_described(record)}): {problem}",
                 DurabilityWarning,
                 stacklevel=5,
             )
     if replayed.differences:
         warnings.warn(
-            f"the log was read, and results that were handed out earlier differ in number {replayed.differences} "
-            "time(s): a query has failed, or was dropped",
+            f"the log was replayed, and {replayed.differences} time(s) a query had another number of results than it "
+            "handed out before: it has failed, or was dropped",
             DurabilityWarning,
             stacklevel=5,
         )
@@ -118,7 +117,7 @@ def _repeat(books: Books, statements: StatementRunner, fields: dict[str, Any], b
             books.flush()
             books.stream(name).bad_rows()
         case _:
-            raise DurabilityError(f"the log holds a record of the kind {fields.get('kind')!r}, which is not known")
+            raise DurabilityError(f"the log holds a record of an unknown kind, {fields.get('kind')!r}")
     return True
 
 
@@ -153,7 +152,7 @@ def _unpacked(body: pa.Buffer, sizes: list[int]) -> list[pa.RecordBatch]:
 
 def _impossible(record: LogRecord, problem: PanewiseError, hint: str | None = None) -> DurabilityError:
     return DurabilityError(
-        f"record {record.number} of the log cannot happen again ({_described(record)}): {problem}", hint=hint
+        f"record {record.number} of the log cannot be replayed ({_described(record)}): {problem}", hint=hint
     )
 
 

@@ -66,8 +66,8 @@ def restore_into(books: Books, statements: StatementRunner, tree: dict[str, Any]
             LOGGER.error("a snapshot could not be restored", exc_info=problem)
             raise SnapshotError(
                 f"the snapshot does not hold what this panewise expects ({type(problem).__name__}: {problem})",
-                hint="if another version has written it, go on with that one; otherwise this is a mistake of panewise: "
-                "the log of 'panewise.engine' has the traceback",
+                hint="if another version has written it, use that one; otherwise this is a bug, and the log "
+                "of 'panewise.engine' has the traceback",
             ) from problem
 
 

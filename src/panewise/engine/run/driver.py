@@ -1,8 +1,8 @@
 """One run of an engine, from its first batch to its last: `Engine.run`, `Engine.run_available` and `panewise run`.
 
-In an engine with a folder a run is exactly once: batches of sources have numbers, sinks take rows by number, and both
-are noted in the folder (docs/durability.md). In one without a folder the same holds for as long as the engine lives: a
-run after one that was interrupted or has failed goes on where that one ended.
+If the engine has a folder, runs are exactly once: batches of sources have numbers, sinks take rows by number, and both
+are noted in the folder (docs/durability.md). Without a folder that holds as long as the engine lives: the run after one
+that was interrupted or failed continues where that one ended.
 
     sources --> flows --> pump --> engine --> outlet --> sinks
                            |                    |
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from panewise.connectors.json_rows import Rows
 
 SINKS = "sinks"
-RESULTS = "results"  # of a server, in a data folder
+RESULTS = "results"  # the folder of a server's results in a data folder
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ def _by_name(counts: dict[str, int]) -> str:
 
 @dataclass
 class Manner:
-    """How a run goes on.
+    """How a run proceeds.
 
-    `stop`: it goes on when the sources have nothing more, until this is set; without it, it ends then. `flush`: at that
-    end windows that hold rows are closed. `every_query`: results without a sink are counted and let go. `begin` is
-    called with the sinks before anything is read. `bars`: progress is shown where the console is a terminal.
+    `stop`: the run waits for new rows until this is set; without it, it ends when the sources have no more. `flush`:
+    windows with rows are closed at the end. `every_query`: results without a sink are counted and dropped. `begin` is
+    called with the sinks before anything is read. `bars`: progress is shown if the console is a terminal.
     """
 
     console: Console
@@ -105,34 +105,34 @@ class Driven(Protocol):
 
 
 class Driver:
-    """The runs of one engine, one at a time, and what later ones know of earlier ones."""
+    """The runs of one engine, one at a time, and what later runs know of earlier ones."""
 
     def __init__(self, books: Books, driven: Driven) -> None:
-        # Whoever has the engine runs it, or will not: nobody has to be told that sources are read by a run.
+        # Whether the owner of the engine knows that only a run reads sources, so that no warning is needed.
         self.is_expected = False
-        self.in_data_folder = False  # of a server or of a run with --path
+        self.in_data_folder = False  # whether the engine's folder lies in that of a server or of a run with --path
         self._books = books
         self._driven = driven
         self._running = threading.Lock()
-        self._untold: list[Definition] = []
+        self._untold: list[Definition] = []  # new sources and sinks, until `tell` warns of them
         self._notes: tuple[SourceNotes, SinkNotes] | None = None
 
     # -- definitions ---------------------------------------------------------------------------------------------
 
     def created(self, definition: Definition) -> None:
-        """A statement has created it."""
+        """A statement has created a definition."""
         connected = isinstance(definition, StreamDefinition) and written_option(definition.options, "connector")
         is_told = self.is_expected or self._running.locked()
         if (connected or isinstance(definition, SinkDefinition)) and not is_told:
             self._untold.append(definition)
 
     def dropped(self, definition: Definition) -> None:
-        """A statement has dropped it, now and not when the log was written."""
+        """A statement has dropped a definition; not called during a replay."""
         if isinstance(definition, SinkDefinition) and self.folder is not None:
             self.sinks.forget(definition)
 
     def tell(self) -> None:
-        """Warns of new sources and sinks that nobody reads or feeds yet, once. Called by `Engine.execute`."""
+        """Warns once of new sources and sinks that no run reads or feeds yet. Called by `Engine.execute`."""
         untold, self._untold = self._untold, []
         if not untold:
             return
@@ -152,7 +152,7 @@ class Driver:
 
     @property
     def folder(self) -> Path | None:
-        """Where runs leave their notes, if the engine has a folder."""
+        """Where runs keep their notes; None if the engine has no folder."""
         log = self._books.log
         if log is None:
             return None
@@ -175,7 +175,7 @@ class Driver:
     # -- a run ---------------------------------------------------------------------------------------------------
 
     def run(self, manner: Manner) -> RunSummary:
-        """One run. Where a source or a sink fails, what has been answered is with the sinks that take it."""
+        """Runs once. If a source or a sink fails, the other sinks get all results so far."""
         if not self._running.acquire(blocking=False):
             raise ConnectorError(
                 "the engine is running already, and its sources have one reader at a time",
@@ -188,7 +188,7 @@ class Driver:
             self._running.release()
 
     def _check(self) -> None:
-        """Refuses where nothing may be written, before a sink is opened."""
+        """Refuses to run an engine that takes no rows, before a sink is opened."""
         self._books.turns.check()
         self._books.check_open()
         if self._books.log is not None:
@@ -199,14 +199,14 @@ class Driver:
         from panewise.engine.run.terminal_tables import printer
 
         books, console, folder = self._books, manner.console, self.folder
-        # In a data folder results may have gone to a server, and a sink must not miss them.
+        # In a data folder, results may have been read by a server. A sink must not miss them.
         gaps = folder is None or not (folder / RESULTS).exists()
         own = books, self._driven.hand_over, self.sinks, printer(console)
         outlet = HandedOver(*own, every_query=manner.every_query, gaps=gaps)
         pump = Pump(self._driven.push, outlet, self.sources, stop=manner.stop or threading.Event())
         interrupted, started = False, time.monotonic()
         with ExitStack() as stack:
-            flows = pump.open()  # before sinks: one that replaces what is there must not for nothing
+            flows = pump.open()  # Before sinks: a sink may replace its file, and must not if no source can be read.
             stack.callback(self.sources.close)
             stack.callback(_held, outlet.close)
             outlet.open()
@@ -228,11 +228,11 @@ class Driver:
                         self._driven.flush()
             except KeyboardInterrupt as interrupt:
                 interrupted = True
-                if books.turns.broken:  # a second one came, which does not wait
+                if books.turns.broken:  # by a second Ctrl-C, which does not wait
                     raise books.turns.refusal() from interrupt
             except Exception:
                 with suppress(Exception), interrupts_held():
-                    outlet.drain()  # the error is told, whatever this one meets
+                    outlet.drain()  # Whatever this raises, the first error is reported.
                 raise
             with interrupts_held():
                 outlet.drain()
