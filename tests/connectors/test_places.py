@@ -15,7 +15,7 @@ from panewise.errors import ConnectorError
 
 def catalog_of(source: Path | str, *sinks: Path | str, kind: str = "STREAM") -> Catalog:
     engine = Engine()
-    engine.driver.is_expected = True
+    engine.driver.expect()
     engine.statements.read_tables_by(no_rows)
     own = "NON RETROACTIVE " if kind == "TABLE" else ""
     engine.execute(f"CREATE {kind} s (ts TIMESTAMP, v BIGINT) {own}WITH (connector = 'csv', path = '{source}')")

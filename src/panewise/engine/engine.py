@@ -39,7 +39,7 @@ from panewise.engine.reads.read_isolation import ReadIsolation
 from panewise.engine.reads.window_reads import WindowReads
 from panewise.engine.recovery.durable_opening import SNAPSHOT_EVERY_BYTES, open_folder
 from panewise.engine.recovery.engine_snapshot import restore_into, sharing_of
-from panewise.engine.run.driver import Driver, Manner, RunSummary
+from panewise.engine.run.driver import Driver, RunOptions, RunSummary
 from panewise.engine.statements.engine_report import family_stats, query_stats
 from panewise.engine.statements.explaining import explain_all, explain_query, sharing_report
 from panewise.engine.statements.listeners import Listeners
@@ -125,7 +125,7 @@ class Engine:
         self._lookups = lookups = Lookups(books, listeners.note)
         self._answers = answers = PublishedAnswers(self.turns, lookups.answer, books.waits)
         self._flusher = flusher = Flusher(books, answers, listeners, self.schedule)
-        self._checkpoints = checkpoints = Checkpoints(books, self.statements, flusher)
+        self._checkpoints = checkpoints = Checkpoints(books, flusher)
         self._statement_calls = StatementCalls(books, self.statements, flusher, answers, listeners, checkpoints)
         self._stream_calls = StreamCalls(books, flusher, answers, listeners, checkpoints)
         self._result_calls = ResultCalls(books, flusher, listeners)
@@ -164,7 +164,7 @@ class Engine:
         later are late. `progress`: shows progress if the standard output is a terminal. Ctrl-C takes effect when the
         current batch is processed and the sinks have its results; then KeyboardInterrupt is raised.
         """
-        summary = self.driver.run(self._manner(None, flush, progress))
+        summary = self.driver.run(self._run_options(None, flush, progress))
         if summary.interrupted:
             raise KeyboardInterrupt
         return summary
@@ -175,14 +175,14 @@ class Engine:
         New files are read and new results written about once a second. Returns when the sinks have all results. Other
         threads may use the engine meanwhile.
         """
-        return self.driver.run(self._manner(Event() if stop is None else stop, False, progress))
+        return self.driver.run(self._run_options(Event() if stop is None else stop, False, progress))
 
-    def _manner(self, stop: Event | None, flush: bool, progress: bool) -> Manner:
+    def _run_options(self, stop: Event | None, flush: bool, progress: bool) -> RunOptions:
         from panewise.engine.run.terminal_tables import output_console
 
         if stop is not None and not isinstance(stop, Event):
             raise DataError(f"a run is stopped by a threading.Event, not by a {type(stop).__name__}")
-        return Manner(output_console(), stop, flush, bars=progress)
+        return RunOptions(output_console(), stop, flush, bars=progress)
 
     # -- explanations and figures --------------------------------------------------------------------------------
 

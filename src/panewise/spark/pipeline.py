@@ -78,7 +78,7 @@ class SparkPipeline:
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
         self.sharing = sharing  # that of the checkpoint, once there is one
         self.books = Engine(sharing=sharing)
-        self.books.driver.is_expected = True  # by Spark
+        self.books.driver.expect()  # by Spark
         self.queries_made = MadeQueries()
         self.books.statements.read_tables_by(self._read_table)
         self.books.statements.share_queries(self.queries_made)

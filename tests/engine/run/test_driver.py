@@ -24,7 +24,7 @@ import panewise as pw
 from panewise.connectors import generator, sinks
 from panewise.engine.ingest.stream import Stream
 from panewise.engine.run import pump
-from panewise.engine.run.driver import Manner
+from panewise.engine.run.driver import RunOptions
 from tests.engine.run import engine_run_job
 from tests.places import ROOT
 from tests.soak import engine_runs
@@ -294,7 +294,7 @@ def test_progress_is_shown_in_a_terminal_only(tmp_path: Path) -> None:
     for is_terminal in (True, False):
         engine, out = pw.Engine(), io.StringIO()
         engine.execute(stream(tmp_path / "in.csv") + QUERY)
-        engine.driver.run(Manner(Console(file=out, force_terminal=is_terminal, width=120)))
+        engine.driver.run(RunOptions(Console(file=out, force_terminal=is_terminal, width=120)))
         assert ("3 rows" in out.getvalue(), bool(out.getvalue())) == (is_terminal, is_terminal)
 
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 from panewise.engine.books.books import Books
 from panewise.engine.calls.flusher import Flusher
 from panewise.engine.recovery.engine_snapshot import snapshot_of
-from panewise.engine.statements.statement_runner import StatementRunner
 
 
 class Checkpoints:
     """The snapshots of one engine."""
 
-    def __init__(self, books: Books, statements: StatementRunner, flusher: Flusher) -> None:
+    def __init__(self, books: Books, flusher: Flusher) -> None:
         self._books = books
-        self._statements = statements
         self._flusher = flusher
 
     def snapshot(self) -> bytes:
         """The state of the engine after all pending rows."""
         with self._books.turns:
             self._flusher.flush_all()
-            return snapshot_of(self._books, self._statements)
+            return snapshot_of(self._books)
 
     def changed(self) -> None:
         """Inside a turn: a change is complete, and logged. Writes a snapshot into the folder if one is due."""

@@ -51,7 +51,7 @@ from panewise.plan.physical_plan import (
     with_inner,
 )
 
-Refused = Callable[[str, PhysicalQuery, PlanError], None]
+Refused = Callable[[str, PhysicalQuery, PlanError], HostedQuery]
 REMARKS_MAX = 1000  # Remarks that nobody has heard yet; the oldest are dropped.
 STOPPED = "it was dropped while the folder was open with suspended=True"
 
@@ -123,9 +123,10 @@ class QueryRegistry:
     # -- from one plan to the next -----------------------------------------------------------------------------------
 
     def change(self, difference: Difference, refused: Refused | None = None) -> None:
-        """Goes to another plan, between two batches. A query that comes too late is a PlanError, or `refused`.
+        """Goes to another plan, between two batches. PlanError if a query comes too late.
 
-        Without `refused` at most one query comes, so that a PlanError leaves the plan as it was.
+        `refused`: makes a FAILED query, which takes the place of one that comes too late. Without it at most one query
+        comes or goes, so that a PlanError leaves the plan as it was.
         """
         assert refused is not None or len(difference.going) + len(difference.coming) <= 1
         for key, woven in difference.woven.items():
@@ -147,7 +148,7 @@ class QueryRegistry:
             except PlanError as problem:
                 if refused is None:
                     raise
-                refused(name, node, problem)
+                self.queries[name] = refused(name, node, problem)
             came[name] = Planned(node, planned.created)
         if came:
             self.plan = self.plan.changed(Difference(coming=came))

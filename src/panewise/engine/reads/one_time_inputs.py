@@ -66,7 +66,7 @@ class TableRows(Protocol):
     def batch(self) -> pa.RecordBatch: ...
 
 
-def ask_inputs(plan: Emit, sources: Sources, budget: ReadBudget) -> pa.Table:
+def answer_inputs(plan: Emit, sources: Sources, budget: ReadBudget) -> pa.Table:
     """The answer of a one-time query over several inputs. `check_once` has accepted it."""
     channels = {id(node): _channel(node, sources) for node in windowed_inputs(plan) if not reads_answer(node)}
     tables = {node.name: sources.table_of(node.name) for node in table_inputs(plan)}
@@ -89,10 +89,10 @@ def answer_from(
 ) -> pa.Table:
     """The answer just before an instant. `held`: the rows of each window, by the id of its node."""
     rows: list[Rows] = []
-    plain = _plain(plan.input, held, tables, rows)
-    assert isinstance(plain, Node)
-    _check_columns(plain)
-    once = Emit(plain, Emission.CHANGES, periodic=False)
+    endless = _over_endless_windows(plan.input, held, tables, rows)
+    assert isinstance(endless, Node)
+    _check_columns(endless)
+    once = Emit(endless, Emission.CHANGES, periodic=False)
     return relation_at_end(once, rows, until, joins_planned(once), budget)
 
 
@@ -129,7 +129,7 @@ def _check_version(table: TableRows, earliest: int, until: int) -> None:
         )
 
 
-def _plain(value: Any, held: dict[int, Rows], tables: dict[str, TableRows], rows: list[Rows]) -> Any:
+def _over_endless_windows(value: Any, held: dict[int, Rows], tables: dict[str, TableRows], rows: list[Rows]) -> Any:
     """The same plan over endless windows. Appends their rows to `rows`, in the order of the plan's inputs."""
     if isinstance(value, WindowOf):
         assert isinstance(value.input, Scan)
@@ -143,9 +143,11 @@ def _plain(value: Any, held: dict[int, Rows], tables: dict[str, TableRows], rows
         rows.append(_timeless(pa.Table.from_batches([tables[value.name].batch()])))
         return WindowOf(replace(value, kind="stream"), TimeWindow(None), value.alias)
     if isinstance(value, tuple) and any(isinstance(part, Node) for part in value):
-        return tuple(_plain(part, held, tables, rows) for part in value)
+        return tuple(_over_endless_windows(part, held, tables, rows) for part in value)
     if isinstance(value, Node):
-        return replace(value, **{f.name: _plain(getattr(value, f.name), held, tables, rows) for f in fields(value)})
+        return replace(
+            value, **{f.name: _over_endless_windows(getattr(value, f.name), held, tables, rows) for f in fields(value)}
+        )
     return value
 
 

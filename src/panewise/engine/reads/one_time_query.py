@@ -2,7 +2,7 @@
 
 A query without a window reads another query's answer, or a table. A window over a stream is answered from the rows that
 the stream retains (`retain`), or from an archive if it reaches further back. With SLIDE, it may be answered from the
-slices of a registered query with the same selection and grouping. Several inputs, and DISTINCT, are for `ask_inputs`.
+slices of a registered query with the same selection and grouping. `answer_inputs` answers several inputs and DISTINCT.
 What is read here does not change meanwhile: the caller is inside a turn, or has pinned it in one (`window_reads`).
 """
 
@@ -19,7 +19,7 @@ from panewise.engine.archives.past_rows import shown_rows
 from panewise.engine.channels.channel import Channel
 from panewise.engine.channels.window_ends import cadence_of
 from panewise.engine.consumers.family_consumer import FamilyConsumer
-from panewise.engine.reads.one_time_inputs import Sources, WindowRows, ask_inputs, check_answer_columns
+from panewise.engine.reads.one_time_inputs import Sources, WindowRows, answer_inputs, check_answer_columns
 from panewise.errors import NotHeldError
 from panewise.operators.once.partial_relation import relation_in_parts
 from panewise.operators.read_budget import ReadBudget
@@ -32,10 +32,10 @@ from panewise.state.group_table import GroupTable
 from panewise.temporal import RowsWindow, TimeWindow, Window, duration_us, format_duration, format_instant
 
 
-def ask_once(node: OnceQuery, sources: Sources, budget: ReadBudget) -> pa.Table:
+def answer_once(node: OnceQuery, sources: Sources, budget: ReadBudget) -> pa.Table:
     """The answer of a one-time query, read as its node says. A single archive is read elsewhere (`archive_reads`)."""
     if node.way is Once.INPUTS:
-        return ask_inputs(node.plan, sources, budget)
+        return answer_inputs(node.plan, sources, budget)
     block = node.block
     assert block is not None
     source = block.source
@@ -98,7 +98,7 @@ def rows_in(window: Window, channel: Channel, until: int) -> Rows:
     """The rows that a window shows just before an instant, in order of time, from the stream or else from an archive.
     NotHeldError if only a part of them is held."""
     start, end = (None, until) if isinstance(window, RowsWindow) else stretch_of(window, until)
-    if asks_archive(window, channel, until):
+    if needs_archive(window, channel, until):
         archived = _archived_rows(window, channel, start, end)
         if archived is not None:
             return archived
@@ -118,7 +118,7 @@ def _archived_rows(window: Window, channel: Channel, start: int | None, end: int
     return None if known is None else known.rows
 
 
-def asks_archive(window: Window, channel: Channel, until: int) -> bool:
+def needs_archive(window: Window, channel: Channel, until: int) -> bool:
     """Whether the window reaches further back than what the channel retains, and there is an archive of it."""
     start = None if isinstance(window, RowsWindow) else stretch_of(window, until)[0]
     return bool(channel.past) and not channel.retains(start)
@@ -127,7 +127,7 @@ def asks_archive(window: Window, channel: Channel, until: int) -> bool:
 def rows_in_order(window: Window, channel: Channel, until: int) -> Rows:
     """`rows_in` for an aggregate that depends on the order of rows with the same time, which archives do not know."""
     rows = rows_in(window, channel, until)
-    if asks_archive(window, channel, until) and bool((rows.times[1:] == rows.times[:-1]).any()):
+    if needs_archive(window, channel, until) and bool((rows.times[1:] == rows.times[:-1]).any()):
         raise NotHeldError(
             f"in {window} of '{channel.name}' rows have the same time, and an archive does not know which came first",
             hint=_retaining(channel, "1 day"),

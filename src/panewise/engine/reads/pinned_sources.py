@@ -26,7 +26,7 @@ from panewise.engine.books.books import Books
 from panewise.engine.channels.channel import Channel
 from panewise.engine.reads.archive_reads import ArchiveTable
 from panewise.engine.reads.one_time_inputs import until_of
-from panewise.engine.reads.one_time_query import asks_archive
+from panewise.engine.reads.one_time_query import needs_archive
 from panewise.engine.reads.read_isolation import SourceGone
 from panewise.engine.tables.table import Table
 from panewise.errors import ArchiveError
@@ -129,7 +129,7 @@ class PinnedSources:
         for node in windows:
             assert isinstance(node.input, Scan)
             channel = self._channels.get(node.input.name.lower())
-            if channel is not None and asks_archive(node.window, channel, until):
+            if channel is not None and needs_archive(node.window, channel, until):
                 self._pin_past(node.input.name.lower(), channel, each)
 
     def _pin_past(self, name: str, channel: Channel, each: Callable[[Any], None]) -> None:

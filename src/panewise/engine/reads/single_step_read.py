@@ -23,7 +23,7 @@ from panewise.schedule.isolation.transactions import Priority, WindowRead
 TRIES = 3  # attempts outside all turns, of which each costs as much as the whole query
 
 
-class WholeRead:
+class SingleStepRead:
     """One SELECT. It begins inside the turn in which it is made."""
 
     def __init__(

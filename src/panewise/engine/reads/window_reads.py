@@ -18,11 +18,11 @@ from panewise.engine.books.books import Books
 from panewise.engine.channels.channel import Channel
 from panewise.engine.reads.archive_reads import ArchiveRead
 from panewise.engine.reads.one_time_inputs import Sources, expressions_of
-from panewise.engine.reads.one_time_query import ask_once, asks_archive, from_slices, last_report, rows_for
+from panewise.engine.reads.one_time_query import answer_once, from_slices, last_report, needs_archive, rows_for
 from panewise.engine.reads.pinned_sources import PinnedSources
 from panewise.engine.reads.published_answers import with_watermark
 from panewise.engine.reads.read_isolation import ReadIsolation
-from panewise.engine.reads.single_step_read import WholeRead
+from panewise.engine.reads.single_step_read import SingleStepRead
 from panewise.engine.reads.stepwise_read import StepwiseRead
 from panewise.language.statements import WINDOWLESS
 from panewise.operators.read_budget import ReadBudget, ReadLimits, weight_of
@@ -35,21 +35,30 @@ from panewise.plan.nodes import Emit, Scan
 from panewise.plan.once import Once, OnceQuery
 from panewise.temporal import TimeWindow
 
-Read = StepwiseRead | WholeRead | ArchiveRead
+Read = StepwiseRead | SingleStepRead | ArchiveRead
 
 
 class WindowReads:
-    """Runs the one-time queries of one engine. `limits`: the budget of each."""
+    """Runs the one-time queries of one engine."""
 
     def __init__(self, books: Books, isolation: ReadIsolation, limits: ReadLimits) -> None:
         self._books = books
         self.isolation = isolation
-        self.limits = limits
+        self._limits = limits
+
+    @property
+    def limits(self) -> ReadLimits:
+        """The budget of each query."""
+        return self._limits
+
+    def limit(self, limits: ReadLimits) -> None:
+        """Gives queries that begin from now on another budget."""
+        self._limits = limits
 
     def begin(self, plan: Emit) -> pa.Table | Read:
         """Called inside a turn. Returns the answer, or a read to be finished outside all turns."""
         self.isolation.begun()
-        begun = self._begun(plan, ReadBudget(self.limits))
+        begun = self._begun(plan, ReadBudget(self._limits))
         if isinstance(begun, Read):
             return begun.finished() if self.isolation.ends_inside else begun
         self.isolation.committed(inside=True)
@@ -68,7 +77,7 @@ class WindowReads:
                 begun = self._in_steps(node, budget)
             case Once.ANSWER | Once.TABLE | Once.COUNTED | Once.INPUTS:
                 begun = None
-        return self._of_whole(node, budget) if begun is None else begun
+        return self._as_a_whole(node, budget) if begun is None else begun
 
     def _of_archive(self, node: OnceQuery, budget: ReadBudget) -> ArchiveRead:
         assert node.block is not None
@@ -86,7 +95,7 @@ class WindowReads:
         window = block.window
         assert isinstance(window, TimeWindow)
         few = channel.retained_rows <= self.isolation.rows_inside
-        if few or asks_archive(window, channel, last_report(window, channel.watermark)):
+        if few or needs_archive(window, channel, last_report(window, channel.watermark)):
             return None
         find, inside = partial(self._books.find_channel, channel.name), self.isolation.ends_inside
         return StepwiseRead(self.isolation, block, channel, find, inside, budget)
@@ -97,7 +106,7 @@ class WindowReads:
         assert isinstance(block.source, Scan)
         return block, self._books.channel(block.source.name)
 
-    def _of_whole(self, node: OnceQuery, budget: ReadBudget) -> pa.Table | WholeRead:
+    def _as_a_whole(self, node: OnceQuery, budget: ReadBudget) -> pa.Table | SingleStepRead:
         """Pins what a query reads. Returns the answer if that is little to read, else a read as a whole."""
         plan = node.plan
 
@@ -106,11 +115,11 @@ class WindowReads:
 
         def compute(pinned: PinnedSources) -> pa.Table:
             sources = Sources(pinned.channel_of, pinned.answer_of, pinned.table_of, rows_for(plan))
-            return ask_once(node, sources, budget)
+            return answer_once(node, sources, budget)
 
         pinned = pin()
         if not self.isolation.ends_inside and pinned.work() * _weight(plan) > self.isolation.rows_inside:
-            return WholeRead(self.isolation, pinned, pin, compute, budget)
+            return SingleStepRead(self.isolation, pinned, pin, compute, budget)
         try:
             return compute(pinned)
         finally:

@@ -72,7 +72,7 @@ def open_folder(
             _attach(books, log)
             folder.forget_give_up()
             _carry_out(books, statements, log, dropped)
-        books.changed(partial(snapshot_of, books, statements))
+        books.changed(partial(snapshot_of, books))
         return log
     except OSError as problem:
         books.archives.let_go()
@@ -153,5 +153,5 @@ def _carry_out(books: Books, statements: StatementRunner, log: Durability, dropp
     books.flush()
     with books.turns.change:
         books.archives.settle()
-    log.checkpoint(partial(snapshot_of, books, statements))
+    log.checkpoint(partial(snapshot_of, books))
     dropped.forget()

@@ -19,7 +19,7 @@ from panewise.plan.physical_plan import HIDDEN, SHARING, FamilyQuery
 from panewise.state.snapshot_format import dumped
 
 
-def snapshot_of(books: Books, statements: StatementRunner) -> bytes:
+def snapshot_of(books: Books) -> bytes:
     """The state of an engine as bytes. The caller has processed all pending rows."""
     books.check_state()
     with books.turns.change:
@@ -60,7 +60,7 @@ def restore_into(books: Books, statements: StatementRunner, tree: dict[str, Any]
             _restore(books, statements, tree)
             if log is not None:
                 books.attach(log)
-                log.checkpoint(partial(snapshot_of, books, statements))
+                log.checkpoint(partial(snapshot_of, books))
         except (LookupError, TypeError, ValueError, AttributeError) as problem:
             # Another version has not written a field; or it is a bug of panewise, which the traceback shows.
             LOGGER.error("a snapshot could not be restored", exc_info=problem)

@@ -27,7 +27,7 @@ from panewise.connectors.numbered_sinks import NumberedSink
 from panewise.connectors.options import written_option
 from panewise.engine.books.books import Books
 from panewise.engine.run.held_interrupts import interrupts_held
-from panewise.engine.run.outlets import HandedOver
+from panewise.engine.run.outlets import EngineOutlet
 from panewise.engine.run.pump import DRAIN_SECONDS, Pump
 from panewise.engine.run.sink_notes import SinkNotes
 from panewise.engine.run.source_notes import SourceNotes, notes_folder
@@ -76,7 +76,7 @@ def _by_name(counts: dict[str, int]) -> str:
 
 
 @dataclass
-class Manner:
+class RunOptions:
     """How a run proceeds.
 
     `stop`: the run waits for new rows until this is set; without it, it ends when the sources have no more. `flush`:
@@ -108,23 +108,30 @@ class Driver:
     """The runs of one engine, one at a time, and what later runs know of earlier ones."""
 
     def __init__(self, books: Books, driven: Driven) -> None:
-        # Whether the owner of the engine knows that only a run reads sources, so that no warning is needed.
-        self.is_expected = False
-        self.in_data_folder = False  # whether the engine's folder lies in that of a server or of a run with --path
+        self._is_expected = False
+        self._in_data_folder = False
         self._books = books
         self._driven = driven
         self._running = threading.Lock()
-        self._untold: list[Definition] = []  # new sources and sinks, until `tell` warns of them
+        self._unannounced: list[Definition] = []  # new sources and sinks, until `tell` warns of them
         self._notes: tuple[SourceNotes, SinkNotes] | None = None
+
+    def expect(self, *, in_data_folder: bool = False) -> None:
+        """The owner of the engine runs it, or knows that only a run reads sources: no warning is needed.
+
+        `in_data_folder`: the engine's folder lies in that of a server or of a run with --path.
+        """
+        self._is_expected = True
+        self._in_data_folder = self._in_data_folder or in_data_folder
 
     # -- definitions ---------------------------------------------------------------------------------------------
 
     def created(self, definition: Definition) -> None:
         """A statement has created a definition."""
         connected = isinstance(definition, StreamDefinition) and written_option(definition.options, "connector")
-        is_told = self.is_expected or self._running.locked()
-        if (connected or isinstance(definition, SinkDefinition)) and not is_told:
-            self._untold.append(definition)
+        is_expected = self._is_expected or self._running.locked()
+        if (connected or isinstance(definition, SinkDefinition)) and not is_expected:
+            self._unannounced.append(definition)
 
     def dropped(self, definition: Definition) -> None:
         """A statement has dropped a definition; not called during a replay."""
@@ -133,14 +140,14 @@ class Driver:
 
     def tell(self) -> None:
         """Warns once of new sources and sinks that no run reads or feeds yet. Called by `Engine.execute`."""
-        untold, self._untold = self._untold, []
-        if not untold:
+        unannounced, self._unannounced = self._unannounced, []
+        if not unannounced:
             return
         what = [
             f"sink '{definition.name}' gets no results of query '{definition.source}'"
             if isinstance(definition, SinkDefinition)
             else f"the rows of stream '{definition.name}' are not read"
-            for definition in untold
+            for definition in unannounced
         ]
         warnings.warn(
             f"{', and '.join(what)} until engine.run() or engine.run_available() is called",
@@ -156,7 +163,7 @@ class Driver:
         log = self._books.log
         if log is None:
             return None
-        return notes_folder(log.folder.path, in_data_folder=self.in_data_folder)
+        return notes_folder(log.folder.path, in_data_folder=self._in_data_folder)
 
     @property
     def sources(self) -> SourceNotes:
@@ -174,7 +181,7 @@ class Driver:
 
     # -- a run ---------------------------------------------------------------------------------------------------
 
-    def run(self, manner: Manner) -> RunSummary:
+    def run(self, options: RunOptions) -> RunSummary:
         """Runs once. If a source or a sink fails, the other sinks get all results so far."""
         if not self._running.acquire(blocking=False):
             raise ConnectorError(
@@ -183,7 +190,7 @@ class Driver:
             )
         try:
             self._check()
-            return self._run(manner)
+            return self._run(options)
         finally:
             self._running.release()
 
@@ -195,35 +202,35 @@ class Driver:
             self._books.log.check_open()
             self._books.log.check_state()
 
-    def _run(self, manner: Manner) -> RunSummary:
+    def _run(self, options: RunOptions) -> RunSummary:
         from panewise.engine.run.terminal_tables import printer
 
-        books, console, folder = self._books, manner.console, self.folder
+        books, console, folder = self._books, options.console, self.folder
         # In a data folder, results may have been read by a server. A sink must not miss them.
         gaps = folder is None or not (folder / RESULTS).exists()
         own = books, self._driven.hand_over, self.sinks, printer(console)
-        outlet = HandedOver(*own, every_query=manner.every_query, gaps=gaps)
-        pump = Pump(self._driven.push, outlet, self.sources, stop=manner.stop or threading.Event())
+        outlet = EngineOutlet(*own, every_query=options.every_query, gaps=gaps)
+        pump = Pump(self._driven.push, outlet, self.sources, stop=options.stop or threading.Event())
         interrupted, started = False, time.monotonic()
         with ExitStack() as stack:
             flows = pump.open()  # Before sinks: a sink may replace its file, and must not if no source can be read.
             stack.callback(self.sources.close)
             stack.callback(_held, outlet.close)
             outlet.open()
-            if manner.begin is not None:
-                manner.begin(outlet.by_query())
-            if manner.bars and console.is_terminal:
+            if options.begin is not None:
+                options.begin(outlet.by_query())
+            if options.bars and console.is_terminal:
                 from panewise.engine.run.progress import Bars
 
                 pump.bars = stack.enter_context(Bars(console))
             try:
                 pump.run(flows)
-                while manner.stop is not None and not manner.stop.wait(DRAIN_SECONDS):
+                while options.stop is not None and not options.stop.wait(DRAIN_SECONDS):
                     with interrupts_held():
                         outlet.open()
                         outlet.drain()
                     pump.run(pump.open())
-                if manner.flush:
+                if options.flush:
                     with interrupts_held():
                         self._driven.flush()
             except KeyboardInterrupt as interrupt:

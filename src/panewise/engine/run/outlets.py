@@ -1,7 +1,7 @@
 """Brings results to the sinks of a run.
 
 An outlet hears of every push. It is drained about once a second and at the end, so that a folder gets few part files
-and still grows while somebody watches. `HandedOver` is the outlet of an engine; a server, which keeps all results by
+and still grows while somebody watches. `EngineOutlet` is the outlet of an engine; a server, which keeps all results by
 number, has another one (`serve/cli/subscribed.py`).
 """
 
@@ -41,7 +41,7 @@ class Outlet(Protocol):
     def close(self) -> None: ...
 
 
-class HandedOver:
+class EngineOutlet:
     """Takes results by `Engine.hand_over`: the engine keeps them until the sinks have them.
 
     `every_query`: results of queries without a sink are counted and dropped; otherwise they stay in the engine. `gaps`:

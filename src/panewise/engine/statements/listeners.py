@@ -17,15 +17,19 @@ from panewise.errors import BadRowsWarning, LateRowsWarning
 
 
 class Listeners:
-    """The listeners of one engine. `tell` is called with warnings of late rows, bad rows and overflows."""
+    """The listeners of one engine."""
 
     def __init__(self, books: Books) -> None:
-        self.tell: Callable[[Warning], None] = warn
+        self._tell: Callable[[Warning], None] = warn
         self._books = books
         self._remarks = books.hosting.remarks
         self._listened: dict[str, HostedQuery] = {}  # queries with subscribers
         self._offered = 0  # number of batches for subscribers so far
         self._delivering = Turns(list)  # one thread at a time calls subscribers
+
+    def tell_by(self, tell: Callable[[Warning], None]) -> None:
+        """Warnings of late rows, bad rows and overflows go to this function from now on."""
+        self._tell = tell
 
     @property
     def present(self) -> bool:
@@ -82,7 +86,7 @@ class Listeners:
 
         If this thread or another one is doing that already, it goes on with the new results, and this call returns.
         """
-        raised = tell_all(self._remarks, self.tell)
+        raised = tell_all(self._remarks, self._tell)
         while self._undelivered() and self._delivering.entered_at_once():
             try:
                 for query in list(self._listened.values()):
