@@ -34,8 +34,8 @@ from panewise.errors import BindError, DurabilityError, DurabilityWarning, Panew
 from panewise.plan.decided import Decided
 
 _OTHER_VERSION = (
-    "if another panewise took it, which refused less, open the folder with that one and close it: that leaves a "
-    "snapshot, from which this one goes on"
+    "if an earlier version accepted it, which refused less, open the folder with that one and close it: this leaves a "
+    "snapshot, which this version can restore"
 )
 
 

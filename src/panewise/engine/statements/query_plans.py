@@ -62,9 +62,9 @@ class QueryPlans:
         return decided_on(self.planner(plan).node(books.hosting.plan, query))
 
     def with_query(
-        self, statement: s.CreateQuery, definition: QueryDefinition, plan: Emit, decided: Decided
+        self, statement: s.CreateQuery, definition: QueryDefinition, plan: Emit, decided: Decided | None
     ) -> PhysicalPlan:
-        """The plan of all that runs and a new query. `decided`: what was decided when the statement was logged."""
+        """The plan of all that runs and a new query. `decided`: what was decided on it when it was created."""
         hosting, key = self._books.hosting, definition.name.lower()
         if self._decided is not None:
             decided = self._decided.get(key, NOTHING_DECIDED)
