@@ -11,7 +11,7 @@ from panewise.aggregates.user import matrix_of
 from panewise.engine.channels.hosted_query import HostedQuery
 from panewise.engine.channels.window_ends import cadence_of
 from panewise.engine.consumers.report_diff import RestoredOperator, SoleFamily
-from panewise.language.statements import Emission as Emission
+from panewise.language.statements import Emission
 from panewise.operators.continuous.collective_lookup import CollectiveLookup
 from panewise.operators.continuous.continuous import ContinuousAggregate, ContinuousRows
 from panewise.operators.family.family import Family

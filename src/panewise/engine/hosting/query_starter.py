@@ -107,8 +107,8 @@ class QueryStarter:
             self._accepted_before = outer
 
     def start(self, name: str, node: PhysicalQuery) -> StartedQuery:
-        """Starts a query; PlanError if it comes too late. Where it raises, the caller takes back what was registered
-        and what has joined a family or a core."""
+        """Starts a query; PlanError if it comes too late. If it raises, the caller removes what was registered, and what
+        has joined a family or a core."""
         match node:
             case FamilyQuery():
                 return self._start_member(name, node)
@@ -184,8 +184,8 @@ class QueryStarter:
         if any(channel.missed_before is not None for channel in channels):
             query.count_not_all()
         self._history.note(history)
-        if history is None:  # else it goes on where the slowest input is
-            # Where no row has gone by it begins with all of them, however far the fastest input has come.
+        if history is None:  # Otherwise the query begins where the slowest input is.
+            # Inputs of which no row has passed do not count, however far they have come: all their rows are there.
             query.begin_at(max([query.watermark, *(c.watermark for c in channels if c.missed_before is not None)]))
         consumer: DeltaConsumer
         if node.core is None:

@@ -21,7 +21,7 @@ from panewise.engine.consumers.query_consumer import QueryConsumer
 from panewise.engine.consumers.report_diff import CountedFinish, TimedFinish
 from panewise.engine.hosting.block_operators import items_of
 from panewise.engine.hosting.history_reader import HistoryReader
-from panewise.language.statements import Emission as Emission
+from panewise.language.statements import Emission
 from panewise.operators.deltas.series_start import surely_shown
 from panewise.operators.relation_to_stream import RelationToStream
 from panewise.optimize.node_of_plan import alone_with_past

@@ -8,7 +8,7 @@ from __future__ import annotations
 from panewise.arrays import INT64_MIN
 from panewise.catalog import Options
 from panewise.engine.channels.window_ends import due_report
-from panewise.language.statements import Emission as Emission
+from panewise.language.statements import Emission
 from panewise.plan.blocks import Block
 from panewise.plan.nodes import Emit
 

@@ -23,8 +23,7 @@ from panewise.catalog import TableDefinition
 from panewise.engine.channels.channel import Channel
 from panewise.errors import NotHeldError, PlanError
 from panewise.language.expressions import Expression
-from panewise.language.statements import Emission as Emission
-from panewise.language.statements import SelectItem
+from panewise.language.statements import Emission, SelectItem
 from panewise.operators.once.one_time_plan import relation_at_end
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.row_batch import Rows

@@ -17,7 +17,7 @@ from panewise.engine.archives.past_rows import Known, known_rows, shown_rows
 from panewise.engine.channels.channel import Channel
 from panewise.engine.channels.hosted_query import HostedQuery
 from panewise.engine.reads.one_time_inputs import answer_from
-from panewise.language.statements import Emission as Emission
+from panewise.language.statements import Emission
 from panewise.operators.once.one_time import relation
 from panewise.operators.row_batch import Rows
 from panewise.plan.blocks import Block
