@@ -131,7 +131,7 @@ def test_no_archive_in_another(tmp_path: Path) -> None:
 
 def test_no_archive_in_another_of_the_engine(tmp_path: Path) -> None:
     engine = pw.Engine()
-    engine.archives.only_books = True  # the files need not be there yet, as before a pipeline is started
+    engine.archives.keep_only_books()  # the files need not be there yet, as before a pipeline is started
     engine.execute("CREATE STREAM t (ts TIMESTAMP, k STRING)")
 
     def create(name: str, path: str) -> None:

@@ -284,8 +284,8 @@ def test_what_waits_is_there_for_whoever_reads() -> None:
     engine.subscribe("long", lambda batch: heard.extend(batch.column("a").to_pylist()))
     assert turn(held, 6) == {"long"}
     assert heard == []
-    with engine._lock:  # as the thread of a queue publishes it, while rows wait
-        table = engine._answer("long").table
+    with engine.turns:  # as the thread of a queue publishes it, while rows wait
+        table = engine._lookups.answer("long").table
     assert table["a"].to_pylist() == [1] and watermark_us(table) == 4 * SECOND
     assert heard == [1]
     assert turn(held, 10.5) == {"long"}

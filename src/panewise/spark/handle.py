@@ -394,7 +394,7 @@ class Handle(FolderReader):
         for name in wanted:
             newest = marks.of(self._key(name)).greatest
             if newest is not None:
-                ends[name] = min(books.hosting.last_end(books.streams[name], newest), INSTANT_MAX + 1)
+                ends[name] = min(books.hosting.graph.last_end(books.streams[name], newest), INSTANT_MAX + 1)
                 books.streams[name].check_advance(ends[name], *self._limit(self._key(name)))
         for name, last in ends.items():
             self._inbox.post_control({"advance": {"stream": self._key(name), "until": last}})

@@ -78,10 +78,11 @@ class SparkPipeline:
         self._checkpoint = str(checkpoint) if checkpoint is not None else None
         self.sharing = sharing  # that of the checkpoint, once there is one
         self.books = Engine(sharing=sharing)
-        self.books.driver.is_expected = True  # by Spark
-        self.books.statements.read_table = self._read_table
-        self.books.archives.only_books = True  # files are written by micro-batches
-        self.queries_made = self.books.statements.queries_made = MadeQueries()
+        self.books.driver.expect()  # by Spark
+        self.queries_made = MadeQueries()
+        self.books.statements.read_tables_by(self._read_table)
+        self.books.statements.share_queries(self.queries_made)
+        self.books.archives.keep_only_books()  # files are written by micro-batches
         self._explaining = Explaining(self)
         self.frames: dict[str, DataFrame] = {}  # the user's own, by lower-case name of the stream
         self._handle: Handle | None = None

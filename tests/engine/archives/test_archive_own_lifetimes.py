@@ -349,7 +349,7 @@ def test_streams_and_keys_that_are_not_in_the_answer_are_refused(tmp_path: Path)
     play.define(beside=False)
     with pytest.raises(BindError, match="rows of a stream have no lifetimes of their own"):
         play.engine.execute(archive_at(tmp_path).replace("FROM q", "FROM t"))
-    with pytest.raises(PlanError, match="'change' is no column of the answer"):
+    with pytest.raises(PlanError, match="'change' is not a column of the answer"):
         play.engine.execute(archive_at(tmp_path, key="change"))
     with pytest.raises(BindError, match="not a duration"):
         play.engine.execute(archive_at(tmp_path, lifetime="owned"))

@@ -245,7 +245,7 @@ def test_new_files_go_on_and_changed_ones_are_refused(tmp_path: Path) -> None:
     (source / "0.csv").write_text(CSV)
     outcome = start(text)
     assert outcome.exit_code == 1
-    assert "it is not the next in name order any more" in outcome.output
+    assert "it is no longer the next in name order" in outcome.output
     (source / "0.csv").unlink()
     (source / "1.csv").write_text(CSV + "2026-01-05 09:30:14,ECHO,70,7\n")
     assert "it has changed or is gone" in start(text).output

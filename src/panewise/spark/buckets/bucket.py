@@ -221,11 +221,11 @@ class Bucket:
         for hosted in self.hosting.queries.values():
             hosted.keep_all_unread()  # everything is read after every micro-batch
 
-    def _refused(self, name: str, node: PhysicalQuery, problem: PlanError) -> None:
+    def _refused(self, name: str, node: PhysicalQuery, problem: PlanError) -> HostedQuery:
         """A row came between the statement and its micro-batch: too late for what needs all rows."""
         hosted = HostedQuery(name, node.plan, node.block)
         hosted.fail_alone(problem.message)
-        self.hosting.queries[name] = hosted
+        return hosted
 
     def fail(self, name: str, reason: str) -> None:
         """Another task or bucket has found that a query cannot go on."""

@@ -103,7 +103,7 @@ class TableBooks:
         for name, consumer in hosting.consumers.items():
             if not consumer.tables:
                 continue
-            reached = min(root.watermark for channel in consumer.inputs for root in hosting.roots(channel))
+            reached = min(root.watermark for channel in consumer.inputs for root in hosting.graph.roots(channel))
             if reached > self._reached.get(name, hosting.queries[name].watermark):
                 self._reached[name] = reached
                 for source in consumer.tables:
