@@ -25,7 +25,7 @@ Invariants:
 
 - What is postponed is answered, at the latest: with the turn that leaves no rows waiting; before somebody reads it,
   runs a statement or takes a snapshot; when its family trails the stream by so many of its shortest slides, or
-  holds so many open slices, that it cannot wait (`FamilyConsumer.can_wait`). So memory is bounded, and no family
+  holds so many open slices, that it cannot wait (`PostponedReports.can_wait`). So memory is bounded, and no family
   starves.
 - Families that others read row by row, and those that code of users folds, never wait.
 
