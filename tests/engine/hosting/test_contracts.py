@@ -23,7 +23,7 @@ OWN_FIELDS = {
         *("passing", "touched"),
     },
     "runtime": {
-        *("status", "reason", "whole_from", "counts_all", "begins_by_count", "overflows", "unread_max", "empty_batch"),
+        *("status", "reason", "whole_from", "counts_all", "begins_by_count", "overflows", "rows_max", "empty_batch"),
         "entering",
     },
 }

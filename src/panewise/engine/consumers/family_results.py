@@ -146,7 +146,7 @@ class FamilyResults:
             if member.shape in self._ledgers and pieces:
                 entries.setdefault(member.shape, LedgerEntry()).apart[member.window] = pieces
         for shape, entry in entries.items():
-            self._ledgers[shape].write(entry, next(iter(self.queries.values())).unread_max)
+            self._ledgers[shape].write(entry, next(iter(self.queries.values())).unread.rows_max)
 
     def _written_out(self, name: str, piece: Piece) -> pa.RecordBatch:
         """Reports of a window of rows as a batch. A range of empty ones is written out now, while the times of its rows
