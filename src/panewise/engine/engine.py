@@ -415,8 +415,8 @@ class Engine:
             self.books.check_state()
             self._flush_all()
             asked = self.stream(stream)
-            if not asked.keeps_late:
-                self.listeners.remark(nothing_kept(asked.definition, asked.late_count))
+            if not asked.late.can_be_fetched:
+                self.listeners.remark(nothing_kept(asked.definition, asked.late.count))
             return asked.late_rows()
 
     def badness(self, stream: str) -> BadRows | None:

@@ -42,6 +42,7 @@ class Scripted(Shedder):
     """Takes the rows that it is told to, with the excess that it is told; None drops a row."""
 
     def __init__(self, script: list[float | None]) -> None:
+        super().__init__(definition("t", shedding="random", max_rate=1))
         self.script = list(script)
 
     def shed(

@@ -111,8 +111,8 @@ class Books:
         """The log has been read, and what it says has happened again; remarks were made when it happened first."""
         self.flush()
         for stream in self.streams.values():
-            stream.late_remarks.forget(stream.late_count)
-            stream.bad_remarks.forget(stream.bad_count)
+            stream.late.remarks.forget(stream.late.count)
+            stream.bad.remarks.forget(stream.bad.count)
         self.hosting.remarks.clear()
         self.replaying = False
 

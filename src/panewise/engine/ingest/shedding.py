@@ -114,9 +114,11 @@ def keep_condition(definition: StreamDefinition) -> Expression:
 
 
 class Shedder:
-    """The sampling of one stream."""
+    """The sampling of one stream, and the counts of its rows that were taken and shed."""
 
     def __init__(self, definition: StreamDefinition) -> None:
+        self._taken_rows = 0
+        self._shed_rows = dict.fromkeys(REASONS, 0)
         self._random = np.random.default_rng(zlib.crc32(definition.name.lower().encode()))
         self.share = 1.0  # of the last push
         self._offered = 0.0  # rows that came in the last second, faded; `_kept` of them for certain
@@ -203,11 +205,24 @@ class Shedder:
             self._backlog += kept + share * (rows - kept)
         return share, reason if share < 1.0 else None
 
+    def count(self, taken: int, shed: dict[str, int]) -> None:
+        """Rows of a push that the stream has taken in, and rows that it has shed, by reason."""
+        self._taken_rows += taken
+        for reason, rows in shed.items():
+            self._shed_rows[reason] += rows
+
+    def stats(self) -> dict[str, Any]:
+        shed = dict(self._shed_rows)
+        return {"taken_rows": self._taken_rows, "shed_rows": sum(shed.values()), "shed": shed}
+
     def snapshot(self) -> dict[str, Any]:
-        """What the draws depend on; rates are of this process's clock and begin anew."""
-        return {"random": self._random.bit_generator.state}
+        """The counts, and the state of the generator. Rates depend on this process's clock, and begin anew."""
+        random = self._random.bit_generator.state
+        return {"counts": self._shed_rows, "taken": self._taken_rows, "random": random}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        self._shed_rows |= snapshot["counts"]
+        self._taken_rows = snapshot["taken"]
         self._random.bit_generator.state = snapshot["random"]
 
 

@@ -95,7 +95,7 @@ class ChangeFeed(Reader):
         self._taking = int(rows.times[0])
         batch = rows.batch.select(self._names).rename_columns(self._arrow.names).cast(self._arrow)
         operations, problems = self._read(rows.batch, batch)
-        stops = not self.stream.skips_bad
+        stops = not self.stream.judge.skips_bad
         done = self.table.apply(batch, operations, rows.times, problems, stops)
         bad = np.flatnonzero(problems[: done + 1]).tolist()
         reasons = [(rows.batch.slice(i, 1), self._reason(rows.batch, batch, i, int(problems[i]))) for i in bad]
@@ -103,7 +103,7 @@ class ChangeFeed(Reader):
             row, reason = reasons[0]
             self.table.fail(int(rows.times[bad[0]]), f"{reason}; the row: {shown_row(row)}")
         elif reasons:
-            self.stream.set_aside(reasons)
+            self.stream.bad.take(reasons)
 
     def _read(self, whole: pa.RecordBatch, batch: pa.RecordBatch) -> tuple[Ints, Ints]:
         """What each row does, and what is wrong with it whatever the table holds."""
