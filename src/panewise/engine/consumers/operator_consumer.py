@@ -1,4 +1,4 @@
-"""The consumer of a query that shares with nobody: an operator on a channel of its own."""
+"""The consumer of a query that shares nothing: an operator over the rows of one channel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OperatorConsumer(OneQueryConsumer):
         make: Callable[[], RowOperator],
         history: ArchivedHistory | None = None,
     ) -> None:
-        """`make`: a fresh operator of the node. `history`: what it is attached with."""
+        """`make`: makes a fresh operator of the node. `history`: the rows that it takes first."""
         super().__init__(query, [channel])
         self.ports = (Port(self, channel),)
         self._stepping = Stepping(self.ports, self._step)
@@ -76,7 +76,7 @@ class OperatorConsumer(OneQueryConsumer):
         elif not self._silent:
             stepping.go_to(stepping.reached, lambda: self.goes_on, self.in_report)
         elif stepping.reached > stepping.watermark:
-            stepping.leap(stepping.reached)  # there is nothing to bound
+            stepping.leap(stepping.reached)  # It makes no results, so the step needs no bound.
 
     def _step(self, rows: list[Rows], since: int, until: int) -> int:
         return self.say(lambda: self.operator.process(rows[0], until), until) or 0
@@ -134,7 +134,7 @@ class OperatorConsumer(OneQueryConsumer):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         operator = snapshot["operator"]
-        if snapshot.get("last_report") is not None:  # where an earlier panewise kept that of RESTORE
+        if snapshot.get("last_report") is not None:  # An earlier panewise kept RESTORE's report here.
             operator = {**operator, "last": snapshot["last_report"]}
         self.operator.restore(operator)
         watermark = snapshot.get("watermark", INT64_MIN)
