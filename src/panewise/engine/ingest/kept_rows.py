@@ -34,7 +34,7 @@ class KeptLateRows:
     def keep(self, keeps: bool) -> None:
         """The stream says what becomes of late rows: no remark is due any more."""
         self.keeps = keeps
-        self.remarks.expected = True
+        self.remarks.expect()
 
     def take(self, batch: pa.RecordBatch, late: NDArray[np.bool_]) -> None:
         """`late` marks the late rows of a batch."""
@@ -103,7 +103,7 @@ class KeptBadRows:
     def hand_out(self) -> list[BadRow]:
         """The kept rows, which are not kept any more. The caller knows of bad rows now: no remark is due."""
         rows, self._rows = list(self._rows), deque(maxlen=KEPT_ROWS_MAX)
-        self.remarks.expected = True
+        self.remarks.expect()
         return rows
 
     @staticmethod

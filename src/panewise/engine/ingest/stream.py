@@ -242,8 +242,8 @@ class Stream(Channel):
         return self.monitor.clock()
 
     def flush(self, most: int | None = None, schedule: ReportOrder | None = None) -> int:
-        """Processes pending and queued rows, at most `most` if that is given; returns their number. Answers do not depend
-        on how rows are divided.
+        """Processes pending and queued rows, at most `most` if that is given; returns their number. Answers do not
+        depend on how rows are divided.
 
         With a schedule, reports may be postponed; without one, postponed reports are answered too.
         """
@@ -318,7 +318,7 @@ class Stream(Channel):
 
     @property
     def newest(self) -> int | None:
-        """The greatest timestamp pushed, processed or not."""
+        """The greatest timestamp of pushed rows, processed or not."""
         return self.judge.extent.newest
 
     def lateness(self) -> Lateness | None:
