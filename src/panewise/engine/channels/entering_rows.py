@@ -51,6 +51,10 @@ class EnteringRows(Channel):
         entered, self._relation.entered = self._relation.entered, None
         self.flow(self.empty_rows() if entered is None else self._rows(entered), watermark)
 
+    def go_on_from(self, watermark: int) -> None:
+        """Restores the watermark."""
+        self.watermark = watermark
+
     def present(self) -> Rows:
         """The rows of the answer now, which a new reader gets first."""
         return self._rows(self._relation.entering(NEVER, self.watermark))
