@@ -36,7 +36,7 @@ def exchanged(log: Path) -> None:
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (Path.unlink, r"log-00000001' is missing: acknowledged calls after 'snapshot-00000001' that"),
-    "emptied": (lambda log: os.truncate(log, 0), "log-00000001' is empty: what was acknowledged after 'snapshot-"),
+    "emptied": (lambda log: os.truncate(log, 0), "log-00000001' is empty: acknowledged calls after 'snapshot-"),
     "cut in the head": (lambda log: os.truncate(log, 9), "log-00000001' is not a log of panewise, or its head"),
     "without records": (
         lambda log: os.truncate(log, SEGMENT_HEAD),
