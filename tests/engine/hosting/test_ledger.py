@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.engine.channels import unread_results
-from panewise.engine.channels.ledger import LOOKED_OVER, Ledger, LedgerEntry, LedgerPosition
+from panewise.engine.channels.ledger import READ_ENTRIES_MAX, Ledger, LedgerEntry, LedgerPosition
 from panewise.engine.consumers.family_consumer import FamilyConsumer
 from panewise.errors import PlanError
 from panewise.operators.due_reports import EmptyReports
@@ -134,13 +134,13 @@ def test_what_all_have_read_is_forgotten_and_last_reports_are_kept() -> None:
     model.join(0)
     model.join(1)
     model.write({4: 1}, {}, None)
-    for _ in range(3 * LOOKED_OVER):
+    for _ in range(3 * READ_ENTRIES_MAX):
         model.write({0: 1, 1: 2}, {}, None)
         model.read(0)
-    assert len(model.ledger._entries) == 3 * LOOKED_OVER + 1
+    assert len(model.ledger._entries) == 3 * READ_ENTRIES_MAX + 1
     model.read(1)
     assert len(model.ledger._entries) == 0
-    assert len(model.ledger._kept) <= LOOKED_OVER + 1
+    assert len(model.ledger._kept) <= READ_ENTRIES_MAX + 1
     model.check_last()
 
 

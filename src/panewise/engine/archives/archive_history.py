@@ -28,7 +28,7 @@ import numpy as np
 from panewise.arrays import INT64_MIN, Ints
 from panewise.engine.archives.past_rows import Known, known_rows, last_rows, numbered_rows, rows_back
 from panewise.engine.channels.channel import Channel
-from panewise.language.statements import Emission as Emission
+from panewise.language.statements import Emission
 from panewise.operators.partition_tail import RowCounts
 from panewise.operators.row_batch import Rows
 from panewise.plan.blocks import Block
@@ -45,14 +45,14 @@ class ArchivedHistory:
 
     `held_from`: earlier rows are missing; None: no row that matters is. `begins`: earlier rows count as of this
     instant. `gone`: for a window of rows with SLIDE, the number of rows before the first of these, by partition.
-    `unsaid`: the results of this many rows were due long ago, and are not shown.
+    `silent_rows`: the results of this many rows were due long ago, and are not shown.
     """
 
     rows: Rows
     held_from: int | None = None
     begins: int | None = None
     gone: RowCounts | None = None
-    unsaid: int = 0
+    silent_rows: int = 0
 
     @property
     def first(self) -> int:
@@ -149,7 +149,9 @@ def _of_counted(block: Block, window: RowsWindow, channel: Channel) -> ArchivedH
     if not known.arrived and len(rows.times[causes]) > 1 and np.ptp(rows.times[causes[-2:]]) == 0:
         return None  # It is not known which report is the last one.
     says = len(causes) and block.emission is Emission.RSTREAM
-    return ArchivedHistory(rows, gone=RowCounts(numbered.keys, firsts), unsaid=int(causes[-1]) if says else len(rows))
+    return ArchivedHistory(
+        rows, gone=RowCounts(numbered.keys, firsts), silent_rows=int(causes[-1]) if says else len(rows)
+    )
 
 
 def _firsts(totals: Ints, reach: int, slide: int) -> Ints:

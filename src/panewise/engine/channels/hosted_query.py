@@ -22,7 +22,7 @@ from panewise.engine.channels.unread_results import UnreadResults, read_back, wr
 from panewise.engine.channels.unread_total import UnreadTotal
 from panewise.engine.channels.withheld_changes import WithheldChanges
 from panewise.errors import AnswerOverflowWarning
-from panewise.language.statements import Emission as Emission
+from panewise.language.statements import Emission
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.reports import Piece
 from panewise.operators.row_batch import Rows

@@ -32,8 +32,8 @@ from panewise.operators.reports import MemberBatches, Piece, in_order
 
 Place = tuple[int, int]  # An entry, and how many rows of a member came before it.
 # Read entries are cut down to last reports when there are more of them than this,
-LOOKED_OVER = 64
-LOOKED_OVER_ROWS = 1 << 14  # or when they have this many rows more than twice those of last reports.
+READ_ENTRIES_MAX = 64
+READ_ROWS_SPARE = 1 << 14  # or when they have this many rows more than twice those of last reports.
 
 
 @dataclass(eq=False)
@@ -101,8 +101,8 @@ class Ledger:
         self._last: Ints = np.full(16, -1, np.int64)  # By member: the entry with its last report.
         self._kept: dict[int, LedgerEntry] = {}  # Entries that may hold a last report.
         self._kept_read = 0  # Number of rows in those that every reader has read.
-        self._last_rows = 0  # Number of rows of last reports when entries were last cut down.
-        self._asked: tuple[int, int] | None = None  # The span of entries that was asked for last.
+        self._last_report_rows = 0  # Number of rows of last reports when entries were last cut down.
+        self._asked_span: tuple[int, int] | None = None  # The span of entries that was asked for last.
         self._sorted: tuple[tuple[int, int], pa.Table, Ints] | None = None  # A span, its rows, where members begin.
 
     @property
@@ -114,12 +114,12 @@ class Ledger:
     def write(self, entry: LedgerEntry, most: int | None) -> None:
         """Adds the reports of one flush. `most`: the number of unread rows that are kept of a member."""
         for shared in entry.together:
-            self._fit(int(shared.numbers.max()))
+            self._make_room(int(shared.numbers.max()))
             self._rows[shared.numbers] += np.diff(shared.cuts)
             self._last[shared.numbers] = self._end
             self._held += shared.batch.num_rows
         for number, pieces in entry.apart.items():
-            self._fit(number)
+            self._make_room(number)
             count = sum(map(row_count, pieces))
             self._rows[number] += count
             self._last[number] = self._end
@@ -131,7 +131,7 @@ class Ledger:
             self._base += 1
             self._dropped, self._held = self._rows.copy(), 0
             self._kept_read += entry.rows
-        self._look_over()
+        self._trim()
         while most is not None and self._held > most and len(self._entries) > 1:
             if int((self._rows - self._dropped).max()) <= most:
                 break
@@ -149,19 +149,19 @@ class Ledger:
         if len(self._entries) < 2:
             return False
         self._drop_oldest()
-        self._look_over()
+        self._trim()
         return True
 
-    def _fit(self, number: int) -> None:
+    def _make_room(self, number: int) -> None:
         while number >= len(self._rows):
             more = np.zeros_like(self._rows)
             self._rows, self._dropped = np.concatenate([self._rows, more]), np.concatenate([self._dropped, more])
             self._last = np.concatenate([self._last, more - 1])
 
-    def _look_over(self) -> None:
+    def _trim(self) -> None:
         """Cuts read entries down to last reports, if there is much else in them."""
         read = len(self._kept) - len(self._entries)
-        if read <= LOOKED_OVER and self._kept_read <= 2 * self._last_rows + LOOKED_OVER_ROWS:
+        if read <= READ_ENTRIES_MAX and self._kept_read <= 2 * self._last_report_rows + READ_ROWS_SPARE:
             return
         kept: dict[int, LedgerEntry] = {}
         for number, entry in self._kept.items():
@@ -171,7 +171,7 @@ class Ledger:
                 kept[number] = entry.last_reports(wanted)
         self._kept = kept
         self._kept_read = sum(entry.rows for number, entry in kept.items() if number < self._base)
-        self._last_rows = self._kept_read
+        self._last_report_rows = self._kept_read
 
     def _drop_oldest(self) -> None:
         entry = self._entries.pop(0)
@@ -189,7 +189,7 @@ class Ledger:
 
     def place(self, number: int) -> Place:
         """The place at which a new reader of a member begins."""
-        self._fit(number)
+        self._make_room(number)
         return self._end, int(self._rows[number])
 
     def reaches(self, place: Place) -> bool:
@@ -236,8 +236,8 @@ class Ledger:
         """A member's rows in a span of entries that was sorted; None if the span was not asked for before."""
         span = begin, end
         if self._sorted is None or self._sorted[0] != span:
-            if self._asked != span or any(entry.apart for entry in self._entries[begin - self._base :]):
-                self._asked = span
+            if self._asked_span != span or any(entry.apart for entry in self._entries[begin - self._base :]):
+                self._asked_span = span
                 return None
             self._sorted = span, *self._in_order(begin)
         _, table, firsts = self._sorted
@@ -268,7 +268,7 @@ class Ledger:
             needed = min(self._readers, default=self._end)
             while self._entries and self._base < needed:
                 self._drop_oldest()
-            self._look_over()
+            self._trim()
             if self._sorted is not None and self._sorted[0][0] < needed:
                 self._sorted = None
 

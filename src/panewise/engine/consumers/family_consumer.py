@@ -108,7 +108,7 @@ class FamilyConsumer(QueryConsumer):
 
     def _add(self, query: HostedQuery, aggregation: Aggregation, cadence: Cadence, finish: Finish | None) -> None:
         name, meaning = query.name, (aggregation, cadence)
-        self._followers.come_at(self.channel.moment)
+        self._followers.set_moment(self.channel.moment)
         apart = finish is not None or self.counts_rows or self.family.folds_only
         member = self._member_to_follow(meaning, apart)
         if member is None:

@@ -39,7 +39,7 @@ class Followers:
 
     # -- queries that join ---------------------------------------------------------------------------------------
 
-    def come_at(self, moment: object) -> None:
+    def set_moment(self, moment: object) -> None:
         """Queries join at this moment. Members that were added at another moment cannot be followed by them."""
         if self._moment != moment:
             self._moment, self._alike, self._began = moment, {}, {}

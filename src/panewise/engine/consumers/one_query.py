@@ -47,7 +47,7 @@ class OneQueryConsumer(QueryConsumer):
     def goes_on(self) -> bool:
         return self.query.status != "FAILED"
 
-    def say(self, work: Callable[[], pa.Table], until: int) -> int | None:
+    def run_step(self, work: Callable[[], pa.Table], until: int) -> int | None:
         """Does the work of a step and hands its results on; returns their number. If the work raises QueryFailed, the
         query gets the results that the error carries and fails; returns None."""
         try:
@@ -55,14 +55,14 @@ class OneQueryConsumer(QueryConsumer):
                 table = work()
         except QueryFailed as problem:
             if isinstance(problem.results, pa.Table):
-                self._tell(problem.results, until)
+                self._hand_on(problem.results, until)
             self.fail(problem.message)
             return None
         self.query.overflowed(found.count)
-        self._tell(table, until)
+        self._hand_on(table, until)
         return int(table.num_rows)
 
-    def _tell(self, table: pa.Table, until: int) -> None:
+    def _hand_on(self, table: pa.Table, until: int) -> None:
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
         self.query.receive(pieces, until)
 
@@ -114,9 +114,9 @@ class OneQueryConsumer(QueryConsumer):
     def _answer(self, at: int) -> pa.Table: ...
 
     def explained(self) -> Explanation:
-        return Explanation(f"QUERY {self.query.shown}", self._said)
+        return Explanation(f"QUERY {self.query.shown}", self._explained_fields)
 
     @property
     @abstractmethod
-    def _said(self) -> dict[str, str]:
+    def _explained_fields(self) -> dict[str, str]:
         """The fields of EXPLAIN that say how it runs."""

@@ -51,14 +51,14 @@ class OperatorConsumer(OneQueryConsumer):
         if history is None:
             attach_ports(self.ports, None)
             return
-        unsaid, rows = history.unsaid, history.rows
-        if unsaid:
+        silent_rows, rows = history.silent_rows, history.rows
+        if silent_rows:
             try:
-                self.operator.take_in(rows.slice(0, unsaid))
+                self.operator.take_in(rows.slice(0, silent_rows))
             except QueryFailed as problem:
                 self.fail(problem.message)
                 return
-        attach_ports(self.ports, [rows.slice(unsaid, len(rows))])
+        attach_ports(self.ports, [rows.slice(silent_rows, len(rows))])
 
     def detach(self) -> None:
         for port in self.ports:
@@ -79,7 +79,7 @@ class OperatorConsumer(OneQueryConsumer):
             stepping.leap(stepping.reached)  # It makes no results, so the step needs no bound.
 
     def _step(self, rows: list[Rows], since: int, until: int) -> int:
-        return self.say(lambda: self.operator.process(rows[0], until), until) or 0
+        return self.run_step(lambda: self.operator.process(rows[0], until), until) or 0
 
     @property
     def _most_in_report(self) -> int:
@@ -95,13 +95,15 @@ class OperatorConsumer(OneQueryConsumer):
         return self.operator.counted_rows(partition_by)
 
     def explained(self) -> Explanation:
-        return Explanation(f"QUERY {self.query.shown}", {**self._said, "window": str(self.query.block.window)})
+        return Explanation(
+            f"QUERY {self.query.shown}", {**self._explained_fields, "window": str(self.query.block.window)}
+        )
 
     def explained_query(self, query: HostedQuery) -> Explanation:
-        return explain(query.plan).saying(self._said)
+        return explain(query.plan).saying(self._explained_fields)
 
     @property
-    def _said(self) -> dict[str, str]:
+    def _explained_fields(self) -> dict[str, str]:
         return {"operator": self._name, **self.operator.described}
 
     @property

@@ -61,7 +61,7 @@ class DeltaConsumer(OneQueryConsumer):
     def explained_query(self, query: HostedQuery) -> Explanation:
         rates = {port.channel.name: port.rate for port in self.ports if port.rate is not None}
         statistics = Statistics(rates=rates)
-        return explained(self.node, statistics, self._said, self.folded, self.sharing)
+        return explained(self.node, statistics, self._explained_fields, self.folded, self.sharing)
 
     @property
     def sharing(self) -> int:
@@ -69,7 +69,7 @@ class DeltaConsumer(OneQueryConsumer):
         return 1
 
     @property
-    def _said(self) -> dict[str, str]:
+    def _explained_fields(self) -> dict[str, str]:
         """The operators with state, from the inputs up, and the fields of each."""
         found = {"operators": ", ".join(operator.name for operator in self.operators)}
         for operator in self.operators:
@@ -147,8 +147,8 @@ class PlanConsumer(DeltaConsumer):
         return self.plan.operators
 
     @property
-    def _said(self) -> dict[str, str]:
-        found = super()._said
+    def _explained_fields(self) -> dict[str, str]:
+        found = super()._explained_fields
         if not self.clocks:
             return found
         waits = ", ".join(clock.channel.name for clock in self.clocks)
@@ -188,7 +188,7 @@ class PlanConsumer(DeltaConsumer):
 
     def _step(self, rows: list[Rows], since: int, until: int) -> int:
         made = self.plan.results_made
-        self.say(lambda: self.plan.process(rows, until), until)
+        self.run_step(lambda: self.plan.process(rows, until), until)
         adapted = orders_changed(self.query.name, self.plan.adapting)
         if adapted.ordered:
             self._change(adapted)

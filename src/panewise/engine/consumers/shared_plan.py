@@ -224,7 +224,7 @@ class SharingConsumer(DeltaConsumer):
         self._come_to = come_to
         core, name = self.shared.core, self.query.name
         failure = core.failure(name)
-        if self.say(lambda: self._results(found, starts_at, until), come_to) is None:
+        if self.run_step(lambda: self._results(found, starts_at, until), come_to) is None:
             return
         self.query.overflowed(core.take_overflows(name))
         if failure is not None:
@@ -260,8 +260,8 @@ class SharingConsumer(DeltaConsumer):
         return max(1, len(self.shared.members))  # All may have failed.
 
     @property
-    def _said(self) -> dict[str, str]:
-        found = super()._said
+    def _explained_fields(self) -> dict[str, str]:
+        found = super()._explained_fields
         return {"operators": found.pop("operators"), "core": shared_with(len(self.shared.members) - 1), **found}
 
     @property
