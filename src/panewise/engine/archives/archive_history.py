@@ -148,9 +148,9 @@ def _of_counted(block: Block, window: RowsWindow, channel: Channel) -> ArchivedH
     causes = np.flatnonzero((numbered.numbers[kept] % slide == 0) & (numbered.numbers[kept] > window.offset))
     if not known.arrived and len(rows.times[causes]) > 1 and np.ptp(rows.times[causes[-2:]]) == 0:
         return None  # It is not known which report is the last one.
-    says = len(causes) and block.emission is Emission.RSTREAM
+    shows_last = len(causes) and block.emission is Emission.RSTREAM
     return ArchivedHistory(
-        rows, gone=RowCounts(numbered.keys, firsts), silent_rows=int(causes[-1]) if says else len(rows)
+        rows, gone=RowCounts(numbered.keys, firsts), silent_rows=int(causes[-1]) if shows_last else len(rows)
     )
 
 

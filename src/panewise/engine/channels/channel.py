@@ -23,8 +23,8 @@ from panewise.operators.reorder import ReorderBuffer
 from panewise.operators.row_batch import Rows, concatenated
 from panewise.schema import Schema
 
-SMALL_ROWS = 1024  # Retained pieces of fewer rows are put together,
-SMALL_PIECES = 64  # about this many at a time.
+SMALL_ROWS = 1024  # Retained pieces of fewer rows are put together.
+SMALL_PIECES = 64  # About this many small pieces are put together at a time.
 
 
 class Channel:

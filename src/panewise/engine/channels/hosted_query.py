@@ -121,7 +121,7 @@ class HostedQuery(Channel):
         self.remarks = remarks
 
     def begin_at(self, watermark: int) -> None:
-        """It has come as far as what it reads."""
+        """Sets the watermark to that of the channels that it reads."""
         self.watermark = watermark
 
     def begin_whole_from(self, instant: int | None, by_count: bool = False) -> None:
@@ -149,7 +149,7 @@ class HostedQuery(Channel):
         """Its results up to this watermark have been handed on before."""
         self.watermark = max(self.watermark, watermark)
 
-    # -- what becomes of it --------------------------------------------------------------------------------------
+    # -- its status ----------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> str:

@@ -31,9 +31,8 @@ from panewise.operators.due_reports import EmptyReports
 from panewise.operators.reports import MemberBatches, Piece, in_order
 
 Place = tuple[int, int]  # An entry, and how many rows of a member came before it.
-# Read entries are cut down to last reports when there are more of them than this,
-READ_ENTRIES_MAX = 64
-READ_ROWS_SPARE = 1 << 14  # or when they have this many rows more than twice those of last reports.
+READ_ENTRIES_MAX = 64  # Read entries are cut down to last reports when there are more of them.
+READ_ROWS_SPARE = 1 << 14  # They are also cut down when they have this many rows more than twice those of last reports.
 
 
 @dataclass(eq=False)

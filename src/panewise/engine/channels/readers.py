@@ -52,7 +52,7 @@ class Reader(Protocol):
         """The names of its queries that have not failed."""
 
     def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
-        """How many rows of each partition it has counted; None where it does not count by these columns."""
+        """How many rows of each partition it has counted; None if it does not count by these columns."""
         return None
 
 

@@ -49,7 +49,7 @@ class FamilyResults:
         self.apart: dict[str, HostedQuery] = {}
         self._finishes: dict[str, Finish] = {}
         self._ledgers: dict[int, Ledger] = {}  # by shape
-        self._last_pieces: dict[str, Piece | None] = {}  # of queries apart, and from snapshots
+        self._last_pieces: dict[str, Piece | None] = {}  # For queries that stand apart, and from snapshots.
 
     def member(self, name: str) -> Member:
         """The member whose reports a query gets."""
@@ -255,7 +255,7 @@ class FamilyResults:
         self._last_pieces[name] = last
         return last
 
-    # -- what is written down ------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         return {

@@ -57,8 +57,8 @@ SCHEDULES: dict[str, Choice | None] = {
 DEFAULT = "earliest-deadline"
 CHANGE_SLIDES = ("aggressive", "hybrid")
 BEHIND = 0.5  # A stream is behind if more than this share of its queue is full; load shedding begins there too.
-SHARE = 0.5  # Time for the reports of a flush, as a share of the time that its rows took,
-LEAST_S = 0.002  # but not less than this.
+SHARE = 0.5  # The time for the reports of a flush, as a share of the time that its rows took.
+LEAST_S = 0.002  # The least time for the reports of a flush.
 
 
 class ReportSchedule:

@@ -53,7 +53,7 @@ class LogRecord:
     number: int
     fields: dict[str, Any]
     body: pa.Buffer
-    body_at: int  # where the body begins in the file
+    body_at: int  # Where the body begins in the file.
 
 
 @dataclass(frozen=True)

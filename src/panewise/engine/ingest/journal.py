@@ -15,7 +15,7 @@ import pyarrow as pa
 from panewise.engine.ingest.window_limit import Extent
 from panewise.errors import DataError
 
-Stamp = tuple[str, int]  # a producer and the number of its push
+Stamp = tuple[str, int]  # A producer, and the number of its push.
 
 
 @dataclass(frozen=True)

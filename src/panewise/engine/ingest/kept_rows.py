@@ -32,7 +32,7 @@ class KeptLateRows:
         self._batches: deque[pa.RecordBatch] = deque()
 
     def keep(self, keeps: bool) -> None:
-        """The stream says what becomes of late rows: no remark is due any more."""
+        """Sets whether late rows are kept. As the user has decided that, no remark is due any more."""
         self.keeps = keeps
         self.remarks.expect()
 

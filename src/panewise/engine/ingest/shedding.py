@@ -43,8 +43,8 @@ from panewise.plan.scale_sampled import EXCESS, MARK
 
 SMOOTHED_S = 1.0  # Rates are faded over this time; rows of this time may exceed `max_rate` in a burst.
 SHARE_LEAST = 0.01
-TOGETHER_ROWS = 1024  # Rows pushed one by one are judged together when there are this many,
-TOGETHER_S = 0.05  # or when the first is this old.
+TOGETHER_ROWS = 1024  # Rows pushed one by one are judged when there are this many.
+TOGETHER_S = 0.05  # They are also judged when the first is this old.
 FULL_FROM = 0.5  # Rows are dropped when more than this share of the queue is full.
 REASONS = ("max_rate", "queue")
 OPTIONS = ("shedding", "max_rate", "keep", "queue")

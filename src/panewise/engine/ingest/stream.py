@@ -33,8 +33,8 @@ from panewise.operators.row_batch import Rows
 from panewise.plan.scale_sampled import with_excess
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
 
-PORTION_S = 0.04  # While other threads read, a flush processes about as many rows as take this long,
-PORTION_ROWS_LEAST = 8192  # but not fewer than these.
+PORTION_S = 0.04  # While other threads read, a flush takes about this long.
+PORTION_ROWS_LEAST = 8192  # The least number of rows in such a flush.
 
 
 class ReportOrder(Protocol):

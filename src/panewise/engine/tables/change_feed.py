@@ -190,7 +190,7 @@ def _check_operation(definition: TableDefinition, stream: StreamDefinition) -> N
     column = stream.schema.find(name)
     if column is None:
         raise PlanError(
-            f"stream '{stream.name}' has no column '{name}' that says what a change of '{definition.name}' does",
+            f"stream '{stream.name}' has no column '{name}', the operation of table '{definition.name}'",
             hint=did_you_mean(name, stream.schema.names),
         )
     if column.type != STRING:
