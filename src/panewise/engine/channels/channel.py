@@ -138,6 +138,14 @@ class Channel:
             for reader in ordered:
                 guarded(reader, partial(reader.take, in_order, self.watermark))
 
+    def postpone(self, reader: Postponed) -> None:
+        """A reader answers its due reports later."""
+        self.postponed[reader] = None
+
+    def end_postponement(self, reader: Postponed) -> None:
+        """A reader answers its due reports now, or never because it has failed."""
+        self.postponed.pop(reader, None)
+
     def catch_up(self) -> None:
         """Answers all postponed reports."""
         while self.postponed:

@@ -44,6 +44,10 @@ class LedgerPosition:
     position: int
     taken: int
 
+    def go_to(self, position: int, taken: int) -> None:
+        """All entries before the position were read."""
+        self.position, self.taken = position, taken
+
 
 @dataclass
 class LedgerEntry:
@@ -226,8 +230,8 @@ class Ledger:
         if table is None:
             found = [batch for piece in self.unread(reader) for batch in batches(piece)]
             table = pa.Table.from_batches(found, schema=self.schema)
-        reader.taken = int(self._rows[reader.number])
-        before, reader.position = reader.position, end
+        before = reader.position
+        reader.go_to(end, int(self._rows[reader.number]))
         self._move(before, end)
         return table
 

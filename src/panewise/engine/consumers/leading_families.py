@@ -48,6 +48,11 @@ class Lead:
         self.family.add(name, member.aggregation, member.cadence)
         self.until[name] = until
 
+    def rename(self, name: str, to: str) -> None:
+        if name in self.until:
+            self.until[to] = self.until.pop(name)
+            self.family.rename(name, to)
+
     def drop(self, name: str) -> None:
         if self.until.pop(name, None) is not None:
             self.family.remove(name)
@@ -128,9 +133,7 @@ class Leads:
 
     def rename(self, name: str, to: str) -> None:
         for lead in self._leads:
-            if name in lead.until:
-                lead.until[to] = lead.until.pop(name)
-                lead.family.rename(name, to)
+            lead.rename(name, to)
 
     def drop(self, name: str) -> None:
         for lead in self._leads:

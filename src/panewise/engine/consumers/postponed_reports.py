@@ -64,11 +64,11 @@ class PostponedReports:
 
     def postpone(self) -> None:
         """The family has folded rows, and answers reports later."""
-        self._channel.postponed[self] = None
+        self._channel.postpone(self)
 
     def drop(self) -> None:
         """The family has failed: nothing is answered any more."""
-        self._channel.postponed.pop(self, None)
+        self._channel.end_postponement(self)
 
     # -- what the schedule asks ----------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class PostponedReports:
 
     def catch_up(self) -> None:
         """Answers all postponed reports in one pass."""
-        del self._channel.postponed[self]
+        self._channel.end_postponement(self)
         guarded(self._owner, self._catch_up)
 
     def _catch_up(self) -> None:

@@ -266,7 +266,7 @@ class Stream(Channel):
             self._process(part, last=part is parts[-1])
         if self._behind and not len(self._pending):
             assert self.newest is not None
-            self.progress.greatest = self.newest
+            self.progress.see(self.newest)
             self.flow(self.empty_rows(), self.progress.value)
         self.may_postpone = False
         if schedule is None:

@@ -73,6 +73,10 @@ class Watermark:
         self.greatest, self.behind = int(greatest), max(self.behind, int(behind))
         return late.view(np.bool_) if count else None
 
+    def see(self, time: int) -> None:
+        """Rows up to this time have come, the last of which were shed."""
+        self.greatest = max(self.greatest, time)
+
     def advance(self, until: int) -> None:
         """No row before `until` will come."""
         self.floor = max(self.floor, until)
