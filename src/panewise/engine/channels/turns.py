@@ -97,7 +97,7 @@ class Turns:
         self.change = StateChange()
         self.broken = False
         self.refused: PanewiseError | None = None  # Why no thread can enter: in a child process.
-        self.remedy = "it has no path: what it held is lost, and a new engine has to be made"
+        self.remedy = "it has no path, so its state is lost: create a new engine"
 
     def __enter__(self) -> None:
         if self.refused is not None:

@@ -120,7 +120,9 @@ class OperatorConsumer(OneQueryConsumer):
         watermark = self.come_to
         if watermark != INT64_MIN and at >= watermark and isinstance(self.query.block.window, RowsWindow):
             reached = format_instant(watermark)
-            raise NotHeldError(f"'{name}' has not come so far yet", hint=f"'{self.channel.name}' has come to {reached}")
+            raise NotHeldError(
+                f"'{name}' has not come to that instant yet", hint=f"'{self.channel.name}' has come to {reached}"
+            )
 
     def _answer(self, at: int) -> pa.Table:
         return self.operator.lookup(at)

@@ -105,7 +105,7 @@ class DeltaConsumer(OneQueryConsumer):
     def _check_held(self, name: str, at: int) -> None:
         if INT64_MIN < self.come_to < at:
             slowest = min(self.waits_for, key=lambda channel: channel.watermark)
-            raise NotHeldError(f"'{name}' has not come so far yet", hint=f"it waits for '{slowest.name}'")
+            raise NotHeldError(f"'{name}' has not come to that instant yet", hint=f"it waits for '{slowest.name}'")
 
     def _answer(self, at: int) -> pa.Table:
         return self.plan.lookup(at)

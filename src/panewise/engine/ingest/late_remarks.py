@@ -88,7 +88,7 @@ def lateness(stream: StreamDefinition, late: int, rows: int, behind: int) -> Lat
     came = f"{late:,} of {rows:,} rows of stream '{stream.name}' came late and were dropped"
     ways = f"ALTER STREAM {name} SET (late = 'keep') keeps late rows, late = 'drop' ends this warning"
     if behind <= stream.delay_us:
-        return Lateness(late, f"{came}: they are older than advance() or flush() had said that rows would be. {ways}")
+        return Lateness(late, f"{came}: they are older than advance() or flush() had allowed. {ways}")
     waits = f"the stream waits {format_duration(stream.delay_us)}" if stream.delay_us else "the stream waits for none"
     needed = format_duration(rounded_up(behind))
     clause = f"WATERMARK FOR {column} AS {column} - INTERVAL {needed}"

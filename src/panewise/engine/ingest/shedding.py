@@ -61,7 +61,7 @@ def check_overload_options(definition: StreamDefinition) -> None:
     if mode == "semantic" and "keep" not in options:
         raise PlanError("shedding = 'semantic' needs to know which rows to keep", hint="add keep = 'a condition'")
     if mode == "random" and "keep" in options:
-        raise PlanError("shedding = 'random' keeps no row before another", hint="write shedding = 'semantic'")
+        raise PlanError("shedding = 'random' cannot prefer some rows", hint="write shedding = 'semantic'")
     if mode not in (None, "none") and "max_rate" not in options and "queue" not in options:
         raise PlanError(f"shedding = '{mode}' needs to know when to begin", hint="add max_rate = rows a second, "
                         "or queue = rows that may wait")  # fmt: skip
@@ -77,7 +77,7 @@ def altered(definition: StreamDefinition, options: dict[str, Any]) -> StreamDefi
     changed = replace(definition, options=tuple((dict(definition.options) | options).items()))
     if changed.sheds and not definition.sheds:
         raise PlanError(
-            f"'{definition.name}' was created without shedding, and what reads it takes every row for itself",
+            f"'{definition.name}' was created without shedding, so its readers count every row as one",
             hint="drop it and create it with shedding = 'none', which can be altered",
         )
     check_overload_options(changed)
