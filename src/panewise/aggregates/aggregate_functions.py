@@ -7,7 +7,6 @@ mask of NULLs.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal

@@ -274,7 +274,7 @@ def test_an_interrupt_while_a_lookup_answers_what_was_postponed(monkeypatch: pyt
     def postponing() -> None:
         """All but the reports."""
         flush_all()
-        engine.streams["s"].postponed[engine.hosting.consumers["q"]] = None
+        engine.hosting.consumers["q"].postponed.postpone()
         monkeypatch.setattr(Family, "advance", interrupted)
 
     def interrupted(*_: object) -> None:

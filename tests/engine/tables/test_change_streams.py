@@ -151,12 +151,12 @@ def test_rows_come_and_go(key: str) -> None:
 
 
 BAD = {
-    "op = 'replace' is none of 'upsert', 'insert', 'update', 'delete'": [(2, "B", "y", "replace")],
-    "op = None is none of": [(2, "B", "y", None)],
+    "op = 'replace' is not one of 'upsert', 'insert', 'update', 'delete'": [(2, "B", "y", "replace")],
+    "op = None is not one of": [(2, "B", "y", None)],
     "'symbol' is part of the primary key of 'companies' and cannot be NULL": [(2, None, "y", "upsert")],
     "'companies' already has a row with the key symbol = 'A'": [(2, "A", "y", "insert")],
     "'companies' has no row with the key symbol = 'B' to update": [(2, "B", "y", "update")],
-    "the key symbol = 'A' of 'companies' was taken away at the same instant": [
+    "the key symbol = 'A' of 'companies' was deleted at the same instant": [
         (2, "A", "y", "delete"),
         (2, "A", "z", "upsert"),
     ],

@@ -105,7 +105,7 @@ def test_a_key_that_was_taken_away_is_free_when_the_queries_have_gone_on() -> No
     engine.execute("DELETE FROM n WHERE k = 1")
     engine = pw.Engine.restore(engine.snapshot())
     for text in ("INSERT INTO n VALUES (1, 1, 'new')", "UPDATE n SET k = 1", "UPDATE n SET k = k - 1 WHERE k = 2"):
-        with pytest.raises(DataError, match="the key k = 1 of 'n' was just taken away"):
+        with pytest.raises(DataError, match="the key k = 1 of 'n' was just deleted"):
             engine.execute(text)
     engine.execute("UPDATE n SET w = 'TWO' WHERE k = 2")  # keeps its key
     engine.advance("a", 30 * SECOND)

@@ -413,7 +413,7 @@ def test_a_data_folder_is_not_the_folder_of_an_engine(tmp_path: Path) -> None:
     before = files_in(tmp_path)
     for suspended in (False, True):
         with pytest.raises(
-            DurabilityError, match=r"there is no engine in '.*data', and one in '.*data/engine'"
+            DurabilityError, match=r"there is no engine in '.*data', but there is one in '.*data/engine'"
         ) as refused:
             Engine(tmp_path / "data", suspended=suspended)
         assert refused.value.hint is not None

@@ -133,8 +133,8 @@ class Books:
         """The log has been replayed. Remarks are dropped: they were made when the records were written."""
         self.flush()
         for stream in self.streams.values():
-            stream.late_remarks.forget(stream.late_count)
-            stream.bad_remarks.forget(stream.bad_count)
+            stream.late.remarks.forget(stream.late.count)
+            stream.bad.remarks.forget(stream.bad.count)
         self.hosting.remarks.clear()
         self._replaying = False
 

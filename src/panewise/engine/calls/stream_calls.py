@@ -118,8 +118,8 @@ class StreamCalls:
             self._books.check_state()
             self._flusher.flush_all()
             asked = self._books.stream(stream)
-            if not asked.keeps_late:
-                self._listeners.remark(nothing_kept(asked.definition, asked.late_count))
+            if not asked.late.can_be_fetched:
+                self._listeners.remark(nothing_kept(asked.definition, asked.late.count))
             return asked.late_rows()
 
     def bad_rows(self, stream: str) -> pa.Table:

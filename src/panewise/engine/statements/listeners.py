@@ -63,11 +63,11 @@ class Listeners:
             self._offered = offered
             self._books.turns.outstanding = True
         for stream in self._books.streams.values():
-            if stream.late_remarks.due(stream.late_count):
+            if stream.late.remarks.due(stream.late.count):
                 lateness = stream.lateness()
                 assert lateness is not None, stream.name
                 self.remark(lateness.remark)
-            if stream.bad_remarks.due(stream.bad_count):
+            if stream.bad.remarks.due(stream.bad.count):
                 badness = stream.badness()
                 assert badness is not None, stream.name
                 self.remark(badness.remark, BadRowsWarning)
