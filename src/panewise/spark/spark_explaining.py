@@ -14,7 +14,7 @@ from panewise.spark.buckets.hosted_program import HostedProgram, Measures
 from panewise.spark.environment.session import default_partitions
 from panewise.spark.folder_reader import FolderReader
 from panewise.spark.program.changes import Change, Changing
-from panewise.spark.program.identity import Defined
+from panewise.spark.program.identity import DefinedPipeline
 from panewise.spark.program.program import Program
 from panewise.spark.program.reconcile import suspensions
 from panewise.spark.program.version import Fragment, PlannedQuery, PlannedTree
@@ -27,7 +27,7 @@ class Explaining:
     because a change holds that of the pipeline for as long as Spark takes to end and to begin.
     """
 
-    def __init__(self, pipeline: Defined) -> None:
+    def __init__(self, pipeline: DefinedPipeline) -> None:
         self._pipeline = pipeline
         self._lock = threading.RLock()
         self._shown: HostedProgram | None = None

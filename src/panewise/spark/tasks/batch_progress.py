@@ -114,5 +114,10 @@ def last_marks(folder: Folder) -> Marks:
     return read_marks(folder, numbers[-1]) if numbers else Marks()
 
 
+def next_batch(folder: Folder) -> int:
+    """The first micro-batch whose offsets Spark has not written yet."""
+    return max(folder.numbers("spark/offsets"), default=-1) + 1
+
+
 def marks_file(batch: int) -> str:
     return f"marks/{batch:012d}.json"
