@@ -146,7 +146,7 @@ def test_another_sharing_is_planned_for_itself(tmp_path: Path) -> None:
     handle = started(other, tmp_path)
     other.execute(wide.replace("wide", "wider"))
     queries = handle.program.newest.queries
-    assert len({queries[name].tree for name in ("summed", "wide", "wider")}) == 3
+    assert len({queries[name].family for name in ("summed", "wide", "wider")}) == 3
     explained = other.explain()
     assert explained.startswith("PLAN  <sharing: none, queries: 5,")
     assert explained.count("FAMILY BY k  <queries: 1,") == 4  # one is computed again for who reads it

@@ -88,7 +88,7 @@ class FolderReader:
         in_mid_stream = any(marks.at(query.created, key)[0] is not None for key in fragment.streams)
         if in_mid_stream and not query.block.hands_rows_on:
             return True
-        if not fragment.tree and not fragment.exchanged_by:
+        if not fragment.is_folded and not fragment.exchanged_by:
             return False  # its readers are computed beside it
         now = {key: (stream.reached, stream.good_rows) for key, stream in marks.streams.items()}
         return any(marks.at(query.created, key) != now.get(key, (None, 0)) for key in fragment.streams)
@@ -157,7 +157,7 @@ class FolderReader:
             }
             if read := [version.tables[key].name for key in version.tables_of(query)]:
                 queries[query.definition.name]["tables"] = {name: tables[name]["version"] for name in read}
-        return {"streams": streams, "tables": tables, "queries": queries, "trees": self._tree_stats(version, stats)}
+        return {"streams": streams, "tables": tables, "queries": queries, "trees": self._fragment_stats(version, stats)}
 
     def _answer_since(self, query: PlannedQuery, marks: Marks) -> str | None:
         come_to = self.come_to(query, marks)
@@ -181,7 +181,7 @@ class FolderReader:
             }  # fmt: skip
         return found
 
-    def _tree_stats(self, version: Version, stats: dict[str, Any]) -> list[dict[str, Any]]:
+    def _fragment_stats(self, version: Version, stats: dict[str, Any]) -> list[dict[str, Any]]:
         found = []
         for number in sorted(version.fragment_numbers):
             buckets = [bucket for bucket in stats["buckets"].values() if bucket["fragment"] == number]
@@ -191,7 +191,7 @@ class FolderReader:
                 {
                     "source": version.streams[fragment.stream].name,
                     "queries": sorted(q.definition.name for q in version.queries.values() if q.fragment == number),
-                    "trees": max(1, len(self.program.trees_in(version, fragment))),
+                    "trees": max(1, len(self.program.families_in(version, fragment))),
                     "buckets": len(buckets),
                     **{name: sum(bucket[name] for bucket in buckets) for name in summed},
                 }

@@ -17,7 +17,7 @@ from panewise.spark.program.changes import Change, Changing
 from panewise.spark.program.identity import DefinedPipeline
 from panewise.spark.program.program import Program
 from panewise.spark.program.reconcile import suspensions
-from panewise.spark.program.version import Fragment, PlannedQuery, PlannedTree
+from panewise.spark.program.version import Fragment, PlannedFamily, PlannedQuery
 
 
 class Explaining:
@@ -100,15 +100,15 @@ def spark_lines(
             continue
         names = ", ".join(q.definition.name for q in own)
         streams = [version.streams[key].name for key in fragment.streams]
-        trees = program.trees_in(version, fragment)
+        families = program.families_in(version, fragment)
         lines.append(f"  fragment {number} over {', '.join(streams)} answers {names}")
         for key, stream in zip(fragment.streams, streams, strict=True):
             asked = "the source" if len(streams) == 1 else f"the source of {stream}"
             lines.append(f"    {asked} is asked for: {', '.join(program.columns_needed(version, key).names)}")
-        lines.append(f"    {_exchanged(fragment, streams, own, partitions) or _spread(fragment, trees, partitions)}")
-        for tree in trees if len(trees) > 1 else ():
-            answered = ", ".join(q.definition.name for q in own if q.tree == tree.number)
-            lines.append(f"      {_selected(tree)}{_kept(tree)}: {answered}")
+        lines.append(f"    {_exchanged(fragment, streams, own, partitions) or _spread(fragment, families, partitions)}")
+        for family in families if len(families) > 1 else ():
+            answered = ", ".join(q.definition.name for q in own if q.family == family.number)
+            lines.append(f"      {_selected(family)}{_kept(family)}: {answered}")
         asked_for = [q for q in own if query is None or q.name == query.lower()]
         read = dict.fromkeys(key for q in asked_for for key in version.tables_of(q))
         lines.extend(f"    {_seen(version.tables[key].name, tables)}" for key in read)
@@ -119,7 +119,7 @@ def _exchanged(
     fragment: Fragment, streams: list[str], queries: list[PlannedQuery], partitions: int | None
 ) -> str | None:
     """How rows that travel whole are spread; None where partials travel."""
-    if fragment.tree:
+    if fragment.is_folded:
         return None
     if not fragment.exchanged_by:
         reasons = "; ".join(dict.fromkeys(reason for query in queries if (reason := query.node.spread.reason)))
@@ -131,12 +131,12 @@ def _exchanged(
     return f"rows are exchanged whole, in order, by {', '.join(keys)} into {_many(partitions)}"
 
 
-def _spread(fragment: Fragment, trees: list[PlannedTree], partitions: int | None) -> str:
-    selected = _selected(trees[0]) if len(trees) == 1 else "rows"
-    keys = ", ".join(to_spark_sql(key) for key in (trees[0].shape.keys if len(trees) == 1 else fragment.keys))
+def _spread(fragment: Fragment, families: list[PlannedFamily], partitions: int | None) -> str:
+    selected = _selected(families[0]) if len(families) == 1 else "rows"
+    keys = ", ".join(to_spark_sql(key) for key in (families[0].shape.keys if len(families) == 1 else fragment.keys))
     folded = f"{selected} are folded per slice{f' and {keys}' if keys else ''} before the exchange"
-    if len(trees) > 1:
-        folded += f", for {len(trees)} trees"
+    if len(families) > 1:
+        folded += f", for {len(families)} trees"
     return f"{folded}, partials merged in {_many(partitions) if fragment.keys else 'one bucket'}"
 
 
@@ -154,12 +154,12 @@ def _seen(name: str, tables: Mapping[str, Mapping[str, Any]]) -> str:
     return seen + (f"; a later one cannot be read: {table['problem']}" if table["problem"] else "")
 
 
-def _selected(tree: PlannedTree) -> str:
-    where = tree.shape.where
+def _selected(family: PlannedFamily) -> str:
+    where = family.shape.where
     return "rows" if where is None else f"rows where {to_spark_sql(where)}"
 
 
-def _kept(tree: PlannedTree) -> str:
-    shape = tree.shape
+def _kept(family: PlannedFamily) -> str:
+    shape = family.shape
     order = f" by {', '.join(to_spark_sql(key) for key in shape.keys)}" if shape.keys else ""
     return order + (f", kept by {shape.technique}" if shape.technique else "")

@@ -27,12 +27,12 @@ class StoredPlace:
     """
 
     fragment: int
-    tree: int = 0
+    family: int = 0
     selection: int = 0
     decided: Mapping[str, Any] = field(default_factory=dict)
 
 
-PLACE = Record(StoredPlace, "fragment tree selection decided")
+PLACE = Record(StoredPlace, "fragment tree=family selection decided")
 
 
 @dataclass(frozen=True)

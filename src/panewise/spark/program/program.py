@@ -63,9 +63,9 @@ from panewise.spark.program.version import (
     Fragment,
     FragmentPlan,
     PlannedArchive,
+    PlannedFamily,
     PlannedQuery,
     PlannedSink,
-    PlannedTree,
     Version,
     log_name,
 )
@@ -86,7 +86,7 @@ class Program:
     sharing: str = "weave"
     versions: list[Version] = field(default_factory=list)
     fragments: dict[int, Fragment] = field(default_factory=dict)
-    trees: dict[int, PlannedTree] = field(default_factory=dict)
+    families: dict[int, PlannedFamily] = field(default_factory=dict)
     catalog: Catalog = field(default_factory=Catalog)
     made: MadeQueries = field(default_factory=MadeQueries)
     _numbers: dict[Placement, int] = field(default_factory=dict)  # of fragments
@@ -102,7 +102,7 @@ class Program:
             self,
             versions=list(self.versions),
             fragments=dict(self.fragments),
-            trees=dict(self.trees),
+            families=dict(self.families),
             catalog=catalog,
             _numbers=dict(self._numbers),
             _newest=dict(self._newest),
@@ -196,47 +196,47 @@ class Program:
 
     def _plant(self, change: Change, queries: dict[str, PlannedQuery]) -> None:
         """The queries of a version that is complete get their trees: one that goes on, or a new one."""
-        going_on = {query.tree for query in queries.values() if query.created < change.version}
+        going_on = {query.family for query in queries.values() if query.created < change.version}
         for name, query in queries.items():
-            if query.created == change.version and self.fragments[query.fragment].tree:
+            if query.created == change.version and self.fragments[query.fragment].is_folded:
                 assert isinstance(query.node, FamilyQuery)
                 shape = query.node.shape
                 stored = None if change.places is None else change.places.get(name)
                 number = self._newest.get((query.fragment, shape))
                 if stored is not None:
-                    number = stored.tree
-                    if number not in self.trees:
-                        self._new_tree(number, query.fragment, shape, stored.selection)
-                    if (self.trees[number].fragment, self.trees[number].shape) != (query.fragment, shape):
+                    number = stored.family
+                    if number not in self.families:
+                        self._new_family(number, query.fragment, shape, stored.selection)
+                    if (self.families[number].fragment, self.families[number].shape) != (query.fragment, shape):
                         raise _planned_otherwise(name)
                 elif number is None or number not in going_on:
-                    number = max(self.trees, default=0) + 1
+                    number = max(self.families, default=0) + 1
                     selection = self._selections.get(shape.where, max(self._selections.values(), default=-1) + 1)
-                    self._new_tree(number, query.fragment, shape, selection)
+                    self._new_family(number, query.fragment, shape, selection)
                 going_on.add(number)
-                queries[name] = replace(query, tree=number)
+                queries[name] = replace(query, family=number)
 
     def _place_of(self, query: PlannedQuery) -> StoredPlace:
-        selection = self.trees[query.tree].selection if query.tree else 0
-        return StoredPlace(query.fragment, query.tree, selection, decided_on(query.node).to_dict())
+        selection = self.families[query.family].selection if query.family else 0
+        return StoredPlace(query.fragment, query.family, selection, decided_on(query.node).to_dict())
 
-    def _new_tree(self, number: int, fragment: int, shape: FamilyShape, selection: int) -> None:
+    def _new_family(self, number: int, fragment: int, shape: FamilyShape, selection: int) -> None:
         self._selections.setdefault(shape.where, selection)
         columns = tuple(f"key_{shape.keys.index(key)}" for key in self.fragments[fragment].keys)
-        self.trees[number] = PlannedTree(number, fragment, shape, selection, columns)
+        self.families[number] = PlannedFamily(number, fragment, shape, selection, columns)
         self._newest[fragment, shape] = number
 
-    def trees_in(self, version: Version, fragment: Fragment) -> list[PlannedTree]:
+    def families_in(self, version: Version, fragment: Fragment) -> list[PlannedFamily]:
         """The trees of a fragment, in the order of their numbers."""
-        return [self.trees[number] for number in version.tree_numbers.get(fragment.number, ())]
+        return [self.families[number] for number in version.family_numbers.get(fragment.number, ())]
 
     def keys_of(self, fragment: Fragment) -> tuple[int, ...]:
         return bucket_keys(fragment.number, fragment.buckets, self.partitions)
 
     def plan_of(self, fragment: Fragment, version: Version) -> FragmentPlan:
         """What the buckets of a fragment are made of in a version."""
-        trees = tuple(self.trees_in(version, fragment))
-        return FragmentPlan(fragment, version.hosted(fragment), trees, *version.defined_below(fragment))
+        families = tuple(self.families_in(version, fragment))
+        return FragmentPlan(fragment, version.hosted(fragment), families, *version.defined_below(fragment))
 
     def concerns(self, fragment: Fragment, after: int, upto: int) -> bool:
         """Whether a version behind one number, up to another one, changes anything for the buckets of a fragment."""
@@ -298,7 +298,7 @@ class Program:
             return definition.schema
         needed = {definition.timestamp}
         for fragment in self.fragments_over(version, stream):
-            if not fragment.tree:
+            if not fragment.is_folded:
                 return definition.schema
             for query in version.hosted(fragment).values():
                 block = query.block

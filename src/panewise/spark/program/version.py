@@ -36,7 +36,7 @@ class PlannedQuery:
     created: int
     fragment: int
     placement: Placement
-    tree: int = 0  # the number of its tree; 0 where its fragment has none
+    family: int = 0  # the number of its family; 0 where its fragment has none
     suspended: bool = False
     resumed: int | None = None
 
@@ -92,7 +92,7 @@ class Fragment:
     placement: Placement
 
     @property
-    def tree(self) -> bool:
+    def is_folded(self) -> bool:
         return self.placement.way is Way.FOLDED
 
     @property
@@ -120,7 +120,7 @@ class Fragment:
 
 
 @dataclass(frozen=True)
-class PlannedTree:
+class PlannedFamily:
     """A tree of a fragment, by its number. `selection` is equal for trees with equal WHERE."""
 
     number: int
@@ -138,7 +138,7 @@ class FragmentPlan:
 
     fragment: Fragment
     queries: Mapping[str, PlannedQuery]
-    trees: tuple[PlannedTree, ...]
+    families: tuple[PlannedFamily, ...]
     streams: Mapping[str, StreamDefinition]
     tables: Mapping[str, TableDefinition]
 
@@ -177,7 +177,7 @@ class Version:
         """The queries that a fragment's buckets compute: its own and those that they read, in order of creation."""
         own = {name for name, query in self.queries.items() if query.fragment == fragment.number}
         needed = set(own)
-        if not fragment.tree:
+        if not fragment.is_folded:
             for name in reversed(self.queries):
                 if name in needed:
                     needed |= {i.lower() for i in self.queries[name].definition.inputs if i.lower() in self.queries}
@@ -205,12 +205,12 @@ class Version:
         return frozenset(query.fragment for query in self.queries.values())
 
     @cached_property
-    def tree_numbers(self) -> dict[int, list[int]]:
+    def family_numbers(self) -> dict[int, list[int]]:
         """By fragment, in ascending order."""
         found: dict[int, set[int]] = {}
         for query in self.queries.values():
-            if query.tree:
-                found.setdefault(query.fragment, set()).add(query.tree)
+            if query.family:
+                found.setdefault(query.fragment, set()).add(query.family)
         return {fragment: sorted(numbers) for fragment, numbers in found.items()}
 
 

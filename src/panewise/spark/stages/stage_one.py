@@ -33,7 +33,7 @@ from panewise.spark.ingest.row_decoders import Door, Place, Wanted
 from panewise.spark.program.bucket_keys import bucket_keys
 from panewise.spark.program.program import METER, Program
 from panewise.spark.program.reference import Reference
-from panewise.spark.program.version import Fragment, PlannedTree
+from panewise.spark.program.version import Fragment, PlannedFamily
 from panewise.spark.tasks.packing import BAD, LATE, PACKED, Packet
 from panewise.spark.tasks.stream_limits import extent_of, limit_of
 from panewise.spark.tasks.worker import BatchTask, task_of
@@ -173,14 +173,16 @@ class StreamTask:
         self._limit = limit_of(program, version, task.marks, stream, task.clock())
         self._intakes: dict[tuple[str, ...], Intake] = {}
         self._fragments = program.fragments_over(version, stream)
-        self._buckets = [(f, _folding(task, f)) for f in self._fragments if f.tree]
+        self._buckets = [(f, _folding(task, f)) for f in self._fragments if f.is_folded]
         # The trees of all fragments: the rows of the stream are folded in one place.
-        self._trees = [tree for _, bucket in self._buckets for tree in bucket.trees.values()]
+        self._families = [family for _, bucket in self._buckets for family in bucket.families.values()]
         # Of this task alone: what a task that failed has left in it would be counted again.
         self._shared = SharedFold() if program.sharing != "none" else None
-        planned = (tree for fragment, _ in self._buckets for tree in program.trees_in(version, fragment))
-        self._selections = {kept_column(tree): tree.shape.where for tree in planned if tree.shape.where is not None}
-        self._whole = [f for f in self._fragments if not f.tree]
+        planned = (family for fragment, _ in self._buckets for family in program.families_in(version, fragment))
+        self._selections = {
+            kept_column(family): family.shape.where for family in planned if family.shape.where is not None
+        }
+        self._whole = [f for f in self._fragments if not f.is_folded]
         self._batches: list[pa.RecordBatch] = []  # for row fragments
         self._staging = TaskStaging(task.folder, task.batch) if stream in version.archived_streams else None
         self._counts = Packet(METER, 0, stream)
@@ -253,10 +255,10 @@ class StreamTask:
     def _fold(self, rows: Rows, masks: Mapping[Expression, NDArray[np.bool_]]) -> None:
         """Rows enter all trees; `masks` says of some WHERE clauses which rows they keep."""
         if self._shared is not None:
-            self._shared.fold(rows, self._trees, masks)
+            self._shared.fold(rows, self._families, masks)
             return
-        for tree in self._trees:
-            tree.fold(rows, None if tree.where is None else masks.get(tree.where))
+        for family in self._families:
+            family.fold(rows, None if family.where is None else masks.get(family.where))
 
     def packets(self) -> Iterator[tuple[int, Packet]]:
         """What goes to each bucket; the meter gets the counts."""
@@ -270,7 +272,7 @@ class StreamTask:
             if rows is not None:
                 yield program_key(program, METER), Packet(METER, 0, self._stream, aside=kind, batch=rows)
         for fragment, bucket in self._buckets:
-            yield from self._tree_packets(fragment, bucket)
+            yield from self._family_packets(fragment, bucket)
         if self._whole:
             tables = pa.Table.from_batches(self._batches).combine_chunks().to_batches() if self._batches else []
             for fragment in self._whole:
@@ -287,18 +289,18 @@ class StreamTask:
             packet.batch = part
             yield key, packet
 
-    def _tree_packets(self, fragment: Fragment, bucket: Bucket) -> Iterator[tuple[int, Packet]]:
+    def _family_packets(self, fragment: Fragment, bucket: Bucket) -> Iterator[tuple[int, Packet]]:
         """One for each bucket, with its part of the partials of every tree."""
         failed = bucket.take_failures()
         notes: dict[str, int] = {}
         parts: list[dict[int, pa.RecordBatch]] = [{} for _ in range(fragment.buckets)]
-        for number, tree in bucket.trees.items():
+        for number, family in bucket.families.items():
             if not fragment.keys:
-                notes |= tree.take_notes()
-            partials = tree.take_partials()
+                notes |= family.take_notes()
+            partials = family.take_partials()
             if partials is None:
                 continue
-            columns = self._task.program.trees[number].key_columns
+            columns = self._task.program.families[number].key_columns
             for own, part in zip(parts, split_by_bucket(partials, columns, fragment.buckets), strict=True):
                 if part is not None:
                     own[number] = part
@@ -323,9 +325,9 @@ class StreamTask:
         return pa.record_batch({"row": pa.array(rows, pa.string()), "reason": pa.array(reasons, pa.string())})
 
 
-def kept_column(tree: PlannedTree) -> str:
+def kept_column(family: PlannedFamily) -> str:
     """The column by which Spark says which rows the tree's WHERE keeps; one for all trees with the same."""
-    return f"{KEPT}{tree.selection}"
+    return f"{KEPT}{family.selection}"
 
 
 def _folding(task: BatchTask, fragment: Fragment) -> Bucket:

@@ -77,8 +77,8 @@ def _projection(program: Program, stream: str, needed: Schema) -> list[str]:
     """
     columns = ["`" + column.name.replace("`", "``") + "`" for column in needed]
     version = program.newest
-    trees = [tree for f in program.fragments_over(version, stream) for tree in program.trees_in(version, f)]
-    selections = {kept_column(tree): tree.shape.where for tree in trees}
+    families = [found for f in program.fragments_over(version, stream) for found in program.families_in(version, f)]
+    selections = {kept_column(family): family.shape.where for family in families}
     return columns + [f"{to_spark_sql(where)} AS {name}" for name, where in selections.items() if where is not None]
 
 
