@@ -1,4 +1,4 @@
-"""What a worker is told: where it finds the program. Light, because Spark loads it in processes that need no more."""
+"""What a worker is told: where it finds the program. Imports little: some processes of Spark load only this module."""
 
 from __future__ import annotations
 
