@@ -102,7 +102,7 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_session_that_is_too_old() -> None:
-    with pytest.raises(ConnectorError, match=r"needs Spark 4\.3 or later; the session is of 4\.2\.1"):
+    with pytest.raises(ConnectorError, match=r"needs Spark 4\.3 or later; the session has 4\.2\.1"):
         pipeline_of(version="4.2.1")
 
 

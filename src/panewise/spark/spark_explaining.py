@@ -1,4 +1,4 @@
-"""EXPLAIN on Spark: what the program runs (`hosted_program.py`), what reaches the source, how the rest is spread."""
+"""EXPLAIN on Spark: what the program runs (`hosted_program.py`), what sources are asked for, how rows are spread."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from panewise.spark.program.version import Fragment, PlannedFamily, PlannedQuery
 
 
 class Explaining:
-    """Of one pipeline. A `reader` is what the pipeline has when it was started; None: it would be planned so.
+    """Explains the queries of one pipeline: as its run has planned them, or as a first start would plan them.
 
-    `pending`: statements that the books have run and the program has yet to hear of. There is a lock for this alone,
-    because a change holds that of the pipeline for as long as Spark takes to end and to begin.
+    A `reader` is the run of the pipeline, or None. `pending` are statements that the books have run and the program has
+    not heard of yet. The class has its own lock, because a change holds the pipeline's while Spark stops and starts.
     """
 
     def __init__(self, pipeline: DefinedPipeline) -> None:
         self._pipeline = pipeline
         self._lock = threading.RLock()
         self._shown: HostedProgram | None = None
-        self._partitions: int | None = None  # what a first start would choose
+        self._partitions: int | None = None  # number that a first start would choose
 
     def lines(self, query: str | None, reader: FolderReader | None, pending: Sequence[Changing] = ()) -> list[str]:
-        """How a query, or everything together, is run."""
+        """How a query runs, or all queries together, with lines about Spark."""
         with self._lock:
             hosted = self._hosted(query, reader, pending)
             tables = {} if reader is None else reader.table_stats()
@@ -42,26 +42,26 @@ class Explaining:
             return [*str(hosted.explanation(query)).split("\n"), *lines]
 
     def explanation(self, query: str | None, reader: FolderReader | None) -> Explanation:
-        """The same for programs, without what Spark does around it."""
+        """The plan of a query, or of all, as data, without the lines about Spark."""
         with self._lock:
             return self._hosted(query, reader).explanation(query)
 
     def report(self, reader: FolderReader | None) -> SharingReport:
-        """What queries share, and what that costs."""
+        """What queries share, at what estimated cost."""
         with self._lock:
             return self._hosted(None, reader).report()
 
     def _hosted(
         self, query: str | None, reader: FolderReader | None, pending: Sequence[Changing] = ()
     ) -> HostedProgram:
-        """What is run; CatalogError where there is no such query."""
+        """The program that runs, or would run; CatalogError if there is no such query."""
         books = self._pipeline.books
         if query is not None:
             books.catalog.get(query, "query")
         defined = {definition.name.lower() for definition in books.catalog.of_kind("query")}
         program = None if reader is None else self._running(reader.program, pending)
         if reader is None or program is None or set(program.newest.queries) != defined:
-            # Nothing runs, or what does could not be changed.
+            # Nothing runs, or the last change has failed.
             self._shown = HostedProgram(self._planned(), Measures(), self._shown)
         else:
             self._shown = HostedProgram(program, reader.measures(), self._shown)
@@ -87,9 +87,9 @@ class Explaining:
 def spark_lines(
     program: Program, query: str | None, partitions: int | None, tables: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """A few lines per fragment of the query, or of all queries; of several trees a line each.
+    """A few lines for each fragment of the query, or of all queries, and one for each of several families.
 
-    `tables`: by name, what micro-batches have seen of them (`Reader.table_stats`).
+    `tables` is what micro-batches have seen of tables, by name (`FolderReader.table_stats`).
     """
     version = program.newest
     lines = ["on Spark:"]
@@ -118,7 +118,7 @@ def spark_lines(
 def _exchanged(
     fragment: Fragment, streams: list[str], queries: list[PlannedQuery], partitions: int | None
 ) -> str | None:
-    """How rows that travel whole are spread; None where partials travel."""
+    """How whole rows are spread over buckets; None in a folded fragment."""
     if fragment.is_folded:
         return None
     if not fragment.exchanged_by:
@@ -145,7 +145,7 @@ def _many(partitions: int | None) -> str:
 
 
 def _seen(name: str, tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Which version of a table results are made of."""
+    """The version of a table that results are computed from."""
     table = tables.get(name, {"version": 0})
     if not table["version"]:
         return f"table {name}: the version that each micro-batch finds when it begins"

@@ -277,7 +277,7 @@ class Program:
         return [version.number for version in self.versions if version.from_batch <= batch]
 
     def options(self, stream: str) -> Options:
-        """A stream's newest options, also for replays: after ALTER STREAM a bad row must not block a replay any more."""
+        """A stream's newest options, for replays too: after ALTER STREAM a bad row must no longer block a replay."""
         for version in reversed(self.versions):
             if stream in version.streams:
                 return version.streams[stream].options
