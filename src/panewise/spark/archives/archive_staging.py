@@ -88,7 +88,7 @@ class TaskStaging:
 
 
 def write_list(folder: Folder, batch: int, files: dict[str, list[StagedFile]]) -> None:
-    """Writes the list of a micro-batch, by stream. If it has a list already, that one stays; these files are surplus."""
+    """Writes the list of a micro-batch, by stream. If it has one already, that list stays; these files are surplus."""
     if files and not folder.exists(_list_of(batch)):
         folder.write_json(_list_of(batch), {key: [file.to_list() for file in own] for key, own in files.items()})
 

@@ -13,23 +13,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from panewise.arrays import INT64_MIN
-from panewise.catalog import StreamDefinition
 from panewise.engine.channels.channel import Channel
 from panewise.engine.channels.hosted_query import HostedQuery
 from panewise.engine.channels.window_ends import cadence_of
 from panewise.engine.consumers.family_consumer import FamilyConsumer
 from panewise.engine.hosting.query_registry import QueryRegistry
-from panewise.engine.ingest.watermark import Watermark
 from panewise.engine.ingest.window_limit import WINDOWS_CLOSED_MAX
 from panewise.errors import NotHeldError, PlanError
 from panewise.operators.family.family import Family
-from panewise.operators.row_batch import Rows, concatenated
 from panewise.plan.physical_plan import Difference, PhysicalPlan, PhysicalQuery, Planned
 from panewise.slicing.window_set import WindowSet
+from panewise.spark.buckets.inflow import Inflow
 from panewise.spark.program.program import Program
 from panewise.spark.program.version import Fragment, PlannedQuery, Version
 from panewise.spark.tables.table_log import FollowedTable, PinnedTables, TableChange
@@ -47,49 +44,6 @@ class FamilyPart:
     base: int
 
 
-class BucketChannel(Channel):
-    """A stream as a bucket sees it. Queries that begin now have not seen the rows before `begun_at`."""
-
-    def __init__(self, stream: StreamDefinition) -> None:
-        super().__init__(stream.name, stream.schema, stream.timestamp)
-        self.version = -1  # version whose queries are being hosted
-
-    @property
-    def moment(self) -> object:
-        """The version: its queries begin together, also in a bucket that is built anew later."""
-        return self.version
-
-    @property
-    def held_from(self) -> int | None:
-        held = super().held_from
-        if self.begun_at is None:
-            return held
-        return self.begun_at if held is None else max(held, self.begun_at)
-
-
-class Inflow:
-    """The input from one stream: its channel, its progress, and `arrived`, the number of rows in all tasks."""
-
-    def __init__(self, stream: StreamDefinition) -> None:
-        self.channel = BucketChannel(stream)
-        self.progress = Watermark(stream.delay_us)
-        self.arrived = 0
-
-    def snapshot(self) -> dict[str, Any]:
-        return {
-            "begun_at": self.channel.begun_at,
-            "arrived": self.arrived,
-            "progress": self.progress.snapshot(),
-            "channel": self.channel.snapshot(),
-        }
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        self.channel.begun_at = snapshot["begun_at"]
-        self.arrived = snapshot["arrived"]
-        self.progress.restore(snapshot["progress"])
-        self.channel.restore(snapshot["channel"])
-
-
 class Bucket:
     """Queries of one fragment. A folded fragment has one stream, a row fragment any number."""
 
@@ -97,9 +51,8 @@ class Bucket:
         self.program = program
         self.fragment = fragment
         self.version = -1
-        self.inflows = {key: Inflow(version.streams[key]) for key in fragment.streams}
+        self.inflows = {key: Inflow(version.streams[key], folds_only) for key in fragment.streams}
         self.main = self.inflows[fragment.stream]
-        self.main.channel.folds_only = folds_only
         self.hosting = QueryRegistry(self._channel_of, program.sharing, self._table_of)
         self.tables: dict[str, FollowedTable] = {}  # the tables that its queries read
         self.merged: list[FamilyPart] = []  # partials of this micro-batch
@@ -161,7 +114,7 @@ class Bucket:
         difference = plan.difference(self.hosting.plan)
         if difference.going or difference.coming:
             for inflow in self.inflows.values():
-                inflow.channel.version = version.number
+                inflow.channel.host(version.number)
             if self.fragment.is_folded:
                 reached, _ = marks.at(version.number, self.fragment.stream)
                 self._change_families(difference, wanted, reached)
@@ -178,8 +131,8 @@ class Bucket:
         for stream, inflow in self.inflows.items():
             if not self.hosting.queries and inflow.channel.watermark == INT64_MIN:
                 reached, rows = marks.at(version.number, stream)
-                inflow.channel.begun_at = None if reached is None else reached + 1
-                inflow.channel.rows_seen = rows  # rows are numbered from the beginning of the stream
+                inflow.channel.begin_after(reached)
+                inflow.channel.number_rows_from(rows)
         self._change(Difference(difference.going))
         for name, query in difference.coming.items():
             # One by one: queries that read this one must know whether it has counted all rows.
@@ -192,10 +145,7 @@ class Bucket:
         """Cuts the families of these queries, and no others, after the last row that any task has seen."""
         coming = [wanted[name] for name in difference.coming]
         touched = {self._family_of.pop(name) for name in difference.going} | {query.family for query in coming}
-        channel = self.main.channel
-        # For new families; those that exist keep their own beginning.
-        channel.begun_at = None if reached is None else reached + 1
-        channel.cut = cut = INT64_MIN if reached is None else reached + 1
+        cut = self.main.channel.cut_after(reached)  # for new families; those that exist keep their own beginning
         self._change(difference)
         for query in coming:
             self._family_of[query.name] = query.family
@@ -253,27 +203,19 @@ class Bucket:
 
     def take(self, packets: list[Packet]) -> None:
         """Takes the packets of a micro-batch, in order, and then moves the watermark of each stream once."""
-        rows: dict[str, list[Rows]] = {stream: [] for stream in self.inflows}
         self.merged = []
         for packet in packets:
             inflow = self.inflows[packet.stream]
             for name, reason in (packet.failed or {}).items():
                 self.fail(name, reason)
-            if packet.greatest is not None:
-                inflow.progress.greatest = max(inflow.progress.greatest, packet.greatest)
-            if packet.floor is not None:
-                inflow.progress.advance(packet.floor)
             self._note(packet.notes or {})
             for number, partials in packet.parts.items():
                 if number in self._consumers and not self._consumers[number].torn:
                     self._consumers[number].family.merge(partials, inflow.arrived)
                     self.merged.append(FamilyPart(number, partials, inflow.arrived))
-            if packet.batch is not None:
-                rows[packet.stream].append(_rows_of(packet.batch, inflow.channel, inflow.arrived))
-            inflow.arrived += packet.rows
-        for stream, inflow in self.inflows.items():
-            come = concatenated(rows[stream]) if rows[stream] else inflow.channel.empty_rows()
-            inflow.channel.flow(come, inflow.progress.value)
+            inflow.take(packet)
+        for inflow in self.inflows.values():
+            inflow.flow()
 
     def limit(self, packets: list[Packet]) -> None:
         """Call before `take`. Fails queries that would close too many windows with the first rows of a stream.
@@ -396,8 +338,3 @@ class Bucket:
                 self.tables[key].restore(table)
         for stream, inflow in self.inflows.items():
             inflow.restore(snapshot["inflows"][stream])
-
-
-def _rows_of(batch: pa.RecordBatch, channel: Channel, arrived: int) -> Rows:
-    times = batch.column(channel.timestamp).view(pa.int64())
-    return Rows(batch, np.asarray(times), arrived)

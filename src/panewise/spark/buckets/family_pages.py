@@ -95,13 +95,11 @@ class FamilyPages:
 
 
 def _set_progress(bucket: Bucket, head: Head) -> None:
-    main = bucket.main
-    main.progress.greatest, main.progress.floor = head.body["greatest"], head.body["floor"]
-    main.arrived = head.body["arrived"]
-    channel = main.channel
-    channel.watermark, channel.rows_seen = head.body["watermark"], head.body["rows_seen"]
+    body = head.body
+    bucket.main.resume(body["greatest"], body["floor"], body["arrived"], body["rows_seen"])
+    bucket.main.channel.stand_at(body["watermark"])
     for query in bucket.hosting.queries.values():
-        query.go_on_at(channel.watermark)
+        query.go_on_at(body["watermark"])
 
 
 # -- pages -----------------------------------------------------------------------------------------------------------

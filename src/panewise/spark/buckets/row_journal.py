@@ -138,9 +138,8 @@ def _set_progress(bucket: Bucket, progress: dict[str, list[int]]) -> None:
     """Restores the progress of the streams, which the remaining pages tell only in part."""
     for key, (greatest, floor, arrived, rows_seen) in progress.items():
         inflow = bucket.inflows[key]
-        inflow.progress.greatest, inflow.progress.floor = greatest, floor
-        inflow.arrived, inflow.channel.rows_seen = arrived, rows_seen
-        inflow.channel.flow(inflow.channel.empty_rows(), inflow.progress.value)
+        inflow.resume(greatest, floor, arrived, rows_seen)
+        inflow.flow()
 
 
 # -- what is noted in the head ---------------------------------------------------------------------------------------
