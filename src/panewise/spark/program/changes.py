@@ -65,11 +65,6 @@ class Change:
         return f"catalog/{self.version:06d}.json"
 
 
-def read_changes(folder: Folder) -> list[Change]:
-    """All changes, in order."""
-    return [read_change(folder, number) for number in folder.numbers("catalog")]
-
-
 def read_change(folder: Folder, number: int) -> Change:
     data = folder.read_json(f"catalog/{number:06d}.json")
     check_format(data, CHANGE_FORMAT, f"change {number} of the checkpoint's catalog")
