@@ -12,7 +12,7 @@ import panewise as pw
 from panewise.errors import CatalogError, ConnectorError, PanewiseError
 from panewise.spark.environment.folder import Folder
 from panewise.spark.handle import Handle
-from panewise.spark.program.changes import Changing
+from panewise.spark.program.changes import ChangeStatement
 from panewise.spark.tasks.batch_progress import Marks, write_marks
 
 STREAM = "CREATE STREAM Trades (ts TIMESTAMP, v BIGINT);"
@@ -30,7 +30,7 @@ def pipeline_of(*statements: str, version: str = "4.3.0") -> pw.SparkPipeline:
 def begun(pipeline: pw.SparkPipeline, place: Path, *statements: str) -> Handle:
     """A handle whose definitions are written down and whose Spark query does not run."""
     handle = Handle(pipeline, Folder(str(place)), None, available_now=False)
-    handle.change([Changing(statement) for statement in statements])
+    handle.change([ChangeStatement(statement) for statement in statements])
     pipeline._handle = handle
     return handle
 

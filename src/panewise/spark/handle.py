@@ -16,7 +16,7 @@ from panewise.engine.ingest.journal import Stamp
 from panewise.engine.reads.one_group import of_key
 from panewise.errors import CatalogError, ConnectorError, NotHeldError
 from panewise.spark.archives.archive_lookups import archived_report
-from panewise.spark.archives.archive_target import read_begun
+from panewise.spark.archives.archive_target import read_archive_starts
 from panewise.spark.delivery.batch_writer import Notice
 from panewise.spark.driver.checked_inbox import CheckedInbox
 from panewise.spark.driver.feeding import Feeder, IdleWatch
@@ -27,7 +27,7 @@ from panewise.spark.environment.shipping import ship
 from panewise.spark.folder_reader import FolderReader
 from panewise.spark.ingest.inbox import Inbox
 from panewise.spark.ingest.stream_sources import INBOX, connector_of
-from panewise.spark.program.changes import Change, Changing
+from panewise.spark.program.changes import Change, ChangeStatement
 from panewise.spark.program.identity import CheckpointIdentity, DefinedPipeline, identity_of
 from panewise.spark.program.known_programs import add_change, read_program
 from panewise.spark.program.reconcile import reconciled
@@ -103,7 +103,7 @@ class Handle(FolderReader):
                     f"stream '{stream.name}' of this checkpoint was a DataFrame", hint="give it again with add_stream"
                 )
 
-    def _write_change(self, statements: list[Changing]) -> Change:
+    def _write_change(self, statements: list[ChangeStatement]) -> Change:
         number, texts = self.program.next_version, tuple(statement.text for statement in statements)
         bound = [statement.bound for statement in statements]
         change = add_change(self._folder, self.program, Change(number, next_batch(self._folder), texts), bound)
@@ -116,7 +116,7 @@ class Handle(FolderReader):
         """Causes a micro-batch even if no rows come."""
         self._checked_inbox.wake()
 
-    def change(self, statements: list[Changing]) -> None:
+    def change(self, statements: list[ChangeStatement]) -> None:
         """Call when definitions have changed. They hold from the next micro-batch boundary, or from a later start."""
         with self._query.lock:
             if not self.active:
@@ -269,7 +269,7 @@ class Handle(FolderReader):
             moment = come_to
         if moment is None or come_to is None or moment > come_to:
             return None
-        return archived_report(self.version, query, moment, read_begun(self._folder))
+        return archived_report(self.version, query, moment, read_archive_starts(self._folder))
 
     def _asked(self, query: PlannedQuery, at: int | None) -> pa.Table:
         """The answer of a query that is not folded: a letter asks its buckets, and the log has what they answer."""

@@ -27,7 +27,7 @@ from panewise.spark.ingest.frame_streams import stream_of_frame
 from panewise.spark.program.identity import read_identity
 from panewise.spark.program.known_programs import read_program
 from panewise.spark.program.version import log_name
-from panewise.spark.spark_explaining import Explaining
+from panewise.spark.spark_explaining import SparkExplainer
 from panewise.spark.spark_statements import SparkStatements
 from panewise.temporal import duration_us
 
@@ -71,8 +71,8 @@ class SparkPipeline:
         self.books.archives.only_books = True  # files are written by micro-batches
         self.queries_made = self.books.statements.queries_made = MadeQueries()
         self.frames: dict[str, DataFrame] = {}  # given with `add_stream`, by lower-case name of the stream
-        self._explaining = Explaining(self)
-        self._statements = SparkStatements(self, self._explaining)
+        self._explainer = SparkExplainer(self)
+        self._statements = SparkStatements(self, self._explainer)
         self.books.statements.read_table = self._statements.read_table
         self._handle: Handle | None = None
         self._lock = threading.RLock()
@@ -131,15 +131,15 @@ class SparkPipeline:
     def explain(self, query: str | None = None) -> str:
         """How a query runs, or all queries together."""
         with self._lock:
-            return "\n".join(self._explaining.lines(query, self._handle))
+            return "\n".join(self._explainer.lines(query, self._handle))
 
     def explanation(self, query: str | None = None) -> Explanation:
         """The plan of a query, or of all, as data: what `explain` says without its lines about Spark."""
-        return self._explaining.explanation(query, self._handle)
+        return self._explainer.explanation(query, self._handle)
 
     def sharing_report(self) -> SharingReport:
         """What queries share, in which trees and at what estimated cost; `.to_dict()` is data."""
-        return self._explaining.report(self._handle)
+        return self._explainer.report(self._handle)
 
     # -- rows and results ----------------------------------------------------------------------------------------
 

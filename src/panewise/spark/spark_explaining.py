@@ -13,14 +13,14 @@ from panewise.plan.expressions.spark_sql import to_spark_sql
 from panewise.spark.buckets.hosted_program import HostedProgram, Measures
 from panewise.spark.environment.session import default_partitions
 from panewise.spark.folder_reader import FolderReader
-from panewise.spark.program.changes import Change, Changing
+from panewise.spark.program.changes import Change, ChangeStatement
 from panewise.spark.program.identity import DefinedPipeline
 from panewise.spark.program.program import Program
 from panewise.spark.program.reconcile import suspensions
 from panewise.spark.program.version import Fragment, PlannedFamily, PlannedQuery
 
 
-class Explaining:
+class SparkExplainer:
     """Explains the queries of one pipeline: as its run has planned them, or as a first start would plan them.
 
     A `reader` is the run of the pipeline, or None. `pending` are statements that the books have run and the program has
@@ -33,7 +33,9 @@ class Explaining:
         self._shown: HostedProgram | None = None
         self._partitions: int | None = None  # number that a first start would choose
 
-    def lines(self, query: str | None, reader: FolderReader | None, pending: Sequence[Changing] = ()) -> list[str]:
+    def lines(
+        self, query: str | None, reader: FolderReader | None, pending: Sequence[ChangeStatement] = ()
+    ) -> list[str]:
         """How a query runs, or all queries together, with lines about Spark."""
         with self._lock:
             hosted = self._hosted(query, reader, pending)
@@ -52,7 +54,7 @@ class Explaining:
             return self._hosted(None, reader).report()
 
     def _hosted(
-        self, query: str | None, reader: FolderReader | None, pending: Sequence[Changing] = ()
+        self, query: str | None, reader: FolderReader | None, pending: Sequence[ChangeStatement] = ()
     ) -> HostedProgram:
         """The program that runs, or would run; CatalogError if there is no such query."""
         books = self._pipeline.books
@@ -67,10 +69,10 @@ class Explaining:
             self._shown = HostedProgram(program, reader.measures(), self._shown)
         return self._shown
 
-    def _running(self, program: Program, pending: Sequence[Changing]) -> Program:
+    def _running(self, program: Program, pending: Sequence[ChangeStatement]) -> Program:
         if pending:
             program = program.copy()
-            texts, bound = tuple(changing.text for changing in pending), [changing.bound for changing in pending]
+            texts, bound = tuple(statement.text for statement in pending), [statement.bound for statement in pending]
             program.apply(Change(program.next_version, program.newest.from_batch, texts), bound)
         return program
 

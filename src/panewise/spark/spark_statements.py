@@ -27,9 +27,9 @@ from panewise.optimize.refusals import HostKind, check_host
 from panewise.spark.archives.archive_reading import with_files
 from panewise.spark.environment.session import is_connect
 from panewise.spark.ingest.stream_sources import INBOX, check_source, connector_of, source_frame
-from panewise.spark.program.changes import Changing
+from panewise.spark.program.changes import ChangeStatement
 from panewise.spark.program.identity import DefinedPipeline
-from panewise.spark.spark_explaining import Explaining
+from panewise.spark.spark_explaining import SparkExplainer
 from panewise.spark.tables.table_readers import table_reader
 
 if TYPE_CHECKING:
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 class SparkStatements:
     """The statements of one pipeline. Its `Handle` is passed to each call, or None before the first start."""
 
-    def __init__(self, pipeline: DefinedPipeline, explaining: Explaining) -> None:
+    def __init__(self, pipeline: DefinedPipeline, explainer: SparkExplainer) -> None:
         self._pipeline = pipeline
         self._books = pipeline.books
-        self._explaining = explaining
+        self._explainer = explainer
 
     def execute(self, text: str, handle: Handle | None) -> pa.Table | None:
         """Runs statements; returns the table of the last one that yields one. The handle gets them as one change."""
         result = None
-        changed: list[Changing] = []
+        changed: list[ChangeStatement] = []
         changed_rows = False
         try:
             for parsed in parse(text):
@@ -64,9 +64,9 @@ class SparkStatements:
                     if isinstance(statement, s.Insert | s.Update | s.Delete):
                         changed_rows = True
                     else:
-                        said = parsed.text[parsed.span.start : parsed.span.end]
-                        changed.append(Changing(said, statement))
-                        self._pipeline.queries_made.note_text(said, statement)
+                        own_text = parsed.text[parsed.span.start : parsed.span.end]
+                        changed.append(ChangeStatement(own_text, statement))
+                        self._pipeline.queries_made.note_text(own_text, statement)
                 result = table if table is not None else result
         finally:
             if changed and handle is not None:
@@ -188,13 +188,17 @@ class SparkStatements:
         return relation(block_of(plan), rows_of_answer(handle.lookup(answered)))
 
     def _shown(
-        self, statement: s.Show | s.Explain, parsed: ParsedStatement, handle: Handle | None, pending: list[Changing]
+        self,
+        statement: s.Show | s.Explain,
+        parsed: ParsedStatement,
+        handle: Handle | None,
+        pending: list[ChangeStatement],
     ) -> pa.Table:
         """`pending`: statements before this one that the handle has not heard of yet."""
         archives = self._books.archives
         if isinstance(statement, s.Explain) and statement.query is None:
             with located(parsed):
-                lines = self._explaining.lines(statement.name, handle, pending)
+                lines = self._explainer.lines(statement.name, handle, pending)
             return pa.table({"plan": pa.array(lines, pa.string())})
         with with_files(archives, archives.keepers, must_be_there=False):
             table = self._books.execute_parsed(parsed, statement)
@@ -205,7 +209,7 @@ class SparkStatements:
 
 
 def _with_failures(table: pa.Table, failed: dict[str, str], overflows: dict[str, int]) -> pa.Table:
-    """SHOW QUERIES with what the workers have said: which queries have failed or had answers outside their type."""
+    """SHOW QUERIES with what the workers have reported: which queries have failed or had answers outside their type."""
     columns = {column: table.column(column).to_pylist() for column in table.column_names}
     for row, name in enumerate(name.lower() for name in table.column("name").to_pylist()):
         if name in failed:

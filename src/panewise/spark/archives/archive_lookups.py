@@ -13,13 +13,13 @@ import pyarrow as pa
 from panewise.catalog import ArchiveDefinition
 from panewise.errors import ArchiveError
 from panewise.language.statements import Emission
-from panewise.spark.archives.archive_target import Begun
+from panewise.spark.archives.archive_target import ArchiveStart
 from panewise.spark.program.version import PlannedQuery, Version
 from panewise.temporal import TimeWindow
 
 
-def archived_report(version: Version, query: PlannedQuery, at: int, begun: dict[str, Begun]) -> pa.Table | None:
-    """The report of a periodic query at an instant; None if no archive has it. `begun` has the archives by log name."""
+def archived_report(version: Version, query: PlannedQuery, at: int, starts: dict[str, ArchiveStart]) -> pa.Table | None:
+    """The report of a periodic query at an instant; None if no archive has it. `starts` has archives by log name."""
     window = query.block.window
     if query.block.emission is not Emission.RSTREAM or query.block.restore:
         return None
@@ -27,7 +27,7 @@ def archived_report(version: Version, query: PlannedQuery, at: int, begun: dict[
         return None
     report = window.last_report(at)
     for archive in version.archives.values():
-        own = begun.get(archive.log_name)
+        own = starts.get(archive.log_name)
         # Rows up to `own.at` were in the archive before, perhaps from another query.
         if archive.definition.source.lower() == query.name and own is not None and (own.at is None or report > own.at):
             table = _rows_at(archive.definition, report)

@@ -24,7 +24,14 @@ from panewise.arrays import INT64_MIN, Ints
 from panewise.engine.archives.archive_keeper import number_of
 from panewise.engine.books.engine_archives import layout_of
 from panewise.spark.archives.archive_staging import StagedFile, StagedRows
-from panewise.spark.archives.archive_target import HELD_MAX, ArchiveTarget, Begun, foreign, manifest_of, with_lives
+from panewise.spark.archives.archive_target import (
+    HELD_MAX,
+    ArchiveStart,
+    ArchiveTarget,
+    foreign,
+    manifest_of,
+    with_lifetimes,
+)
 
 if TYPE_CHECKING:
     from panewise.archive.archive import Archive
@@ -35,12 +42,12 @@ FILES_MAX = 1_000  # staged files that wait for the end of their slot; more are 
 class StreamArchive:
     """Writes one archive. Its state is found again in the archive's files, which have all rows up to `done`."""
 
-    def __init__(self, target: ArchiveTarget, begun: Begun, staged: StagedRows) -> None:
+    def __init__(self, target: ArchiveTarget, start: ArchiveStart, staged: StagedRows) -> None:
         self._target = target
         self._staged = staged
         self._lifetime_us = layout_of(target.definition.options).lifetime_us
         manifest = manifest_of(target)
-        known = [instant for instant in (manifest.now_us, begun.at) if instant is not None]
+        known = [instant for instant in (manifest.now_us, start.at) if instant is not None]
         self.done = max(known, default=INT64_MIN)
         self._number = manifest.update
         self._looked_at = INT64_MIN  # the last cut at which expired files were looked for
@@ -104,5 +111,5 @@ class StreamArchive:
         name = self._target.definition.timestamp
         ahead = [file for file in files if file.greatest > self.done and file.least <= until]
         tables = [self._staged.read(file, name, self.done, until, None) for file in ahead]
-        found = [with_lives(table, name, self._lifetime_us, None) for table in tables if table.num_rows]
+        found = [with_lifetimes(table, name, self._lifetime_us, None) for table in tables if table.num_rows]
         return pa.concat_tables(found) if found else None

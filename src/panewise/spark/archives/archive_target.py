@@ -49,7 +49,7 @@ class ArchiveTarget:
 
 
 @dataclass
-class Begun:
+class ArchiveStart:
     """An archive at its first micro-batch: `base` is the number of its last update, and rows up to `at` are skipped.
 
     `at` is the instant of that update or, for a stream, what the watermark had passed before the micro-batch if later.
@@ -60,19 +60,19 @@ class Begun:
     ended: bool = False
 
 
-BEGUN = Record(Begun, "base at ended")
+ARCHIVE_START = Record(ArchiveStart, "base at ended")
 
 
-def read_begun(folder: Folder) -> dict[str, Begun]:
+def read_archive_starts(folder: Folder) -> dict[str, ArchiveStart]:
     """All archives whose first micro-batch has come, by log name."""
     data = folder.read_json(_STATE) or {}
     check_format(data, ARCHIVES_FORMAT, "the record of a checkpoint's archives")
-    begun = data["archives"] if FORMAT in data else data  # a log name has an @, so none is `format`
-    return {name: BEGUN.of_dict(each) for name, each in begun.items()}
+    starts = data["archives"] if FORMAT in data else data  # a log name has an @, so none is `format`
+    return {name: ARCHIVE_START.of_dict(each) for name, each in starts.items()}
 
 
-def write_begun(folder: Folder, state: dict[str, Begun]) -> None:
-    archives = {name: BEGUN.to_dict(begun) for name, begun in state.items()}
+def write_archive_starts(folder: Folder, state: dict[str, ArchiveStart]) -> None:
+    archives = {name: ARCHIVE_START.to_dict(start) for name, start in state.items()}
     folder.write_json(_STATE, {FORMAT: ARCHIVES_FORMAT, "archives": archives})
 
 
@@ -90,7 +90,7 @@ def foreign(target: ArchiveTarget) -> ArchiveError:
     )
 
 
-def with_lives(table: pa.Table, timestamp: str, lifetime_us: int, after: int | None) -> pa.Table:
+def with_lifetimes(table: pa.Table, timestamp: str, lifetime_us: int, after: int | None) -> pa.Table:
     """Rows with `_inserted` and `_expires`, without those up to `after` and those later than INSTANT_MAX."""
     times = np.asarray(table[timestamp].cast(TIME).cast(pa.int64()))
     own = times <= INSTANT_MAX

@@ -49,8 +49,8 @@ class Measures:
 
     def of_family(self, number: int) -> list[FamilyMeasures]:
         """The measures of a family in each bucket that has it."""
-        told = (bucket.get("families", {}).get(str(number)) for bucket in self.buckets.values())
-        return [FamilyMeasures(*found) for found in told if found is not None]
+        measures = (bucket.get("families", {}).get(str(number)) for bucket in self.buckets.values())
+        return [FamilyMeasures(*found) for found in measures if found is not None]
 
 
 class HostedProgram:
@@ -117,24 +117,28 @@ class HostedProgram:
                 continue
             keys = dict.fromkeys(to_sql(key) for family in guests for key in family.keys)
             wheres = {family.where for family in guests if family.where is not None}
-            told: dict[str, Any] = {"families": len(guests)}
+            details: dict[str, Any] = {"families": len(guests)}
             if keys:
-                told["by"] = ", ".join(keys)
+                details["by"] = ", ".join(keys)
             if wheres:
-                told["selections"] = len(wheres)
-            yield Explanation("FOLD rows once before the exchange, where that is cheaper", told)
+                details["selections"] = len(wheres)
+            yield Explanation("FOLD rows once before the exchange, where that is cheaper", details)
 
     def _explained(self, bucket: Bucket) -> Explanation:
         fragment, version = bucket.fragment, self._version
         own = [query.definition.name for query in version.queries.values() if query.fragment == fragment.number]
         hosted = version.hosted(fragment).values()
-        told: dict[str, Any] = {"queries": len(own), "rows": fragment.placement.way.value, "buckets": fragment.buckets}
+        details: dict[str, Any] = {
+            "queries": len(own),
+            "rows": fragment.placement.way.value,
+            "buckets": fragment.buckets,
+        }
         again = [query.definition.name for query in hosted if query.fragment != fragment.number]
         if again:
-            told["computes again"] = ", ".join(again)
+            details["computes again"] = ", ".join(again)
         streams = ", ".join(version.streams[key].name for key in fragment.streams)
         parts = {str(part): part for part in self._consumers(bucket)}
-        return Explanation(f"FRAGMENT {fragment.number} OVER {streams}", told, tuple(parts.values()))
+        return Explanation(f"FRAGMENT {fragment.number} OVER {streams}", details, tuple(parts.values()))
 
     def _consumers(self, bucket: Bucket) -> Iterator[Explanation]:
         """What runs in a bucket; a consumer of several channels appears once for each."""
@@ -152,20 +156,20 @@ class HostedProgram:
         """The report of a family, over all buckets together."""
         measured = consumer.measured
         rate = self._rate(bucket.fragment, consumer)
-        told = self._measures.of_family(bucket.number_of(consumer))
+        measures = self._measures.of_family(bucket.number_of(consumer))
         groups = measured.groups
-        if consumer.family.keys and told:
-            groups = sum(bucket.groups for bucket in told) or None
+        if consumer.family.keys and measures:
+            groups = sum(bucket.groups for bucket in measures) or None
         load = replace(measured.load, groups=max(1, groups or 1), rate=measured.load.rate if rate is None else rate)
-        slices = max((bucket.slices for bucket in told), default=measured.slices_held[0])
+        slices = max((bucket.slices for bucket in measures), default=measured.slices_held[0])
         slices_held = slices, *measured.slices_held[1:]
         measured = replace(measured, load=load, rows_per_unit=rate, groups=groups, slices_held=slices_held)
         return family_report(consumer.shape, consumer.family.plan, measured)
 
     @staticmethod
-    def _divided(told: list[FamilyMeasures]) -> str:
+    def _divided(measures: list[FamilyMeasures]) -> str:
         """The number of trees of a family in the running buckets, as text; empty if each bucket has one tree."""
-        least, most = (pick((bucket.trees for bucket in told), default=1) for pick in (min, max))
+        least, most = (pick((bucket.trees for bucket in measures), default=1) for pick in (min, max))
         if most == 1:
             return ""
         return f"{most} trees" if least == most else f"{least} to {most} trees"

@@ -106,8 +106,8 @@ class BatchWriter:
         self.archives = ArchiveWriter(self.reference, self.retention_seconds)
 
     def __reduce__(self) -> tuple[type[BatchWriter], tuple[Any, ...]]:
-        told = self.reference, self.first, self.checkpoint_id, self.retention_seconds, self.print_table
-        return BatchWriter, (*told, self.halt, self.delivered)
+        given = self.reference, self.first, self.checkpoint_id, self.retention_seconds, self.print_table
+        return BatchWriter, (*given, self.halt, self.delivered)
 
     @cached_property
     def targets(self) -> BatchTargets:

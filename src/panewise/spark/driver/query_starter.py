@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class QueryStarter:
-    """One run of a pipeline, as Spark and the workers are told of it. `delivered` is notified by every writer."""
+    """Starts the Spark queries of one run of a pipeline. Their writers notify `delivered`."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class QueryStarter:
         return self._program.at(logged[-1] if pending else next_batch(self._folder)).number
 
     def _reference(self) -> Reference:
-        """What workers, and whoever writes results, are told of the program as it is now."""
+        """What workers and the writer of results are told of the program as it is now."""
         reference = Reference(
             # The run is part of the name: workers must forget earlier runs, whose aggregates or folder may differ.
             f"{self._identity.id}/{self._run}",

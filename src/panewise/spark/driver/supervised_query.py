@@ -60,7 +60,7 @@ class SupervisedQuery:
 
     @property
     def message(self) -> str:
-        """What Spark says that the query is doing."""
+        """Spark's message on what the query is doing."""
         return "" if self._query is None else str(self._query.status["message"])
 
     def progress(self) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ class SupervisedQuery:
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
             if halt.held.wait(0.01):
                 break
-        # Spark has to know that it stops before the micro-batch that is held fails.
+        # The held micro-batch must not fail before Spark is stopping, or Spark would log an error.
         threading.Timer(TELL_SECONDS, halt.told.set).start()
         query.stop()
         halt.told.set()

@@ -42,8 +42,8 @@ class Producers:
 
     def took(self, stream: str, stamp: Stamp) -> None:
         """Call when the letter of a push has been posted."""
-        told = {"stream": stream, "producer": stamp[0], "sequence": stamp[1]}
-        self._folder.write_json(_file(stream, stamp[0]), told)
+        record = {"stream": stream, "producer": stamp[0], "sequence": stamp[1]}
+        self._folder.write_json(_file(stream, stamp[0]), record)
         self._known[stream, stamp[0]] = stamp[1]
 
     def give_up(self) -> None:

@@ -36,7 +36,7 @@ PLACE = Record(StoredPlace, "fragment tree=family selection decided")
 
 
 @dataclass(frozen=True)
-class Changing:
+class ChangeStatement:
     """A statement of a change. `bound` is set if this process has bound it to the definitions that hold before it.
 
     The plans of bound queries are in `MadeQueries`.

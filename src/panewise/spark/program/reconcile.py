@@ -14,19 +14,19 @@ from panewise.engine.books.definitions import alteration_of, statement_of
 from panewise.engine.engine import Engine
 from panewise.errors import CatalogError
 from panewise.language.sql_text import name_to_sql
-from panewise.spark.program.changes import Changing
+from panewise.spark.program.changes import ChangeStatement
 from panewise.spark.program.program import Program
 
 ALTERABLE = ("late", "ahead", "idle", "on_bad_row", "retain")
 ALTERABLE_OF_ARCHIVES = ("layout", "update")
 
 
-def reconciled(books: Engine, program: Program, replace: bool) -> list[Changing]:
+def reconciled(books: Engine, program: Program, replace: bool) -> list[ChangeStatement]:
     """The statements that lead from the program to the books. Adds to the books the definitions that only it has."""
     stored = {d.name.lower(): d for d in program.catalog}
     here = {d.name.lower(): d for d in books.catalog}
     if not stored:
-        return [Changing(text) for text in (*map(statement_of, here.values()), *suspensions(books))]
+        return [ChangeStatement(text) for text in (*map(statement_of, here.values()), *suspensions(books))]
     changed = [d for key, d in here.items() if key in stored and lasting_text(d) != lasting_text(stored[key])]
     if changed and not replace:
         names = ", ".join(f"{d.kind} {d.name}" for d in changed)
@@ -49,7 +49,7 @@ def reconciled(books: Engine, program: Program, replace: bool) -> list[Changing]
     creates = [statement_of(d) for key, d in here.items() if key in gone or key not in stored]
     kept = [key for key in here if key in stored and key not in gone]
     altered = alterations(here, stored, kept) + _suspended_only_here(books, program, kept)
-    return [Changing(text) for text in (*drops, *creates, *altered)]
+    return [ChangeStatement(text) for text in (*drops, *creates, *altered)]
 
 
 def alterations(here: dict[str, Definition], stored: dict[str, Definition], kept: list[str]) -> list[str]:

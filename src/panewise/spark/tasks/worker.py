@@ -51,9 +51,9 @@ def task_of(reference: Reference) -> BatchTask:
 
     context = TaskContext.get()
     assert context is not None
-    told = context.getLocalProperty(BATCH_ID)
+    noted = context.getLocalProperty(BATCH_ID)
     # Through Spark Connect a task is not told. But Spark commits each micro-batch before the next one begins.
-    batch = int(told) if told is not None else max(reference.folder.numbers("spark/commits"), default=-1) + 1
+    batch = int(noted) if noted is not None else max(reference.folder.numbers("spark/commits"), default=-1) + 1
     return task_at(reference, batch, context.partitionId())
 
 
