@@ -213,7 +213,7 @@ def _merge_levels(families: Mapping[int, Family], head: Head, store: Store, need
 
 
 def _may_merge(run: list[Page], families: Mapping[int, Family], needed: Mapping[int, int]) -> bool:
-    """False if the merged page would span so much time that most of its slices would be dead long before the last."""
+    """False if the page would span more than a quarter of a family's reach, and so keep dead slices for long."""
     spans: dict[int, tuple[int, int]] = {}
     for part in (part for page in run for part in _live(page, needed)):
         since, until = spans.get(part.owner, (part.until, part.until))

@@ -40,7 +40,7 @@ def limit_of(program: Program, version: Version, marks: Marks, stream: str, now:
 
 
 def _begun_beside(program: Program, version: Version, marks: Marks, stream: str) -> int | None:
-    """The oldest row that any periodic query has seen which also reads this stream: its reports begin there."""
+    """The oldest row of other streams that periodic queries over both have seen: their reports begin there."""
     begun = []
     for fragment in program.fragments_over(version, stream):
         beside = [other for other in fragment.streams if other != stream]
