@@ -6,6 +6,7 @@ few and large, because every call to the store is a message to the JVM.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from panewise.state.records import FORMAT, Record, check_format
 from panewise.state.snapshot_format import dumped, loaded
 
 HEAD_FORMAT = 1
+RECENT = 16  # commits that a head lists
 
 
 class Store(Protocol):
@@ -113,6 +115,21 @@ class Head:
         for page in pages:
             store.drop_page(page.number)
             self.pages.remove(page)
+            if self.snapshot_page == page.number:
+                self.snapshot_page = None
+
+    def begin_commit(self, version: int, batch: int) -> str:
+        """Adds a commit to `recent`; returns its token. `commit` writes it."""
+        self.version = version
+        token = uuid.uuid4().hex[:16]
+        self.recent = [*self.recent[-(RECENT - 1) :], (batch, token)]
+        return token
+
+    def commit(self, store: Store) -> None:
+        """Writes the head. Call it last, when all pages are written."""
+        data = self.packed()
+        store.set_head(data)
+        self.written += len(data)
 
 
 HEAD = Record(Head, "version recent pages next_page snapshot_page body", unwritten="written")

@@ -12,7 +12,6 @@ number changes.
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 
 from panewise.spark.buckets.bucket import Bucket
@@ -22,8 +21,6 @@ from panewise.spark.buckets.row_journal import RowJournal
 from panewise.spark.program.program import Program
 from panewise.spark.program.version import Version
 from panewise.spark.tasks.batch_progress import Marks
-
-RECENT = 16
 
 
 @dataclass
@@ -67,11 +64,7 @@ def _was_gone(program: Program, fragment: int, since: int, until: int) -> bool:
 def committed(store: Store, bucket: Bucket, head: Head, packets: list[bytes], batch: int) -> KeptBucket:
     """Writes what the micro-batch has changed, as a new commit."""
     layout = FamilyPages if bucket.fragment.is_folded else RowJournal
-    head.version = bucket.version
-    token = uuid.uuid4().hex[:16]
-    head.recent = [*head.recent[-(RECENT - 1) :], (batch, token)]
+    token = head.begin_commit(bucket.version, batch)
     layout.write(bucket, head, store, packets, batch)
-    data = head.packed()
-    store.set_head(data)
-    head.written += len(data)
+    head.commit(store)
     return KeptBucket(bucket, batch, token, bucket.bytes_held)

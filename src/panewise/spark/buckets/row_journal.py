@@ -218,7 +218,6 @@ def _drop_passed(bucket: Bucket, head: Head, store: Store) -> None:
         if any(part.until + reach[part.owner] >= come_to for part in page.parts):
             return
         head.drop(store, [page])
-        head.snapshot_page = None if head.snapshot_page == page.number else head.snapshot_page
         head.body["gone_until"] = page.last_batch
         head.body["from_version"] = bucket.version
         head.body["since"] = {}

@@ -169,13 +169,12 @@ class BatchWriter:
     def _counted(self, batch: int, outputs: list[Output], packets: list[Packet]) -> Marks:
         """The marks after this micro-batch: how far the streams have come, and which queries have failed."""
         marks = read_marks(self.folder, batch - 1)
-        marks.take_hold([version for version, first in self.targets.beginnings if first <= batch])
-        marks.batch = batch
+        marks.go_on(batch, [version for version, first in self.targets.beginnings if first <= batch])
         for packet in packets:
-            _count(marks, packet)
+            marks.count(packet)
         for kind, name, _, _, payload in outputs:
             if kind == FAILED:
-                marks.failed.setdefault(name, payload.decode())
+                marks.fail(name, payload.decode())
         return marks
 
     def _mark(self, marks: Marks, outputs: list[Output], tables: dict[str, pa.Table]) -> None:
@@ -216,24 +215,6 @@ def in_time_order(table: pa.Table, column: str) -> pa.Table:
 def _outputs(table: pa.Table) -> list[Output]:
     columns = [table.column(name).to_pylist() for name in ("kind", "name", "ordinal", "rows", "payload")]
     return sorted(zip(*columns, strict=True), key=lambda row: (row[0], row[1], row[2]))
-
-
-def _count(marks: Marks, packet: Packet) -> None:
-    if packet.letter is not None:
-        marks.letter = max(marks.letter, packet.letter)
-    if not packet.stream:
-        return
-    stream = marks.of(packet.stream)
-    if packet.greatest is not None:
-        stream.greatest = packet.greatest if stream.greatest is None else max(stream.greatest, packet.greatest)
-    if packet.oldest is not None:
-        stream.oldest = packet.oldest if stream.oldest is None else min(stream.oldest, packet.oldest)
-    if packet.floor is not None:
-        stream.floor = packet.floor if stream.floor is None else max(stream.floor, packet.floor)
-    stream.rows += packet.rows + packet.late_rows + packet.bad_rows
-    stream.late_rows += packet.late_rows
-    stream.late_behind = max(stream.late_behind, packet.late_behind)
-    stream.bad_rows += packet.bad_rows
 
 
 def _staged(packets: list[Packet]) -> dict[str, list[StagedFile]]:

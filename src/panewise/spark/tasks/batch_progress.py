@@ -12,6 +12,7 @@ from typing import Any
 
 from panewise.arrays import INT64_MIN
 from panewise.spark.environment.folder import Folder
+from panewise.spark.tasks.packing import Packet
 from panewise.state.records import FORMAT, Record, check_format
 
 MARKS_FORMAT = 1
@@ -34,6 +35,19 @@ class StreamMarks:
     def watermark(self, delay: int) -> int:
         floor = INT64_MIN if self.floor is None else self.floor
         return floor if self.greatest is None else max(floor, self.greatest - delay)
+
+    def count(self, packet: Packet) -> None:
+        """Counts what a task has seen of the stream."""
+        if packet.greatest is not None:
+            self.greatest = packet.greatest if self.greatest is None else max(self.greatest, packet.greatest)
+        if packet.oldest is not None:
+            self.oldest = packet.oldest if self.oldest is None else min(self.oldest, packet.oldest)
+        if packet.floor is not None:
+            self.floor = packet.floor if self.floor is None else max(self.floor, packet.floor)
+        self.rows += packet.rows + packet.late_rows + packet.bad_rows
+        self.late_rows += packet.late_rows
+        self.late_behind = max(self.late_behind, packet.late_behind)
+        self.bad_rows += packet.bad_rows
 
     @property
     def good_rows(self) -> int:
@@ -60,6 +74,22 @@ class Marks:
 
     def of(self, stream: str) -> StreamMarks:
         return self.streams.setdefault(stream, StreamMarks())
+
+    def go_on(self, batch: int, versions: list[int]) -> None:
+        """Makes these the marks of a micro-batch, before its packets are counted; `versions` have begun by then."""
+        self.take_hold(versions)
+        self.batch = batch
+
+    def count(self, packet: Packet) -> None:
+        """Counts what a task tells of a stream, or of a letter."""
+        if packet.letter is not None:
+            self.letter = max(self.letter, packet.letter)
+        if packet.stream:
+            self.of(packet.stream).count(packet)
+
+    def fail(self, log_name: str, reason: str) -> None:
+        """Notes that a query has failed; its first reason stays."""
+        self.failed.setdefault(log_name, reason)
 
     def take_hold(self, versions: list[int]) -> None:
         """Notes where the streams are for those of the versions that take hold with the next micro-batch."""
