@@ -19,7 +19,7 @@ from panewise.spark.buckets.bucket_step import bucket_outputs
 from panewise.spark.delivery.batch_writer import BatchWriter
 from panewise.spark.environment.folder import FOLDERS, Folder
 from panewise.spark.ingest.inbox import Inbox, read_letter
-from panewise.spark.program.changes import Change, Changing
+from panewise.spark.program.changes import Change, ChangeStatement
 from panewise.spark.program.known_programs import add_change
 from panewise.spark.program.program import Program
 from panewise.spark.program.reference import Reference
@@ -100,9 +100,9 @@ class LocalRun:
         self.written = 0
 
     def change(self, *statements: str) -> None:
-        self.change_to(*map(Changing, statements))
+        self.change_to(*map(ChangeStatement, statements))
 
-    def change_to(self, *statements: Changing) -> None:
+    def change_to(self, *statements: ChangeStatement) -> None:
         texts, bound = tuple(statement.text for statement in statements), [statement.bound for statement in statements]
         change = add_change(self.folder, self.program, Change(self.program.next_version, self.batch, texts), bound)
         if change.version:

@@ -25,7 +25,7 @@ from panewise.state.durable_files import FileSystem
 from tests.now_or_soak import soaking
 from tests.spark import test_exactly_once as once
 from tests.spark.local_run import LocalRun, _Frame
-from tests.spark.test_archives_on_spark import EPOCH, FaultyRun, Row, batch_of, content, counted, with_lives
+from tests.spark.test_archives_on_spark import EPOCH, FaultyRun, Row, batch_of, content, counted, with_lifetimes
 from tests.spark.test_books import pipeline_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def micros(row: Row) -> int:
 def expected(rows: list[Row], now: int, lifetime_s: int, after: int | None = None) -> Counter[str]:
     """The slow and obvious archive at an instant."""
     passed = [row for row in rows if micros(row) <= now and (after is None or micros(row) > after)]
-    return counted(with_lives(batch_of(passed).to_pylist(), lifetime_s, now, "ts"))
+    return counted(with_lifetimes(batch_of(passed).to_pylist(), lifetime_s, now, "ts"))
 
 
 def archive_of(path: Path, every: str = "5 seconds", lifetime: str = "60 seconds", name: str = "a") -> str:
@@ -109,7 +109,7 @@ class KilledRun(FaultyRun):
         (Archive, "update"),
         (batch_writer, "write_list"),
         (batch_writer, "write_marks"),
-        (archive_writer, "write_begun"),
+        (archive_writer, "write_archive_starts"),
         (archive_staging.StagedRows, "forget"),
         (archive_staging.StagedRows, "sweep"),
         (Folder, "remove"),
@@ -320,7 +320,7 @@ def test_a_killed_driver_leaves_archives_that_the_next_one_completes(tmp_path: P
     for name, lifetime_s in LIFETIMES.items():
         found, now = content(tmp_path / name)
         arrow = pa.Table.from_pylist(rows, pa.schema([*batch_of([]).schema, ("w", pa.string())])).to_pylist()
-        assert found == counted(with_lives(arrow, lifetime_s, now, "ts"))
+        assert found == counted(with_lifetimes(arrow, lifetime_s, now, "ts"))
         assert sum(found.values()) > (len(rows) - 1 if name == "long" else 10)
     assert list((tmp_path / "checkpoint" / "staged").glob("[0-9]*.json")) == []
 

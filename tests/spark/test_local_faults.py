@@ -22,7 +22,7 @@ import pytest
 
 import panewise as pw
 from panewise.plan import physical_plan as physical
-from panewise.spark.buckets import row_journal, tree_pages
+from panewise.spark.buckets import family_pages, row_journal
 from panewise.spark.program import known_programs
 from panewise.spark.tasks.batch_progress import last_marks
 from tests.case_runner import same_rows
@@ -273,7 +273,7 @@ def _agree(name: str, expected: Rows, found: Rows) -> None:
 def check(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few groups are kept densely, many sparsely; here three are many. Pages and journals are turned over soon."""
     monkeypatch.setattr(physical, "SPARSE_ABOVE", 3 if seed % 2 else 4_096)
-    monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
+    monkeypatch.setattr(family_pages, "PAGES_PER_LEVEL", 3)
     monkeypatch.setattr(row_journal, "JOURNAL_LEAST", 4_096 if seed % 3 else 100)
     played = Play(seed)
     undisturbed = performed(LocalRun(folder / "undisturbed"), played)
@@ -290,7 +290,7 @@ def test_faults_change_nothing(seed: int, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_large_pages_are_cut(tmp_path: Path, soak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("panewise.spark.buckets.tree_pages.PAGE_MOST", 500)
+    monkeypatch.setattr("panewise.spark.buckets.family_pages.PAGE_MOST", 500)
     for seed in range(40, 43 if soak else 41):
         check(seed, tmp_path / str(seed), monkeypatch)
 
@@ -411,11 +411,13 @@ def test_many_small_micro_batches_keep_few_pages(tmp_path: Path, soak: bool) -> 
         run.push("t", pa.RecordBatch.from_pylist(rows, SMALL))
         run.run()
         # Every bucket's content has its head beside the pages.
-        most = max(most, *(len(content) - 1 for key, content in run.stores.items() if _of_tree(run, key)))
+        most = max(most, *(len(content) - 1 for key, content in run.stores.items() if _of_families(run, key)))
     # A page for each micro-batch would make 100 to 480 of them.
-    assert most < 5 * tree_pages.PAGES_PER_LEVEL
+    assert most < 5 * family_pages.PAGES_PER_LEVEL
     assert max(len(content) for content in run.stores.values()) < 1_000
 
 
-def _of_tree(run: LocalRun, key: int) -> bool:
-    return any(fragment.tree and key in run.program.keys_of(fragment) for fragment in run.program.fragments.values())
+def _of_families(run: LocalRun, key: int) -> bool:
+    return any(
+        fragment.is_folded and key in run.program.keys_of(fragment) for fragment in run.program.fragments.values()
+    )

@@ -1,8 +1,8 @@
-"""The numbers of pushes: by stream and producer, the last one that was taken, so that a push may be repeated.
+"""The numbers of pushes: the last one taken, for each stream and producer, so that a push may be repeated.
 
-A push is taken when its letter is in the inbox. Before that a note says which letter it is going to be; after a fault
-in between the note and the letters tell whether it was taken: the newest letter is never removed, and so a number below
-the next one was posted. Cost: two small files a push, one file for each producer that there ever was.
+A push is taken when its letter is in the inbox. Before that, a note says which number the letter will have. After a
+crash in between, the letter was posted if its number is below the next one: the newest letter is never removed. Cost:
+two small files for each push, and one file for each producer.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Producers:
         return known
 
     def begin(self, stream: str, stamp: Stamp, letter: int) -> None:
-        """A push is going to be this letter."""
+        """Notes that a push will be posted as this letter."""
         self._folder.write_json(NOTE, {"stream": stream, "producer": stamp[0], "sequence": stamp[1], "letter": letter})
 
     def took(self, stream: str, stamp: Stamp) -> None:
-        """Its letter has been posted."""
-        told = {"stream": stream, "producer": stamp[0], "sequence": stamp[1]}
-        self._folder.write_json(_file(stream, stamp[0]), told)
+        """Call when the letter of a push has been posted."""
+        record = {"stream": stream, "producer": stamp[0], "sequence": stamp[1]}
+        self._folder.write_json(_file(stream, stamp[0]), record)
         self._known[stream, stamp[0]] = stamp[1]
 
     def give_up(self) -> None:
-        """Whatever the note says is settled: another letter may get its number."""
+        """Removes the note. Call when its push was taken or given up: another letter may then get the number."""
         self._folder.remove(NOTE)
 
 
