@@ -20,7 +20,7 @@ from panewise.spark.archives.archive_target import read_archive_starts
 from panewise.spark.delivery.batch_writer import Notice
 from panewise.spark.driver.checked_inbox import CheckedInbox
 from panewise.spark.driver.feeding import Feeder, IdleWatch
-from panewise.spark.driver.query_starter import QueryStarter
+from panewise.spark.driver.query_launcher import QueryLauncher
 from panewise.spark.driver.supervised_query import SupervisedQuery
 from panewise.spark.environment.folder import FOLDERS, Folder
 from panewise.spark.environment.shipping import ship
@@ -53,7 +53,7 @@ class Handle(FolderReader):
         self._inbox = Inbox(folder)
         self._checked_inbox = CheckedInbox(self._inbox, folder, pipeline.books, program)
         self._tables = TableBooks(folder, pipeline.books, program)
-        self._starter = QueryStarter(pipeline, folder, self._identity, program, trigger, available_now)
+        self._starter = QueryLauncher(pipeline, folder, self._identity, program, trigger, available_now)
         self._query = SupervisedQuery(folder, self._starter.start)
         self._threads: list[Feeder | IdleWatch] = []
 

@@ -38,7 +38,7 @@ class ResultCalls:
 
             def hand(tables: list[pa.Table]) -> None:
                 if tables[0].num_rows:
-                    take(tables[0], hosted.rows_out - tables[0].num_rows)
+                    take(tables[0], hosted.unread.next_number - tables[0].num_rows)
 
             return int(read_out(self._books, [hosted], hand)[0].num_rows)
 
@@ -52,7 +52,7 @@ class ResultCalls:
             def hand(tables: list[pa.Table]) -> None:
                 read = [(query, table) for query, table in zip(queries, tables, strict=True) if table.num_rows]
                 if read:
-                    take([(query.name, table, query.rows_out - table.num_rows) for query, table in read])
+                    take([(query.name, table, query.unread.next_number - table.num_rows) for query, table in read])
 
             return sum(int(table.num_rows) for table in read_out(self._books, queries, hand))
 

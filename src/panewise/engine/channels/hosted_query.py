@@ -316,6 +316,7 @@ class HostedQuery(Channel):
             "reason": self.reason,
             "rows_out": self.rows_out,
             "rows_dropped": self.rows_dropped,
+            **({"numbers_skipped": self.unread.numbers_skipped} if self.unread.numbers_skipped else {}),
             **({"overflows": self.overflows} if self.overflows else {}),
             "unread": list(map(written, self.unread.pieces)),
             **({} if self._withheld is None or self.status == "RUNNING" else {"withheld": self._withheld.net()}),
@@ -338,7 +339,8 @@ class HostedQuery(Channel):
         self.overflows = snapshot.get("overflows", 0)
         super().restore(snapshot["channel"])
         unread = list(map(read_back, snapshot["unread"]))
-        self.unread.restore(snapshot["rows_out"], snapshot["rows_dropped"], unread)
+        skipped = snapshot.get("numbers_skipped", 0)
+        self.unread.restore(snapshot["rows_out"], snapshot["rows_dropped"], unread, skipped)
         self.counts_all = snapshot.get("counts_all", self.counts_all)
         self.whole_from = snapshot.get("whole_from", self.whole_from)
         self.begins_by_count = snapshot.get("begins_by_count", self.begins_by_count)

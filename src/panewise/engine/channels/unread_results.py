@@ -2,8 +2,10 @@
 
 When a query leaves its ledger, the results that it has not read there are held here.
 
-Invariant: `rows_out` counts all results; each is unread, was read, or counts in `rows_dropped`. At most `rows_max` rows
-are held, and beyond them the newest piece; the limit of all queries together is in `unread_total.py`.
+Invariant: `rows_out` counts all results; each is unread, was read, or counts in `rows_dropped`. `next_number` is the
+number of the next result: higher than `rows_out` if results were handed out that a replay of the log did not produce
+again. At most `rows_max` rows are held, and beyond them the newest piece; the limit of all queries together is in
+`unread_total.py`.
 """
 
 from __future__ import annotations
@@ -37,11 +39,20 @@ class UnreadResults:
         self._rows = 0
         self._rows_out = 0  # Without those of the ledger, as long as one is read.
         self._rows_dropped = 0
+        self.numbers_skipped = 0
         self._ledger: tuple[Ledger, LedgerPosition] | None = None
 
     @property
     def rows_out(self) -> int:
         return self._rows_out + (0 if self._ledger is None else self._ledger[0].rows_of(self._ledger[1]))
+
+    @property
+    def next_number(self) -> int:
+        return self.rows_out + self.numbers_skipped
+
+    def skip_numbers(self, number: int) -> None:
+        """The next result has this number or a higher one."""
+        self.numbers_skipped += max(0, number - self.next_number)
 
     @property
     def rows_dropped(self) -> int:
@@ -127,9 +138,9 @@ class UnreadResults:
         self._pieces = [*table.to_batches(), *self._pieces]
         self._rows += table.num_rows
 
-    def restore(self, rows_out: int, rows_dropped: int, pieces: list[Piece]) -> None:
+    def restore(self, rows_out: int, rows_dropped: int, pieces: list[Piece], numbers_skipped: int = 0) -> None:
         """`pieces`: unread results, beside those that a ledger may have from now on."""
-        self._rows_out, self._rows_dropped = rows_out, rows_dropped
+        self._rows_out, self._rows_dropped, self.numbers_skipped = rows_out, rows_dropped, numbers_skipped
         if self._ledger is not None:
             self._rows_out -= self._ledger[0].rows_of(self._ledger[1])
         self._pieces, self._rows = pieces, sum(map(row_count, pieces))

@@ -175,7 +175,7 @@ class Durability:
     def hands_out(self, queries: list[HostedQuery]) -> None:
         """Writes a record before all results of these queries so far are handed out, or after. It is one record, so
         that it holds for all queries or for none."""
-        counts = {query.name: (query, query.rows_out) for query in queries}
+        counts = {query.name: (query, query.unread.next_number) for query in queries}
         fresh = {name: read for name, read in counts.items() if self._handed_out.get(name) != read}
         if len(fresh) == 1:
             ((name, (_, count)),) = fresh.items()

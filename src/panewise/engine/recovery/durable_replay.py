@@ -126,9 +126,11 @@ def _handed_out(books: Books, query: str, results: int) -> bool:
     books.flush()
     hosted = books.query(query)
     (table,) = read_out(books, [hosted], lambda tables: None)
-    if hosted.rows_out > results:  # It had failed then; results that nobody has read yet stay unread.
-        hosted.put_back(table.slice(max(0, table.num_rows - (hosted.rows_out - results))))
-    return hosted.rows_out == results
+    produced = hosted.unread.next_number
+    if produced > results:  # It had failed then; results that nobody has read yet stay unread.
+        hosted.put_back(table.slice(max(0, table.num_rows - (produced - results))))
+    hosted.unread.skip_numbers(results)  # Numbers that were given to other results are not given again.
+    return produced == results
 
 
 def _was_taken(stream: Stream, written: list[Any] | None) -> bool:

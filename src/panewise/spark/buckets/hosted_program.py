@@ -25,7 +25,7 @@ from panewise.spark.program.version import Fragment
 from panewise.spark.tasks.batch_progress import Marks
 
 
-class FamilyMeasures(NamedTuple):
+class FamilyInBucket(NamedTuple):
     """A family in one bucket: its groups and slices, and `trees`, the number of trees in its weave there."""
 
     groups: int
@@ -47,10 +47,10 @@ class Measures:
             return None
         return marks.good_rows / (marks.greatest - marks.oldest)
 
-    def of_family(self, number: int) -> list[FamilyMeasures]:
+    def of_family(self, number: int) -> list[FamilyInBucket]:
         """The measures of a family in each bucket that has it."""
         measures = (bucket.get("families", {}).get(str(number)) for bucket in self.buckets.values())
-        return [FamilyMeasures(*found) for found in measures if found is not None]
+        return [FamilyInBucket(*found) for found in measures if found is not None]
 
 
 class HostedProgram:
@@ -167,7 +167,7 @@ class HostedProgram:
         return family_report(consumer.shape, consumer.family.plan, measured)
 
     @staticmethod
-    def _divided(measures: list[FamilyMeasures]) -> str:
+    def _divided(measures: list[FamilyInBucket]) -> str:
         """The number of trees of a family in the running buckets, as text; empty if each bucket has one tree."""
         least, most = (pick((bucket.trees for bucket in measures), default=1) for pick in (min, max))
         if most == 1:

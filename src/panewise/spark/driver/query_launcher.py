@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-class QueryStarter:
+class QueryLauncher:
     """Starts the Spark queries of one run of a pipeline. Their writers notify `delivered`."""
 
     def __init__(
