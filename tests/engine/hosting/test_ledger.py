@@ -397,3 +397,20 @@ def test_a_last_report_keeps_its_answer_when_others_are_let_go() -> None:
         engine.results("seldom")
     assert engine.lookup("seldom")["n"].to_pylist() == [1500, 1500]
     assert engine.lookup("often")["n"].to_pylist() == [1, 1]
+
+
+def test_what_waited_at_a_snapshot_is_given_up_before_what_came_after_it() -> None:
+    engine = pw.Engine(unread_bytes=2_000)
+    engine.execute("CREATE STREAM u (ts TIMESTAMP, v BIGINT) WITH (epoch = 'microseconds', late = 'drop')")
+    # The result with the number n is n.
+    engine.execute("CREATE QUERY n AS SELECT SUM(v) AS s FROM u [RANGE 1 SECOND SLIDE 1 SECOND]")
+    found: dict[int, int] = {}
+    for part in range(8):
+        for second in range(50 * part, 50 * part + 50):
+            engine.push("u", {"ts": second * 1_000_000, "v": second})
+        engine.stats()
+        if part == 4:
+            engine = pw.Engine.restore(engine.snapshot(), pw.Engine(unread_bytes=2_000))
+    engine.hand_over("n", lambda table, first: found.update(enumerate(table["s"].to_pylist(), first)))
+    assert list(found) == list(found.values()) == list(range(min(found), 399))
+    assert 0 < min(found) == engine.stats()["queries"]["n"]["results_unread_dropped"]

@@ -217,6 +217,10 @@ class Ledger:
         begin = max(reader.position, self._base) - self._base
         return [piece for entry in self._entries[begin:] for piece in entry.of(reader.number)]
 
+    def has_unread(self, reader: LedgerPosition) -> bool:
+        """Whether its member has had rows since it read last."""
+        return int(self._rows[reader.number]) > reader.taken
+
     def lost(self, reader: LedgerPosition) -> int:
         """Number of rows that were dropped before it read them."""
         return max(0, int(self._dropped[reader.number]) - reader.taken) if reader.position < self._base else 0

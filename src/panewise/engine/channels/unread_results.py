@@ -1,6 +1,7 @@
 """The results of one query until they are read: in a ledger that queries share, or held here.
 
-When a query leaves its ledger, the results that it has not read there are held here.
+When a query leaves its ledger, the results that it has not read there are held here. Results held beside a ledger (of a
+snapshot, or read and put back) are older than those in it. They are given up first, so that no read has a gap inside.
 
 Invariant: `rows_out` counts all results; each is unread, was read, or counts in `rows_dropped`. `next_number` is the
 number of the next result: higher than `rows_out` if results were handed out that a replay of the log did not produce
@@ -56,6 +57,7 @@ class UnreadResults:
 
     @property
     def rows_dropped(self) -> int:
+        self._give_up_before_lost()
         return self._rows_dropped + (0 if self._ledger is None else self._ledger[0].lost(self._ledger[1]))
 
     def keep_all(self) -> None:
@@ -90,6 +92,7 @@ class UnreadResults:
     @property
     def pieces(self) -> list[Piece]:
         """All unread results."""
+        self._give_up_before_lost()
         return self._pieces if self._ledger is None else self._pieces + self._ledger[0].unread(self._ledger[1])
 
     def take(self, pieces: list[Piece]) -> None:
@@ -106,11 +109,13 @@ class UnreadResults:
     @property
     def unread_bytes(self) -> int:
         """The bytes of results held here; those in a ledger are counted by the ledger."""
+        self._give_up_before_lost()
         return sum(map(piece_bytes, self._pieces))
 
     def give_up_oldest(self) -> bool:
         """Drops the oldest piece held here, unless it is also the newest; returns whether one was dropped."""
-        if len(self._pieces) < 2:
+        newer = self._ledger is not None and self._ledger[0].has_unread(self._ledger[1])
+        if len(self._pieces) < (1 if newer else 2):
             return False
         count = row_count(self._pieces.pop(0))
         self._rows -= count
@@ -119,6 +124,7 @@ class UnreadResults:
 
     def read(self, write_out: WriteOut) -> pa.Table:
         """The results since the last call."""
+        self._give_up_before_lost()
         if self._ledger is not None:
             ledger, reader = self._ledger
             own, lost = self._held(write_out) if self._pieces else None, ledger.lost(reader)
@@ -129,6 +135,12 @@ class UnreadResults:
             table = self._held(write_out)
         self._pieces, self._rows = [], 0
         return table
+
+    def _give_up_before_lost(self) -> None:
+        """Drops what is held here if the ledger has dropped results that are newer."""
+        if self._pieces and self._ledger is not None and self._ledger[0].lost(self._ledger[1]):
+            self._rows_dropped += self._rows
+            self._pieces, self._rows = [], 0
 
     def _held(self, write_out: WriteOut) -> pa.Table:
         return pa.Table.from_batches([b for piece in self._pieces for b in write_out(piece)], schema=self._schema)
