@@ -149,7 +149,7 @@ def test_a_statement_that_an_earlier_panewise_took_keeps_no_folder_from_opening(
             wanted = RUNNING if snapshot else status  # what runs from a snapshot goes on as it was
             assert [queries[name]["status"] for name in ("q", "r", "fine")] == [wanted, wanted, RUNNING]
             reason = engine.execute("SHOW QUERIES").to_pylist()
-            assert ("this panewise refuses it" in str(reason)) == (wanted == FAILED)
+            assert ("is refused now" in str(reason)) == (wanted == FAILED)
             assert engine.lookup("fine")["n"].to_pylist() == [1]
     with pw.Engine(tmp_path / "kept") as engine:
         engine.execute("DROP QUERY r; DROP QUERY q")

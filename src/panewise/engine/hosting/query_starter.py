@@ -207,7 +207,7 @@ class QueryStarter:
         except PlanError as problem:
             if not self._accepted_before:
                 raise
-            return f"this panewise refuses it: {problem.message}"
+            return f"it was accepted when it was created, and is refused now: {problem.message}"
         return None
 
 
