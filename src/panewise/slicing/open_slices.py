@@ -187,6 +187,11 @@ class OpenSlices:
     def bytes_held(self) -> int:
         return sum(v.nbytes for v in vars(self).values() if isinstance(v, np.ndarray))
 
+    def widen(self, width: int) -> None:
+        """Gives every dense slice `width` slots, more or fewer. The caller moves the states to the new slots."""
+        assert self.width is not None
+        self.width = width
+
     def assign(self, points: Ints, groups: Ints) -> Ints:
         """The slot of every row; valid until the next call. The number of slots may grow: the caller must follow."""
         slots = self._scratch(len(points))

@@ -158,7 +158,7 @@ class DeltaPlan:
     def _step(self, deltas: list[Delta], starts_at: int, until: int) -> pa.Table:
         for operator in self._operators:
             if isinstance(operator, GroupedRelation):
-                operator.starts_at = min(operator.starts_at, starts_at)
+                operator.start_by(starts_at)
         delta = self._root.run(deltas, self._watermark, until)
         self._watermark = until
         table = self._results.process(delta, until)

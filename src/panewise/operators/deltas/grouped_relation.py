@@ -36,7 +36,7 @@ LEAVING = {
 
 
 class GroupedRelation(DeltaOperator):
-    """Aggregates an input with the update pattern `pattern`. An ungrouped answer exists from `starts_at` on."""
+    """Aggregates an input with the update pattern `pattern`. Without GROUP BY, `start_by` must be called."""
 
     name = "GroupedRelation"
 
@@ -44,7 +44,7 @@ class GroupedRelation(DeltaOperator):
         self._aggregation = aggregation
         self._windows = GroupWindows(aggregation, LEAVING[pattern], matrix_of)
         self._next = 0
-        self.starts_at = FOREVER
+        self._starts_at = FOREVER  # from when on there is an ungrouped answer
         # The row of each group that is shown now. Groups have numbers of their own here, because `_windows` renumbers.
         self._groups = GroupTable(tuple(key.type for key in aggregation.keys))
         self._shown: Ints = np.full(1, -1, np.int64)
@@ -53,12 +53,16 @@ class GroupedRelation(DeltaOperator):
     def bytes_held(self) -> int:
         return self._windows.bytes_held + self._groups.bytes_held + self._shown.nbytes
 
+    def start_by(self, instant: int) -> None:
+        """From this instant on, or from an earlier one that was given before, there is an ungrouped answer."""
+        self._starts_at = min(self._starts_at, instant)
+
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
         delta = inputs[0].settled()
         unknown = np.full(len(delta.ended), FOREVER, np.int64)
         assigned = Assigned(0, delta.births, delta.deaths, delta.ended, unknown, delta.ended_at, delta.sequences)
         self._windows.take(Rows(delta.batch, delta.births, delta.sequences), assigned, None)
-        forced = NEVER if self._aggregation.keys else self.starts_at
+        forced = NEVER if self._aggregation.keys else self._starts_at
         result = self._changes(self._windows.events(since, until, forced))
         self._windows.forget(until)
         return result
@@ -66,7 +70,7 @@ class GroupedRelation(DeltaOperator):
     def _changes(self, events: Events) -> Delta:
         """The rows that come and go between successive events of a group. Events are ordered by group, then by time."""
         columns, passing = self._windows.rows.answers(events.groups, events.states)
-        present: Mask = events.counts > 0 if self._aggregation.keys else events.times >= self.starts_at
+        present: Mask = events.counts > 0 if self._aggregation.keys else events.times >= self._starts_at
         if passing is not None:
             present = present & passing
         after = np.flatnonzero(~events.opens)
@@ -127,11 +131,11 @@ class GroupedRelation(DeltaOperator):
             "groups": self._groups.snapshot(),
             "shown": self._shown,
             "next": self._next,
-            "starts_at": self.starts_at,
+            "starts_at": self._starts_at,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._windows.restore(snapshot["windows"])
         self._groups.restore(snapshot["groups"])
         self._shown = snapshot["shown"].copy()
-        self._next, self.starts_at = snapshot["next"], snapshot["starts_at"]
+        self._next, self._starts_at = snapshot["next"], snapshot["starts_at"]

@@ -153,17 +153,18 @@ class Negation(DeltaOperator):
         self._make_room()
         gone = self._left.leave(left.ended, left.ended_at, until)
         right_gone = self._right.leave(right.ended, right.ended_at, until)
-        departed = self._right.keys[right_gone.slots], right_gone.instants
+        on_the_right = right_keys, right_births, self._right.keys[right_gone.slots], right_gone.instants
         if self._kind == "EXCEPT":
+            on_the_left = self._left.keys[gone.slots], gone.instants, gone.premature
             shows, ends = values_change(
-                right_keys, right_births, left_rows.births, left_keys, self._left.keys[gone.slots], gone.instants,
-                gone.premature, *departed, self._next, self._by_key, self._shown, self._tally,
+                on_the_left, on_the_right, left_rows.births, left_keys, self._next, self._by_key, self._shown,
+                self._tally,
             )  # fmt: skip
         else:
+            on_the_left = gone.slots, gone.instants, gone.premature
             shows, ends = rows_change(
-                _ROW_KINDS[self._kind], self.storage == BY_KEY, gone.slots, gone.instants, gone.premature, right_keys,
-                right_births, *departed, slots_from, left_rows.births, self._next, self._left.keys, self._left.deaths,
-                self._by_key, self._links, self._tally,
+                _ROW_KINDS[self._kind], self.storage == BY_KEY, on_the_left, on_the_right, slots_from, left_rows.births,
+                self._next, self._left.keys, self._left.deaths, self._by_key, self._links, self._tally,
             )  # fmt: skip
         result = self._delta(shows[: self._tally[SHOWS]], ends[: self._tally[ENDS]])
         self._storage.measure(int(self._tally[PREMATURE]), int(self._tally[NATURAL]))

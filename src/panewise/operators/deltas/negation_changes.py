@@ -40,6 +40,11 @@ BEFORE, AFTER, SHOWN = range(3)
 SLOT, BIRTH, DEATH = range(3)
 # Places in `tally`: results and ends of this step; premature and natural ends since the beginning.
 SHOWS, ENDS, PREMATURE, NATURAL = range(4)
+# The arrays of a loop are grouped in plain tuples: with named ones Numba needs longer for each call.
+LeftGone = tuple[Ints, Ints, Ints]
+"""Left rows that leave, by slot or value, when, and whether they end before their death (1)."""
+RightRows = tuple[Ints, Ints, Ints, Ints]
+"""Keys of right rows that come, and when; keys of right rows that leave, and when."""
 
 
 @compiled_loop
@@ -208,15 +213,16 @@ def _matters(kind: int, key: int, change: int, by_key: Matrix) -> bool:
 
 @compiled_loop
 def rows_change(
-    kind: int, by_ends: bool, gone: Ints, gone_at: Ints, premature: Ints, right_keys: Ints, right_at: Ints,
-    right_gone: Ints, right_gone_at: Ints, slots_from: int, births: Ints, first: int, keys: Ints, deaths: Ints,
-    by_key: Matrix, links: Matrix, tally: Ints,
+    kind: int, by_ends: bool, left_rows: LeftGone, right_rows: RightRows, slots_from: int, births: Ints, first: int,
+    keys: Ints, deaths: Ints, by_key: Matrix, links: Matrix, tally: Ints,
 ) -> tuple[Matrix, Matrix]:  # fmt: skip
-    """The new results and the ends. Slots `gone` leave on the left, keys come and go on the right, the left slots from
-    `slots_from` on come. `by_ends`: of the results that are shown now no death is told, every one will end.
+    """The new results, numbered from `first`, and the ends. The left slots from `slots_from` on come at `births`.
 
-    There is room for what an event shows and ends before it happens: one result at most where a left row comes or
-    leaves, all left rows of the key where the right side changes."""
+    `by_ends`: results that are shown now get no known death, and will end. Before an event there is always enough room:
+    for one result if a left row comes or leaves, for all left rows of the key if the right side changes.
+    """
+    gone, gone_at, premature = left_rows
+    right_keys, right_at, right_gone, right_gone_at = right_rows
     shows = np.empty((len(births) + 16, 3), np.int64)
     ends = np.empty((len(gone) + len(right_keys) + 16, 2), np.int64)
     left_gone = right_came = right_left = left_came = 0  # how many events of each list have happened
@@ -259,11 +265,13 @@ def rows_change(
 
 @compiled_loop
 def values_change(
-    right_keys: Ints, right_at: Ints, births: Ints, came: Ints, gone: Ints, gone_at: Ints, premature: Ints,
-    right_gone: Ints, right_gone_at: Ints, first: int, by_key: Matrix, shown: Ints, tally: Ints,
+    left_rows: LeftGone, right_rows: RightRows, births: Ints, came: Ints, first: int, by_key: Matrix, shown: Ints,
+    tally: Ints,
 ) -> tuple[Matrix, Matrix]:  # fmt: skip
-    """The new results and the ends of EXCEPT. A value is shown while it is on the left and not on the right. `came` and
-    `gone` are left values."""
+    """The new results and the ends of EXCEPT. A value is shown while it is on the left and not on the right. The left
+    values `came` come at `births`."""
+    gone, gone_at, premature = left_rows
+    right_keys, right_at, right_gone, right_gone_at = right_rows
     shows = np.empty((len(births) + len(right_gone) + 1, 3), np.int64)
     ends = np.empty((len(gone) + len(right_keys) + 1, 2), np.int64)
     right_came = left_came = left_gone = right_left = 0  # how many events of each list have happened

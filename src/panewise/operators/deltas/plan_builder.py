@@ -148,8 +148,7 @@ class PlanBuilder:
         """The operator of a layer, with the orders that the planner has chosen."""
         planned = self.joins[id(node), number]
         schemas = [schema.to_arrow() for schema in layer.schemas]
-        join = OrderedJoin(schemas, layer.condition, planned.orders, strict=strict, internal=internal)
-        join.names = planned.names
+        join = OrderedJoin(schemas, layer.condition, planned.orders, strict, internal, planned.names)
         self.built_joins[planned.join, number] = join
         return join
 

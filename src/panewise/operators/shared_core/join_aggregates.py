@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,6 +47,7 @@ from panewise.temporal import format_instant
 Shape = tuple[int, ...]
 ROWS_MAX = 1 << 18  # about the most results that are folded at once
 LAST_MAX = 4096  # most rows of earlier reports that are kept together with the last one
+NO_STARTS: Mapping[str, int] = MappingProxyType({})
 FORGET_FROM = 1024  # fewer groups or strings than this are never dropped
 
 
@@ -90,7 +92,6 @@ class JoinAggregates:
         self._until = until
         self._groups_kept = 0  # number of groups in use at the last check
         self._strings_kept: dict[Expression, int] = {}  # number of strings in use at the last check, by pool
-        self.starts: dict[str, int] = {}
         self.overflows: dict[str, int] = {}  # by query, number of overflows that were not taken yet
         self.failed: dict[str, QueryFailed] = {}  # queries that failed by an overflow under an earlier version
 
@@ -158,10 +159,18 @@ class JoinAggregates:
 
     # -- a step ----------------------------------------------------------------------------------------------------
 
-    def process(self, batch: pa.RecordBatch, births: Ints, times: list[Ints], until: int) -> dict[str, pa.Table]:
+    def process(
+        self,
+        batch: pa.RecordBatch,
+        births: Ints,
+        times: list[Ints],
+        until: int,
+        series_starts: Mapping[str, int] = NO_STARTS,
+    ) -> dict[str, pa.Table]:
         """Takes the results born before `until`, in order of birth. Returns all reports up to `until`, by query.
 
-        `times`: by input, the event times of the rows in the results.
+        `times`: by input, the event times of the rows in the results. `series_starts`: by query without GROUP BY, when
+        its series begins.
         """
         self._arrange()
         self._any = self._any or batch.num_rows > 0
@@ -177,7 +186,7 @@ class JoinAggregates:
             shape: Results(births, slices.points(times), groups, _read(arguments, slices))
             for shape, slices in self._shapes.items()
         }
-        starts = {shape: self._starts_of(shape) for shape in self._shapes}
+        starts = {shape: self._starts_of(shape, series_starts) for shape in self._shapes}
         for begin, end, upto in self._pieces(births, max(until, self._until)):
             for shape, slices in self._shapes.items():
                 part = new[shape].slice(begin, end)
@@ -192,9 +201,9 @@ class JoinAggregates:
         self._note_last(result)
         return result
 
-    def _starts_of(self, shape: Shape) -> Ints:
+    def _starts_of(self, shape: Shape, starts: Mapping[str, int]) -> Ints:
         """When the series of each window of a shape begins."""
-        by_window = {r.window: self.starts.get(name, FOREVER) for name, r in self._readers.items() if r.shape == shape}
+        by_window = {r.window: starts.get(name, FOREVER) for name, r in self._readers.items() if r.shape == shape}
         return np.array([by_window[window] for window in self._shapes[shape].windows], np.int64)
 
     def _pieces(self, births: Ints, until: int) -> Iterator[tuple[int, int, int]]:

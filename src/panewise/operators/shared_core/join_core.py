@@ -125,8 +125,7 @@ class JoinCore(Core):
         self._until = until
         found: dict[str, Delta | pa.Table] = dict(self._changes(step))
         for folded in self._aggregates.values():
-            folded.starts = starts
-            found.update(folded.process(step.results.batch, step.results.births, step.times, until))
+            found.update(folded.process(step.results.batch, step.results.births, step.times, until, starts))
         return found
 
     def _changes(self, step: JoinStep) -> dict[str, Delta]:

@@ -37,7 +37,7 @@ from panewise.operators.continuous.row_states import chosen_states, matrix_snaps
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.row_windows.row_window import spread
 from panewise.operators.shared_core.join_reports import LONG_AGO, DueJoinReports, JoinSchedule, JoinWindow
-from panewise.operators.shared_core.join_slice_loops import count_touched, report_dense, report_sparse
+from panewise.operators.shared_core.join_slice_loops import DueArrays, count_touched, report_dense, report_sparse
 from panewise.plan.aggregation import ROW_COUNT, Pools, StateKey
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
@@ -161,8 +161,7 @@ class JoinSlices:
         sizes = np.full(len(due.ends), groups, np.int64)
         if self._open.width is None:
             seen = np.full(groups, -1, np.int64)
-            asked = self._open.rooms, due.highs, due.due_ends, due.lows
-            count_touched(0, len(due.instants), *asked, *self._open.entries, seen, sizes)
+            count_touched(0, len(due.instants), self._arrays_of(due), self._open.entries, seen, sizes)
         before = np.append(0, np.cumsum(sizes))[np.append(0, due.due_ends)]
         begin = 0
         while begin < len(due.instants):
@@ -190,6 +189,9 @@ class JoinSlices:
                 found, numbers, states = found[some], numbers[some], chosen_states(states, some)
         return SliceAnswers(due.windows[found], due.ends[found], numbers, states)
 
+    def _arrays_of(self, due: DueJoinReports) -> DueArrays:
+        return self._open.rooms, due.highs, due.due_ends, due.lows
+
     def _read(
         self, key: StateKey, new: Results, slots: Ints, due: DueJoinReports, runs: list[int], groups: int,
         offsets: Ints, numbers: Ints,
@@ -198,16 +200,16 @@ class JoinSlices:
         are one call of the loop."""
         matrix, ranks = self.matrices[key], ranks_of(key, self._pools)
         blank, total, out = StateMatrix(key.kind, groups), _unset(key, groups), _unset(key, len(numbers))
-        asked = self._open.rooms, due.highs, due.due_ends, due.lows, self._wanted[key][due.windows], offsets
-        made = blank.ints, blank.floats, total.ints, total.floats, out.ints, out.floats
-        held: tuple[Any, ...] = int(key.kind.operation), matrix.ints, matrix.floats
+        held: tuple[Any, ...] = int(key.kind.operation), (matrix.ints, matrix.floats)
         if self._open.width is not None:
             loop = loop_for(report_dense, key.kind, counted=False)
             held += self._open.width, groups
         else:
             loop = loop_for(report_sparse, key.kind, counted=False)
-            held += *self._open.entries, np.full(groups, -1, np.int64), np.empty(groups, np.int64)
-            held += (numbers if key == ROW_COUNT else np.empty_like(numbers),)
+            out_groups = numbers if key == ROW_COUNT else np.empty_like(numbers)
+            held += self._open.entries, np.full(groups, -1, np.int64), np.empty(groups, np.int64), out_groups
+        asked = self._arrays_of(due), self._wanted[key][due.windows], offsets
+        made = (blank.ints, blank.floats), (total.ints, total.floats), (out.ints, out.floats)
         done = int(due.cuts[runs[0] - 1]) if runs[0] else 0
         for first, last in pairwise(runs):
             self._fold(key, new, slots, done, int(due.cuts[first]))
@@ -229,7 +231,8 @@ class JoinSlices:
         if needed > 1 and 2 * slices * needed > DENSE_SLOTS_MAX:
             self._become_sparse()
         elif needed > width:
-            self._open.width, self.matrices = needed, _widened(self.matrices, width, needed)
+            self._open.widen(needed)
+            self.matrices = _widened(self.matrices, width, needed)
 
     def _become_sparse(self) -> None:
         """Converts the slices to sparse ones, with an entry for each group in a slice."""
@@ -270,8 +273,8 @@ class JoinSlices:
             self._open.rename_groups(renamed)
             return
         kept = kept[kept < width]
-        self._open.width = max(1, 2 * len(kept))
-        self.matrices = _widened(self.matrices, width, self._open.width, kept)
+        self._open.widen(max(1, 2 * len(kept)))
+        self.matrices = _widened(self.matrices, width, max(1, 2 * len(kept)), kept)
 
     def snapshot(self) -> dict[str, Any]:
         return {

@@ -44,6 +44,7 @@ from panewise.operators.shared_core.shared_distinct_loops import (
     NEWEST,
     START,
     VALUE,
+    CalendarArrays,
     Matrix,
     arrive,
     held,
@@ -138,10 +139,10 @@ class SharedDistinct:
         grouped, previous, gaps = (np.empty(len(values), np.int64) for _ in range(3))
         gap_count = arrive(values, times, int(self._ranges.min()), self._copies, grouped, previous, gaps)
         ends = np.empty(len(order), np.int64)
+        windows, new = (order, self._ranges, self._begins, self._fresh), (values, times, previous, grouped)
         results = show(
-            order, self._ranges, self._begins, self._fresh, since, until, len(self._table), values, times, previous,
-            gaps[:gap_count], grouped, self._copies, self._heads, *self._blocks(), self._marks, ends,
-        )  # fmt: skip
+            windows, since, until, len(self._table), new, gaps[:gap_count], self._copies, self._calendars(), ends
+        )
         settle(values, grouped, self._copies)
         self._fresh[:] = False
         result = self._deltas(order, ends, results)
@@ -152,8 +153,8 @@ class SharedDistinct:
         self._forget()
         return result
 
-    def _blocks(self) -> tuple[Small, Ints, Small, Small]:
-        return self._values, self._deaths, self._filled, self._following
+    def _calendars(self) -> CalendarArrays:
+        return self._heads, self._values, self._deaths, self._filled, self._following, self._marks
 
     def _make_room(self) -> None:
         before, needed = len(self._copies), len(self._table)
@@ -177,8 +178,7 @@ class SharedDistinct:
     def _schedule(self, window: int, until: int, values: Ints, deaths: Ints) -> None:
         done, range_us = 0, int(self._ranges[window])
         while True:
-            own = window, range_us, until, done, values, deaths, self._heads
-            done = schedule(*own, *self._blocks(), self._marks)
+            done = schedule(window, range_us, until, done, values, deaths, self._calendars())
             if done == len(values):
                 return
             self._more_blocks()
@@ -203,20 +203,20 @@ class SharedDistinct:
         if 2 * len(live) <= len(self._table):
             renamed = self._table.keep(live)
             self._copies = self._copies[live]
-            rename(renamed, self._heads, self._values, self._filled, self._following)
+            rename(renamed, self._calendars())
         self._worth_forgetting = 2 * len(self._table) + _SPARE
 
     # ---- state ---------------------------------------------------------------------------------------------------
 
     @property
     def bytes_held(self) -> int:
-        blocks = sum(column.nbytes for column in self._blocks())
+        blocks = self._values.nbytes + self._deaths.nbytes + self._filled.nbytes + self._following.nbytes
         return self._table.bytes_held + self._copies.nbytes + self._heads.nbytes + blocks
 
     def _entries(self) -> list[Matrix]:
         """The values and deaths of every window's calendar, in the rows VALUE and DEATH."""
         found = np.empty((3, int(self._marks[HELD])), np.int64)
-        return [found[:, : held(heads, *self._blocks(), found)].copy() for heads in self._heads]
+        return [found[:, : held(window, self._calendars(), found)].copy() for window in range(len(self._names))]
 
     def _load_entries(self, entries: list[Matrix]) -> None:
         self._clear_blocks()

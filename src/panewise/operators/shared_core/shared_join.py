@@ -60,8 +60,8 @@ class SharedJoin:
         internal: Sequence[bool],
         orders: Orders,
     ) -> None:
-        self._join = OrderedJoin(schemas, condition, orders, internal=internal if any(internal) else None)
-        self._join.names = tuple(labels)
+        some_internal = internal if any(internal) else None
+        self._join = OrderedJoin(schemas, condition, orders, internal=some_internal, names=labels)
         self._same = True  # whether all rows so far had the same ranges
         self._timed = True
         self._schemas = list(schemas)
