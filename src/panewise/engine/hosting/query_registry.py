@@ -71,7 +71,7 @@ class QueryRegistry:
         self._unread = unread
         self.sharing = sharing  # one of `physical.SHARING`
         self.queries: dict[str, HostedQuery] = {}
-        self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for who calls the engine
+        self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for the engine's callers
         self.consumers: dict[str, QueryConsumer] = {}  # by query
         self.graph = ReadGraph(self.consumers)
         self.history = HistoryReader()

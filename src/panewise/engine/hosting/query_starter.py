@@ -107,8 +107,8 @@ class QueryStarter:
             self._accepted_before = outer
 
     def start(self, name: str, node: PhysicalQuery) -> StartedQuery:
-        """Starts a query; PlanError if it comes too late. If it raises, the caller removes what was registered, and what
-        has joined a family or a core."""
+        """Starts a query; PlanError if it comes too late. If this raises, the caller removes what was registered, and
+        what has joined a family or a core."""
         match node:
             case FamilyQuery():
                 return self._start_member(name, node)
