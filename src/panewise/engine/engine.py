@@ -123,7 +123,7 @@ class Engine:
         self.driver = Driver(books, self)
         self.statements = StatementRunner(books, self.reads, self.driver, listeners, self.process)
         self._lookups = lookups = Lookups(books, listeners.note)
-        self._answers = answers = PublishedAnswers(self.turns, lookups.answer, books.waits)
+        self._answers = answers = PublishedAnswers(self.turns, lookups.answer, books.has_pending)
         self._flusher = flusher = Flusher(books, answers, listeners, self.schedule)
         self._checkpoints = checkpoints = Checkpoints(books, flusher)
         self._statement_calls = StatementCalls(books, self.statements, flusher, answers, listeners, checkpoints)
@@ -362,7 +362,7 @@ class Engine:
                     log.close(self.snapshot if snapshot else None)
                 self.books.close()
         except EngineBroken:  # No other thread can be inside.
-            self.archives.let_go()
+            self.archives.release()
             if log is not None:
                 log.close(None)
 

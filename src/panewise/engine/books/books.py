@@ -54,8 +54,8 @@ class Books:
         definition = self.catalog.get(name, "query")
         return self.hosting.queries[definition.name.lower()]
 
-    def asked(self, name: str) -> HostedQuery:
-        """A query whose results or answer a caller wants; NotHeldError if the folder is suspended."""
+    def query_to_read(self, name: str) -> HostedQuery:
+        """A query for a caller of its results or its answer; NotHeldError if the folder is suspended."""
         hosted = self.query(name)
         if self.log is not None:
             self.log.check_runs(hosted)
@@ -92,7 +92,7 @@ class Books:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def waits(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether there are pending rows."""
         return any(stream.waiting for stream in self.streams.values())
 

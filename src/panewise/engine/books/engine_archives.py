@@ -52,7 +52,7 @@ class Archives:
     def find(self, name: str) -> Keeper | None:
         return self.keepers.get(name.lower())
 
-    def of_past(self, channel: Channel) -> list[Keeper]:
+    def knowing_past_of(self, channel: Channel) -> list[Keeper]:
         """The archives that know the past of a channel, in the order of their creation."""
         return [keeper for keeper in self.keepers.values() if keeper in channel.past]
 
@@ -60,7 +60,7 @@ class Archives:
 
     def create(self, definition: ArchiveDefinition, cut: int | None = UNKNOWN) -> None:
         """Creates an archive. `cut`: how far the one in its folder has come; None if that is new or empty."""
-        self._check_apart(definition)
+        self._check_folder(definition)
         keeper = self._new_keeper(definition)
         try:
             self._begin(keeper, cut)
@@ -137,11 +137,11 @@ class Archives:
         styles: tuple[Style, ...] = STYLES if "update" not in dict(options) else (layout.style,)
         return cheapest(workload_of(archive), before.every_us, before.lifetime_us, styles=styles)
 
-    def _check_apart(self, definition: ArchiveDefinition) -> None:
+    def _check_folder(self, definition: ArchiveDefinition) -> None:
         """CatalogError if the folder is that of another archive of this engine, or lies inside or above it."""
-        own = _place(definition.path)
+        own = _folder_of(definition.path)
         for other in self.keepers.values():
-            place = _place(other.definition.path)
+            place = _folder_of(other.definition.path)
             if place == own:
                 raise CatalogError(
                     f"the archive '{other.definition.name}' is in '{definition.path}' already",
@@ -220,7 +220,7 @@ class Archives:
                     stacklevel=3,
                 )
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Releases the files, so that others may write them."""
         for keeper in self.keepers.values():
             keeper.let_go()
@@ -240,7 +240,7 @@ class Archives:
 
 
 class Migration:
-    """Brings an archive to a new layout. `finished` is called outside all turns, while the engine goes on."""
+    """Brings an archive to a new layout. `finish` is called outside all turns, while the engine goes on."""
 
     def __init__(self, archives: Archives, keeper: Keeper, layout: Layout) -> None:
         self._archives = archives
@@ -248,7 +248,7 @@ class Migration:
         self._layout = layout
         self._lenient = archives.lenient
 
-    def finished(self) -> None:
+    def finish(self) -> None:
         archive = self._keeper.archive
         assert archive is not None
         try:
@@ -262,7 +262,7 @@ class Migration:
 
     def give_up(self) -> None:
         """Runs the migration although something was raised: the statement has been accepted."""
-        self.finished()
+        self.finish()
 
 
 def layout_of(options: Options, longest_us: int | None = None) -> Layout:
@@ -326,7 +326,7 @@ def check_place(definition: ArchiveDefinition) -> None:
         check_new_place(storage)
 
 
-def _place(path: str) -> str:
+def _folder_of(path: str) -> str:
     local = path.removeprefix("file://")
     # Broken links are refused when the folder is opened.
     return path.rstrip("/") if "://" in local else os.path.realpath(local)

@@ -28,7 +28,7 @@ class LookupCalls:
         if not isinstance(query, str):
             raise CatalogError(f"the name of a query is a text, not a {type(query).__name__}", missing=True)
         instant = None if at is None else lookup_instant(at)
-        answer = (self._answers.found(query) or self._answers.awaited(query)) if instant is None else None
+        answer = (self._answers.find(query) or self._answers.wait_for(query)) if instant is None else None
         if answer is None:
             with self._turns:
                 self._answers.settle(self._flusher.flush_all)
@@ -37,5 +37,5 @@ class LookupCalls:
 
     def published(self, query: str) -> pa.Table | None:
         """The published answer; None if it takes a turn to answer. Never waits."""
-        answer = self._answers.found(query) if isinstance(query, str) else None
+        answer = self._answers.find(query) if isinstance(query, str) else None
         return None if answer is None else answer.table

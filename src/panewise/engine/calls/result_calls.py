@@ -27,14 +27,14 @@ class ResultCalls:
         """The results of a query since the last call."""
         with self._turns:
             self._flusher.flush_all()
-            hosted = self._books.asked(query)
+            hosted = self._books.query_to_read(query)
             return read_out(self._books, [hosted], lambda tables: None)[0]
 
     def hand_over(self, query: str, take: Callable[[pa.Table, int], None]) -> int:
         """Calls `take` with new results and the number of the first; they count as read when it returns."""
         with self._turns:
             self._flusher.flush_all()
-            hosted = self._books.asked(query)
+            hosted = self._books.query_to_read(query)
 
             def hand(tables: list[pa.Table]) -> None:
                 if tables[0].num_rows:
@@ -62,6 +62,6 @@ class ResultCalls:
             raise DataError(f"a subscriber is called with batches, and a {type(callback).__name__} cannot be called")
         with self._turns:
             self._flusher.flush_all()
-            hosted = self._books.asked(query)
+            hosted = self._books.query_to_read(query)
             with self._turns.change:
                 return self._listeners.add(hosted, callback)

@@ -74,7 +74,7 @@ class StatementCalls:
                 return result
             try:
                 with located(parsed):
-                    return result.finished()
+                    return result.finish()
             except SourceGone:
                 continue
 

@@ -69,9 +69,9 @@ class QueryRegistry:
         """`table_of` None: queries read no tables. `unread`: the limit of results that nobody has read."""
         self._channel_of = channel_of
         self._unread = unread
-        self.sharing = sharing  # one of `physical.SHARING`
+        self.sharing = sharing  # one of `physical_plan.SHARING`
         self.queries: dict[str, HostedQuery] = {}
-        self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for who calls the engine
+        self.remarks: deque[Warning] = deque(maxlen=REMARKS_MAX)  # on queries and streams, for the engine's callers
         self.consumers: dict[str, QueryConsumer] = {}  # by query
         self.graph = ReadGraph(self.consumers)
         self.history = HistoryReader()

@@ -107,7 +107,7 @@ class QueryStarter:
             self._accepted_before = outer
 
     def start(self, name: str, node: PhysicalQuery) -> StartedQuery:
-        """Starts a query; PlanError if it comes too late. If it raises, the caller removes what was registered, and
+        """Starts a query; PlanError if it comes too late. If this raises, the caller removes what was registered, and
         what has joined a family or a core."""
         match node:
             case FamilyQuery():

@@ -104,7 +104,7 @@ class ArchiveRead:
         self._block = block
         self._view = ArchiveView(keeper)
 
-    def finished(self) -> pa.Table:
+    def finish(self) -> pa.Table:
         definition = self._view.definition
         try:
             self._isolation.pause()
@@ -159,7 +159,7 @@ class ArchiveExplanation:
             self.give_up()
             raise
 
-    def finished(self) -> pa.Table:
+    def finish(self) -> pa.Table:
         found = {}
         where = None if has_several_inputs(self._plan) else block_of(self._plan).where
         try:

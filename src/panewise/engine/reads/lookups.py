@@ -39,7 +39,7 @@ class Lookups:
 
     def answer(self, query: str, at: int | None = None) -> PublishedAnswer:
         """The answer of a query, by its name as the reader writes it: now, or at an instant."""
-        hosted = self._books.asked(query)
+        hosted = self._books.query_to_read(query)
         consumer = self._books.hosting.consumers[hosted.name]
         if consumer.is_postponed:
             with self._books.turns.change:

@@ -135,7 +135,7 @@ class PinnedSources:
     def _pin_past(self, name: str, channel: Channel, each: Callable[[Any], None]) -> None:
         pinned = self._pinned[name]
         if not pinned.past:
-            for keeper in self._books.archives.of_past(channel):
+            for keeper in self._books.archives.knowing_past_of(channel):
                 past = PinnedPast(keeper, pinned, each)
                 self._closing.append(past.close)
                 pinned.past.append(past)

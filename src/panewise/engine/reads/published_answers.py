@@ -81,7 +81,7 @@ def with_watermark(table: pa.Table, come_to: int | None) -> pa.Table:
 class PublishedAnswers:
     """The answers of one engine, by the name of the query as readers write it.
 
-    All methods except `found`, `awaited` and `queued` are called inside a turn.
+    All methods except `find`, `wait_for` and `queued` are called inside a turn.
     """
 
     def __init__(self, turns: Turns, compute: Callable[[str], PublishedAnswer], waiting: Callable[[], bool]) -> None:
@@ -102,7 +102,7 @@ class PublishedAnswers:
 
     # -- readers -------------------------------------------------------------------------------------------------
 
-    def found(self, query: str) -> PublishedAnswer | None:
+    def find(self, query: str) -> PublishedAnswer | None:
         """The published answer, outside all turns; None if the caller must take its turn."""
         if self._turns.refused is not None:
             raise self._turns.refused
@@ -120,20 +120,20 @@ class PublishedAnswers:
             self._used[query] = now
         return found
 
-    def awaited(self, query: str) -> PublishedAnswer | None:
+    def wait_for(self, query: str) -> PublishedAnswer | None:
         """The published answer, after a short wait if rows of others are pending and no writer is inside.
 
         Otherwise many readers would make the engine process a writer's rows in small pieces. Often the writer is back
         within the wait.
         """
-        found, until = self.found(query), monotonic() + STALE_S
+        found, until = self.find(query), monotonic() + STALE_S
         while found is None and self._unseen and not self._writing and get_ident() not in self._unseen:
             pace = min(max(PACE_S, self._cost / SHARE), STALE_S)
             left = min(max(self._published + pace, self._turns.left + BACK_S), until) - monotonic()
             if left <= 0:
                 return None
             sleep(min(left, POLL_S))
-            found = self.found(query)
+            found = self.find(query)
         return found
 
     @property

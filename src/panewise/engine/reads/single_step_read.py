@@ -42,10 +42,10 @@ class SingleStepRead:
         self._budget = budget
         self._number = isolation.numbered()
 
-    def finished(self) -> pa.Table:
+    def finish(self) -> pa.Table:
         """The answer. Called outside all turns."""
         try:
-            return self._finished()
+            return self._attempts()
         finally:
             self.give_up()
 
@@ -53,7 +53,8 @@ class SingleStepRead:
         """Releases the sources; the answer is not wanted any more."""
         self._pinned.close()
 
-    def _finished(self) -> pa.Table:
+    def _attempts(self) -> pa.Table:
+        """The answer of the first attempt that no move has invalidated, or of the last one, as said above."""
         took_s = 0.0
         for attempt in range(1, TRIES + 1):
             name = f"Q{self._number}_{attempt}"

@@ -88,7 +88,7 @@ class StepwiseRead:
 
     # -- the transaction ---------------------------------------------------------------------------------------------
 
-    def finished(self) -> pa.Table:
+    def finish(self) -> pa.Table:
         """The answer. Called outside all turns; inside a turn only if the read was made to run `inside`."""
         self._pin()
         self._begin(self._pinned.edges(*self._stretch, SUB_WINDOWS_MAX))

@@ -60,7 +60,7 @@ class WindowReads:
         self.isolation.begun()
         begun = self._begun(plan, ReadBudget(self._limits))
         if isinstance(begun, Read):
-            return begun.finished() if self.isolation.ends_inside else begun
+            return begun.finish() if self.isolation.ends_inside else begun
         self.isolation.committed(inside=True)
         return with_watermark(begun, self._come_to(plan))
 

@@ -75,11 +75,11 @@ def open_folder(
         books.changed(partial(snapshot_of, books))
         return log
     except OSError as problem:
-        books.archives.let_go()
+        books.archives.release()
         folder.release()
         raise DurabilityError(f"the folder '{path}' cannot be used: {problem.strerror or problem}") from problem
     except BaseException:
-        books.archives.let_go()
+        books.archives.release()
         folder.release()
         raise
 

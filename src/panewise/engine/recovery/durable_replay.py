@@ -41,13 +41,14 @@ _OTHER_VERSION = (
 
 def replay(books: Books, statements: StatementRunner, records: Iterable[LogRecord]) -> Replayed:
     """Repeats all records. Returns how many there were, how many results differed, and whether the last one failed."""
-    replayed = Replayed()
+    count = differences = 0
+    last_failed = False
     for record, last in _with_last(records):
-        replayed.records += 1
+        count += 1
         try:
             with books.hosting.repeating(accepted_before=not last):
                 agrees = _repeat(books, statements, record.fields, record.body)
-            replayed.differences += not agrees
+            differences += not agrees
         except (ParseError, BindError) as problem:
             # A statement is bound before it is logged, so binding did not fail then.
             raise _impossible(record, problem, hint="an aggregate of yours? prepare= registers them first") from problem
@@ -57,20 +58,20 @@ def replay(books: Books, statements: StatementRunner, records: Iterable[LogRecor
         except PanewiseError as problem:
             if not last:
                 raise _impossible(record, problem, hint=_OTHER_VERSION) from problem
-            replayed.last_failed = True
+            last_failed = True
             warnings.warn(
                 f"the last record of the log is ignored, because its call failed ({_described(record)}): {problem}",
                 DurabilityWarning,
                 stacklevel=5,
             )
-    if replayed.differences:
+    if differences:
         warnings.warn(
-            f"the log was replayed, and {replayed.differences} time(s) a query had another number of results than it "
+            f"the log was replayed, and {differences} time(s) a query had another number of results than it "
             "handed out before: it has failed, or was dropped",
             DurabilityWarning,
             stacklevel=5,
         )
-    return replayed
+    return Replayed(count, differences, last_failed)
 
 
 def _with_last(records: Iterable[LogRecord]) -> Iterator[tuple[LogRecord, bool]]:

@@ -222,7 +222,7 @@ class Driver:
             if options.bars and console.is_terminal:
                 from panewise.engine.run.progress import Bars
 
-                pump.bars = stack.enter_context(Bars(console))
+                pump.show_by(stack.enter_context(Bars(console)))
             try:
                 pump.run(flows)
                 while options.stop is not None and not options.stop.wait(DRAIN_SECONDS):

@@ -34,7 +34,20 @@ class Flow:
     file: int = 0  # number of files that have been begun
     rows_before: int = 0  # rows of the last of these files before the last batch
     has_failed: bool = False  # whether it is read no further
-    opens: Callable[[int], None] = lambda position: None  # called before its n-th file is read, and after the last one
+    before_file: Callable[[int], None] = lambda position: None  # see `check_files_by`
+
+    def check_files_by(self, check: Callable[[int], None]) -> None:
+        """`check` is called with the number of each file before that is read, and after the last one."""
+        self.before_file = check
+
+    def begin_after(self, files: int, batches: int) -> None:
+        """Skips files that were read before. `batches`: how many batches they had."""
+        self.files_before = self.file = files
+        self.batches = batches
+
+    def fail(self) -> None:
+        """The source cannot be read further."""
+        self.has_failed = True
 
     @property
     def place(self) -> str:
@@ -47,7 +60,7 @@ class Flow:
         files = self.source.files
         parts = [[file] for file in files[self.files_before :]] if files else [None]
         for position, part in enumerate(parts, self.files_before + 1):
-            self.opens(position)
+            self.before_file(position)
             of_file = 0
             for batch in self.source.batches(part):
                 self.file, self.rows_before = position, of_file
@@ -55,7 +68,7 @@ class Flow:
                 self.rows += len(batch)
                 self.batches += 1
                 yield batch
-        self.opens(self.files_before + len(parts) + 1)
+        self.before_file(self.files_before + len(parts) + 1)
 
 
 def flows_of(catalog: Catalog, only: Collection[str] | None = None) -> list[Flow]:

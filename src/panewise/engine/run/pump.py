@@ -44,6 +44,10 @@ class Pump:
     rows: dict[str, int] = field(default_factory=dict, init=False)  # pushed in this run, by stream
     seconds: float = field(default=0.0, init=False)
 
+    def show_by(self, bars: Bars) -> None:
+        """Progress is shown by these bars from now on."""
+        self.bars = bars
+
     @property
     def rows_total(self) -> int:
         return sum(self.rows.values())
@@ -100,5 +104,5 @@ class Pump:
     def _fail(self, flow: Flow, problem: Exception) -> None:
         if self.failed is None:
             raise problem
-        flow.has_failed = True
+        flow.fail()
         self.failed(flow.stream, problem)

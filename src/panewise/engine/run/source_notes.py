@@ -68,7 +68,7 @@ class SourceNotes:
             if taken:
                 known = self._files.get(key, [])
                 _check_unchanged(flow.stream.name, known[: self._begun.get(key, 0)], now)
-                flow.opens = partial(_check_skipped, flow, taken, known, now)
+                flow.check_files_by(partial(_check_skipped, flow, taken, known, now))
                 found[key] = [*known, *now[len(known) :]]  # files that were read stay noted until they are checked
                 self._to_skip[key] = taken, len(known)
             else:  # the notes are of another stream that had this name
@@ -86,8 +86,7 @@ class SourceNotes:
         files, batches = self._ended.get(flow.stream.name.lower(), (0, 0))
         if not batches or self.taken(flow) < batches:
             return True
-        flow.files_before = flow.file = files
-        flow.batches = batches
+        flow.begin_after(files, batches)
         return len(flow.source.files) > files  # a source without files makes the same rows again
 
     def taken(self, flow: Flow) -> int:

@@ -105,7 +105,7 @@ class StatementRunner:
         with located(parsed):
             result = self.execute(statement, found)
             if isinstance(result, Unfinished):
-                result.finished()
+                result.finish()
 
     def execute_again(self, text: str, found: FoundOutside = NOTHING_YET) -> None:
         """Runs the statements of a snapshot or a log. `found`: what they found outside when they first ran."""
