@@ -22,7 +22,7 @@ from typing import Any
 from panewise.arrays import INT64_MIN
 from panewise.engine.channels.channel import Channel
 from panewise.operators.family.family import Family
-from panewise.operators.family.first_reports import first_whole
+from panewise.operators.family.first_reports import first_candidate
 from panewise.operators.reports import Piece
 from panewise.operators.row_batch import Rows
 
@@ -92,13 +92,15 @@ class Leads:
     def cover(self, name: str) -> None:
         """A member has joined the family: a lead answers its whole windows that begin before the cut."""
         channel, shared = self._channel, self._shared
-        member, since = shared.members[name], channel.held_from
+        member, since = shared.members[name], channel.missed_before
         cadence = member.cadence
         if channel.cut is not None or not shared.timed or shared.folds_only:
             return  # Rows are not kept, or the watermark has passed every row that the family has folded.
-        if cadence.range is None or since is None or shared.watermark == INT64_MIN:
+        if cadence.range is None or channel.held_from is None or shared.watermark == INT64_MIN:
             return
-        if first_whole(cadence, since) > member.reported:
+        # Alone it would begin with the windows of all rows, if the watermark has passed none.
+        oldest = int(channel.recent().times.min()) if since is None else INT64_MIN
+        if first_candidate(cadence, since, oldest) > member.reported:
             return
         lead = self._leads[-1] if self._leads else None
         if lead is None or lead.begun or lead.moment != channel.moment:

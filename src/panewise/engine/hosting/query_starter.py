@@ -122,7 +122,7 @@ class QueryStarter:
     def _start_member(self, name: str, node: FamilyQuery) -> StartedQuery:
         """An aggregate over a window with SLIDE."""
         query, channel, history, fails = self._over_one_input(name, node, silent=False)
-        held_from = channel.held_from
+        held_from = channel.missed_before
         if held_from is not None:
             query.count_not_all()
         family, runs = self._families.join(query, node, channel, history)

@@ -91,7 +91,7 @@ class RunningFamilies:
         fresh = consumer is None
         if consumer is None:
             consumer = self._begin(key, channel, history)
-        finish, since = _finish(block, consumer), channel.held_from
+        finish, since = _finish(block, consumer), channel.missed_before
         consumer.add(query, aggregation, cadence_of(block.window), finish)
         if fresh:
             _attach(consumer, block.window, history)
@@ -101,7 +101,7 @@ class RunningFamilies:
 
     def _begin(self, key: FamilyKey, channel: Channel, history: ArchivedHistory | None) -> FamilyConsumer:
         """A new family, which is not attached yet."""
-        held_from = channel.held_from if history is None else history.held_from
+        held_from = channel.missed_before if history is None else history.held_from
         consumer = self._families[key] = FamilyConsumer(channel, key, held_from, self._change)
         if channel.together is None and key.shape.adapting.fold_together:
             channel.together = FoldedFamilies()
