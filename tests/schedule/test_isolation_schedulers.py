@@ -16,7 +16,7 @@ from panewise.schedule.isolation.latest_window_scheduler import LatestWindowSche
 from panewise.schedule.isolation.levels import Level, isolation
 from panewise.schedule.isolation.read_orders import ReadOrder, by_sub_window, oldest_first, youngest_first
 from panewise.schedule.isolation.recorded_scheduler import RecordedScheduler
-from panewise.schedule.isolation.scheduler_names import DEFAULT_SCHEDULER, SCHEDULERS
+from panewise.schedule.isolation.scheduler_names import SCHEDULERS
 from panewise.schedule.isolation.schedulers import Scheduler
 from panewise.schedule.isolation.serial_scheduler import SerialScheduler
 from panewise.schedule.isolation.transactions import Priority, WindowRead
@@ -92,7 +92,6 @@ def test_the_checks_above_can_fail() -> None:
     assert lowest("WS") is Level.WINDOW
     assert lowest("LWS") is lowest("TTU") is Level.LATEST_WINDOW
     assert lowest("Serial") is Level.SERIAL
-    assert DEFAULT_SCHEDULER == "TTU"
 
 
 def test_algorithm_8_makes_history_he() -> None:

@@ -147,8 +147,9 @@ class Archive:
     def forked(self) -> None:
         """Called in a forked child: releases the child's copy of the lock. Reading goes on as before."""
         self._right.give_back()
-        # The old locks may be held by threads that do not exist in the child.
-        self._adopting, self._pins.turn = threading.Lock(), threading.RLock()
+        # Threads that do not exist in the child may hold the old lock.
+        self._adopting = threading.Lock()
+        self._pins.forked()
 
     # -- what it is --------------------------------------------------------------------------------------------------
 

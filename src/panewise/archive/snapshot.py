@@ -41,6 +41,10 @@ class Pins:
         self.turn = threading.RLock()
         self._held: Counter[int] = Counter()
 
+    def forked(self) -> None:
+        """Called in a forked child: replaces the lock, which a thread that does not exist here may hold."""
+        self.turn = threading.RLock()
+
     def pin(self, newest: Callable[[], int]) -> int:
         """Pins the version that `newest` returns. No version is removed in between."""
         with self.turn:

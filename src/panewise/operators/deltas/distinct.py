@@ -41,7 +41,7 @@ _SPARE = 4096  # Up to this many dead values are never worth a compaction.
 
 
 @compiled_loop
-def _come(
+def _arrive(
     values: Ints, births: Ints, deaths: Ints, shown: Ints, next_shown: Ints, out_values: Ints, out_births: Ints,
     out_deaths: Ints,
 ) -> int:  # fmt: skip
@@ -63,7 +63,7 @@ def _come(
 
 
 @compiled_loop
-def _go(
+def _leave(
     values: Ints, until: int, shown: Ints, next_shown: Ints, out_values: Ints, out_births: Ints, out_deaths: Ints
 ) -> int:
     """For values whose shown row may have died before `until`: shows the remembered row, or drops the value.
@@ -83,7 +83,7 @@ def _go(
 
 
 @compiled_loop
-def _count(
+def _count_changes(
     values: Ints, births: Ints, gone_values: Ints, gone_at: Ints, first: int, counts: Ints, shown: Ints,
     out_values: Ints, out_births: Ints, out_deaths: Ints, ended: Ints, ended_at: Ints,
 ) -> tuple[int, int]:  # fmt: skip
@@ -161,11 +161,11 @@ class _Star:
         values = self._values.of(delta, rows)
         self._make_room()
         came = [np.empty(2 * len(rows), np.int64) for _ in range(3)]
-        count = _come(values, rows.births, rows.deaths, self._shown, self._next_shown, *came)
+        count = _arrive(values, rows.births, rows.deaths, self._shown, self._next_shown, *came)
         came = [column[:count] for column in came]
         due = np.concatenate([self._queue.expire(until)[0], came[0][came[2] < until]])
         over = [np.empty(len(due), np.int64) for _ in range(3)]
-        count = _go(due, until, self._shown, self._next_shown, *over)
+        count = _leave(due, until, self._shown, self._next_shown, *over)
         if count:
             results = [np.concatenate([column, more[:count]]) for column, more in zip(came, over, strict=True)]
         else:
@@ -245,7 +245,7 @@ class _Counters:
         ends = [np.empty(len(left.slots), np.int64) for _ in range(2)]
         gone = self._rows.keys[left.slots]
         arguments = values, rows.births, gone, left.instants, self._next, self._counts, self._shown
-        count, end_count = _count(*arguments, *results, *ends)
+        count, end_count = _count_changes(*arguments, *results, *ends)
         out_values, births, deaths = (column[:count] for column in results)
         sequences = np.arange(self._next, self._next + count)
         self._next += count

@@ -48,7 +48,7 @@ RightRows = tuple[Ints, Ints, Ints, Ints]
 
 
 @compiled_loop
-def _roomier(rows: Matrix, needed: int) -> Matrix:
+def _grown(rows: Matrix, needed: int) -> Matrix:
     if needed <= rows.shape[0]:
         return rows
     result = np.empty((2 * needed, rows.shape[1]), np.int64)
@@ -234,7 +234,7 @@ def rows_change(
             return shows, ends
         if instant == leaves:
             if tally[ENDS] == ends.shape[0]:
-                ends = _roomier(ends, tally[ENDS] + 1)
+                ends = _grown(ends, tally[ENDS] + 1)
             slot = gone[left_gone]
             early = premature[left_gone]
             left_gone += 1
@@ -242,7 +242,7 @@ def rows_change(
             continue
         if instant < right_comes and instant < right_leaves:
             if tally[SHOWS] == shows.shape[0]:
-                shows = _roomier(shows, tally[SHOWS] + 1)
+                shows = _grown(shows, tally[SHOWS] + 1)
             slot = slots_from + left_came
             left_came += 1
             _left_comes(kind, slot, keys[slot], by_ends, instant, first, deaths, by_key, links, shows, tally)
@@ -257,9 +257,9 @@ def rows_change(
         if _matters(kind, key, change, by_key):
             left = by_key[key, LEFT]
             if tally[SHOWS] + left > shows.shape[0]:
-                shows = _roomier(shows, tally[SHOWS] + left)
+                shows = _grown(shows, tally[SHOWS] + left)
             if tally[ENDS] + left > ends.shape[0]:
-                ends = _roomier(ends, tally[ENDS] + left)
+                ends = _grown(ends, tally[ENDS] + left)
             _right_changes(kind, key, change, by_ends, instant, first, deaths, by_key, links, shows, ends, tally)
 
 

@@ -105,7 +105,7 @@ class JoinCore(Core):
     def process(
         self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
     ) -> dict[str, Delta | pa.Table]:
-        return self._told(self.shared.process(rows, since, until), until, starts)
+        return self._outcome(self.shared.process(rows, since, until), until, starts)
 
     def in_parts(
         self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
@@ -115,12 +115,12 @@ class JoinCore(Core):
         for following in self.shared.in_parts(rows, since, until):
             if part is not None and len(part.results):
                 # No later pair is born before the last one of this part: the reports up to its birth are complete.
-                yield self._told(part, int(part.results.births[-1]), starts)
+                yield self._outcome(part, int(part.results.births[-1]), starts)
             part = following
         assert part is not None
-        yield self._told(part, until, starts)
+        yield self._outcome(part, until, starts)
 
-    def _told(self, step: JoinStep, until: int, starts: dict[str, int]) -> dict[str, Delta | pa.Table]:
+    def _outcome(self, step: JoinStep, until: int, starts: dict[str, int]) -> dict[str, Delta | pa.Table]:
         """The changes and results of all queries up to an instant, from a part's pairs."""
         self._until = until
         found: dict[str, Delta | pa.Table] = dict(self._changes(step))

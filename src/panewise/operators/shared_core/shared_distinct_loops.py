@@ -80,7 +80,7 @@ def settle(values: Ints, grouped: Ints, copies: Matrix) -> None:
 
 
 @compiled_loop
-def _roomier(results: Matrix, needed: int) -> Matrix:
+def _grown(results: Matrix, needed: int) -> Matrix:
     if needed <= results.shape[1]:
         return results
     wider = np.empty((results.shape[0], 2 * needed), np.int64)
@@ -163,7 +163,7 @@ def _hand_over(range_us: int, begins: int, since: int, size: int, copies: Matrix
 
 
 @compiled_loop
-def _come(
+def _enter(
     range_us: int, begins: int, rows: Ints, values: Ints, times: Ints, previous: Ints, results: Matrix, count: int
 ) -> int:
     """Adds results for the rows that bring their value into the window. Returns the new count of results."""
@@ -188,7 +188,7 @@ def _succeed(
             if copy + range_us <= death:
                 break
             if count == results.shape[1]:
-                results = _roomier(results, count + 1)
+                results = _grown(results, count + 1)
             results[VALUE, count], results[BIRTH, count] = value, death
             death = copy + range_us
             results[DEATH, count] = death
@@ -197,7 +197,7 @@ def _succeed(
 
 
 @compiled_loop
-def _fewer(gaps: Ints, range_us: int, times: Ints, previous: Ints) -> Ints:
+def _gaps_for(gaps: Ints, range_us: int, times: Ints, previous: Ints) -> Ints:
     """Keeps the rows that come at least the window's range after the copy before them."""
     left = 0
     for j in range(len(gaps)):
@@ -293,7 +293,7 @@ def show(
         range_us, begin = ranges[window], begins[window]
         waiting = _due(window, range_us, since, until, calendars, pending)
         # A row that does not bring its value into this window does not bring it into a longer one either.
-        gaps = _fewer(gaps, range_us, times, previous)
+        gaps = _gaps_for(gaps, range_us, times, previous)
         rows = gaps
         if begin != NEVER and begin + range_us > since:
             # While there may be recent copies that the window has not seen, any row may be its first of a value.
@@ -301,10 +301,10 @@ def show(
                 everything = np.arange(len(values))
             rows = everything
         hands_over = fresh[window] and begin < since
-        results = _roomier(results, count + len(rows) + (size if hands_over else 0))
+        results = _grown(results, count + len(rows) + (size if hands_over else 0))
         if hands_over:
             count = _hand_over(range_us, begin, since, size, copies, results, count)
-        count = _come(range_us, begin, rows, values, times, previous, results, count)
+        count = _enter(range_us, begin, rows, values, times, previous, results, count)
         for i in range(start, count):
             if results[DEATH, i] < until:
                 pending[VALUE, waiting], pending[DEATH, waiting] = results[VALUE, i], results[DEATH, i]
