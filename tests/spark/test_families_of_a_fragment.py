@@ -169,7 +169,7 @@ def random_rows(chance: random.Random, count: int, since: float) -> Rows:
 
 
 def push(run: LocalRun, rows: Rows) -> dict[str, Rows]:
-    """In two letters, which two tasks read."""
+    """In two messages, which two tasks read."""
     half = len(rows) // 2
     for part in (rows[:half], rows[half:]):
         if part:

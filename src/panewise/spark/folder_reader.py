@@ -58,7 +58,7 @@ class FolderReader:
         """How far the streams have come."""
         return last_marks(self._folder)
 
-    def come_to(self, query: PlannedQuery, marks: Marks) -> int | None:
+    def watermark_of(self, query: PlannedQuery, marks: Marks) -> int | None:
         """How far a query has come: the least watermark of the streams below it; None before there is one."""
         version = self.version
         keys = {stream.name.lower(): key for key, stream in version.streams.items()}
@@ -163,8 +163,8 @@ class FolderReader:
         return {"streams": streams, "tables": tables, "queries": queries, "trees": self._fragment_stats(version, stats)}
 
     def _answer_since(self, query: PlannedQuery, marks: Marks) -> str | None:
-        come_to = self.come_to(query, marks)
-        since = None if come_to is None else answer_since(query.plan, query.block, come_to)
+        watermark = self.watermark_of(query, marks)
+        since = None if watermark is None else answer_since(query.plan, query.block, watermark)
         return None if since is None else format_instant(since)
 
     def table_stats(self, marks: Marks | None = None) -> dict[str, dict[str, Any]]:
@@ -333,5 +333,5 @@ class FolderReader:
         marks = forgotten(self._folder)
         if marks is None or marks.batch < self.program.version(query.created).from_batch:
             return False
-        come_to = self.come_to(query, marks)
-        return come_to is not None and report <= come_to
+        watermark = self.watermark_of(query, marks)
+        return watermark is not None and report <= watermark

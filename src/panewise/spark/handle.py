@@ -264,15 +264,15 @@ class Handle(FolderReader):
         return table if key is None else of_key(planned.name, planned.block, table, key)
 
     def _archived(self, query: PlannedQuery, at: int | None) -> pa.Table | None:
-        moment, come_to = at, self.come_to(query, self.marks())
+        moment, watermark = at, self.watermark_of(query, self.marks())
         if at is None and query.is_folded:  # the answer of any other query may differ from its last report
-            moment = come_to
-        if moment is None or come_to is None or moment > come_to:
+            moment = watermark
+        if moment is None or watermark is None or moment > watermark:
             return None
         return archived_report(self.version, query, moment, read_archive_starts(self._folder))
 
     def _asked(self, query: PlannedQuery, at: int | None) -> pa.Table:
-        """The answer of a query that is not folded: a letter asks its buckets, and the log has what they answer."""
+        """The answer of a query that is not folded: a message asks its buckets, and the log has what they answer."""
         if not self.active:
             raise NotHeldError(f"'{query.definition.name}' answers lookups only while the pipeline runs")
         before = self.marks().batch

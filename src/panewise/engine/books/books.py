@@ -66,7 +66,7 @@ class Books:
         if key in self.streams:
             return self.streams[key]
         query = self.hosting.queries[key]
-        query.stand_apart()  # its results are wanted as they come
+        query.detach_from_ledger()  # its results are wanted as they come
         return query
 
     def find_channel(self, name: str) -> Channel | None:

@@ -94,7 +94,7 @@ class Archives:
         entering = query.entering
         if entering is None:
             consumer = self._hosting.consumers[query.name]
-            entering = EnteringRows(query.name, query.plan, consumer.relation, consumer.come_to)
+            entering = EnteringRows(query.name, query.plan, consumer.relation, consumer.watermark)
         return AnswerKeeper(definition, query, entering, layout, longest)
 
     def drop(self, name: str) -> None:

@@ -32,9 +32,9 @@ def answer_schema(plan: Emit) -> Schema:
 class EnteringRows(Channel):
     """The entering rows of one query, from its watermark on."""
 
-    def __init__(self, name: str, plan: Emit, relation: RelationRows, come_to: int) -> None:
+    def __init__(self, name: str, plan: Emit, relation: RelationRows, watermark: int) -> None:
         super().__init__(name, Schema((*answer_schema(plan), Column(EXPIRES, TIMESTAMP))), INSTANT)
-        self.watermark = come_to
+        self.watermark = watermark
         self._relation = relation
 
     def attach(self, reader: Reader, history: Rows | None = None) -> None:

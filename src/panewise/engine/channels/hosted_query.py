@@ -106,7 +106,7 @@ class HostedQuery(Channel):
         self.unread.join_ledger(ledger, number, begin)
         self._source, self._apart = source, apart
 
-    def stand_apart(self) -> None:
+    def detach_from_ledger(self) -> None:
         """Results are handed to it from now on; unread results stay unread."""
         if self.unread.in_ledger:
             assert self._source is not None and self._apart is not None
@@ -182,7 +182,7 @@ class HostedQuery(Channel):
 
     def _become(self, status: str) -> None:
         if status != "RUNNING":
-            self.stand_apart()
+            self.detach_from_ledger()
         self._status = status
 
     @property
@@ -217,16 +217,16 @@ class HostedQuery(Channel):
         return self.unread.rows_dropped
 
     def attach(self, reader: Reader, history: Rows | None = None) -> None:
-        self.stand_apart()
+        self.detach_from_ledger()
         super().attach(reader, history)
 
     def retain(self, duration: int) -> None:
-        self.stand_apart()
+        self.detach_from_ledger()
         super().retain(duration)
 
     def listen(self, subscriber: Subscriber) -> None:
         """A subscriber is called with the batches of results that come from now on."""
-        self.stand_apart()
+        self.detach_from_ledger()
         self.subscribers.append(subscriber)
 
     # -- results as they come ------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def reports_by_time(plan: Emit, block: Block) -> Cadence | None:
     return cadence_of(window) if isinstance(window, TimeWindow) and window.slide_us is not None else None
 
 
-def due_report(plan: Emit, block: Block, come_to: int) -> int | None:
+def due_report(plan: Emit, block: Block, watermark: int) -> int | None:
     """The last report of a query up to an instant; None if its windows have no SLIDE in time."""
     cadence = reports_by_time(plan, block)
-    return None if cadence is None else cadence.last_report(come_to)
+    return None if cadence is None else cadence.last_report(watermark)

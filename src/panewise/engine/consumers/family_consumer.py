@@ -184,7 +184,7 @@ class FamilyConsumer(QueryConsumer):
         self.detach()
         queries = list(self.queries.values())
         for query in queries:
-            query.stand_apart()
+            query.detach_from_ledger()
         self._begin_with(self.family.anew())
         for query in queries:
             query.fail(reason)
@@ -310,7 +310,7 @@ class FamilyConsumer(QueryConsumer):
     # -- what it answers -----------------------------------------------------------------------------------------
 
     @property
-    def come_to(self) -> int:
+    def watermark(self) -> int:
         return self.family.watermark if self.postponed.are_waiting else self.channel.watermark
 
     def lookup(self, name: str, at: int | None) -> pa.Table:

@@ -95,7 +95,7 @@ class FamilyResults:
     def disconnect(self, name: str) -> None:
         """A query gets no more results; unread results stay readable."""
         if name in self.queries:
-            self.queries[name].stand_apart()
+            self.queries[name].detach_from_ledger()
         for kept in (self.queries, self.apart, self._finishes, self._last_pieces):
             kept.pop(name, None)
 
@@ -108,7 +108,7 @@ class FamilyResults:
         """Makes all queries stand apart and drops the ledgers; returns the names of queries that read one."""
         sharing = [name for name in self.queries if name not in self.apart]
         for name in sharing:
-            self.queries[name].stand_apart()
+            self.queries[name].detach_from_ledger()
         self._ledgers = {}
         return sharing
 

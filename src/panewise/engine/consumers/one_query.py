@@ -96,14 +96,14 @@ class OneQueryConsumer(QueryConsumer):
 
     def lookup(self, name: str, at: int | None) -> pa.Table:
         """The relation now or at an instant; for a periodic query, the last report."""
-        periodic, come_to = self.query.block.periodic, self.come_to
+        periodic, watermark = self.query.block.periodic, self.watermark
         if at is not None:
             self._check_held(name, at)
-        if come_to == INT64_MIN:
+        if watermark == INT64_MIN:
             names = self.query.arrow.names if periodic else [item.name for item in self.query.block.items]
             return self.query.arrow.empty_table().select(names)
         if at is None:
-            at = come_to if periodic else come_to - 1
+            at = watermark if periodic else watermark - 1
         return self._answer(at)
 
     @abstractmethod

@@ -111,13 +111,13 @@ class OperatorConsumer(OneQueryConsumer):
         return self.operator.relation
 
     @property
-    def come_to(self) -> int:
+    def watermark(self) -> int:
         return self.channel.watermark
 
     def _check_held(self, name: str, at: int) -> None:
         if not self.operator.answers_past:
             raise NotHeldError(f"only the last report of '{name}' is held")
-        watermark = self.come_to
+        watermark = self.watermark
         if watermark != INT64_MIN and at >= watermark and isinstance(self.query.block.window, RowsWindow):
             reached = format_instant(watermark)
             raise NotHeldError(
@@ -143,4 +143,4 @@ class OperatorConsumer(OneQueryConsumer):
         self.operator.restore(operator)
         watermark = snapshot.get("watermark", INT64_MIN)
         self._stepping.go_on_from(watermark)
-        self.ports[0].come_to(watermark)
+        self.ports[0].move_to(watermark)

@@ -103,7 +103,7 @@ class DeltaConsumer(OneQueryConsumer):
         return self.plan.relation
 
     def _check_held(self, name: str, at: int) -> None:
-        if INT64_MIN < self.come_to < at:
+        if INT64_MIN < self.watermark < at:
             slowest = min(self.waits_for, key=lambda channel: channel.watermark)
             raise NotHeldError(f"'{name}' has not come to that instant yet", hint=f"it waits for '{slowest.name}'")
 
@@ -199,7 +199,7 @@ class PlanConsumer(DeltaConsumer):
         self.plan, self._tables = self._make(), ()
 
     @property
-    def come_to(self) -> int:
+    def watermark(self) -> int:
         """The watermark of the slowest input."""
         return self._stepping.watermark
 
@@ -220,7 +220,7 @@ class PlanConsumer(DeltaConsumer):
         for port, saved in zip(self.ports, snapshot["ports"], strict=True):
             port.restore(saved)
         for clock, reached in zip(self.clocks, snapshot["clocks"], strict=True):
-            clock.come_to(reached)
+            clock.move_to(reached)
         self._stepping.go_on_from(snapshot["watermark"])
         if snapshot.get("failed"):  # Snapshots of an earlier panewise say so.
             self.fail("")

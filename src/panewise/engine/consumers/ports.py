@@ -33,10 +33,10 @@ class Clock(Reader):
         return INT64_MIN
 
     def take(self, rows: Rows, watermark: int) -> None:
-        self.come_to(watermark)
+        self.move_to(watermark)
         self.owner.advance()
 
-    def come_to(self, watermark: int) -> None:
+    def move_to(self, watermark: int) -> None:
         """The channel's watermark is at least this."""
         self.watermark = max(self.watermark, watermark)
 

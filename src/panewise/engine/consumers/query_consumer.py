@@ -106,7 +106,7 @@ class QueryConsumer(ABC):
 
     @property
     @abstractmethod
-    def come_to(self) -> int:
+    def watermark(self) -> int:
         """The watermark up to which lookups are answered."""
 
     @property

@@ -109,11 +109,10 @@ class SharedPlan(PortOwner):
         self._hand_on(part, until, until)
         return self.core.results_made - before
 
-    def _hand_on(self, found: dict[str, Delta | pa.Table], until: int, come_to: int) -> None:
-        """Queries get the changes of a step to `until`. They have come to `come_to`, which is earlier if more parts of
-        the step follow."""
+    def _hand_on(self, found: dict[str, Delta | pa.Table], until: int, watermark: int) -> None:
+        """Hands the changes of a step to `until` to the queries. Their watermark is earlier if more parts follow."""
         for name, member in list(self.members.items()):
-            guarded(member, partial(member.step, found.get(name), self._starts[name], until, come_to))
+            guarded(member, partial(member.step, found.get(name), self._starts[name], until, watermark))
 
     def fail(self, reason: str) -> None:
         """The core is torn, or a query that it reads has failed: all its queries fail."""
@@ -197,7 +196,7 @@ class SharingConsumer(DeltaConsumer):
             instant is not None and surely_shown(range_, self.report)
             for instant, range_ in zip(self.held_from, core.ranges, strict=True)
         )
-        self._come_to = INT64_MIN
+        self._watermark = INT64_MIN
         self._history = history
 
     def attach(self) -> None:
@@ -216,15 +215,15 @@ class SharingConsumer(DeltaConsumer):
         """Whether the changes of a step may come in parts."""
         return self.folded or self.plan.takes_parts
 
-    def step(self, found: Delta | pa.Table | None, starts_at: int, until: int, come_to: int) -> None:
-        """Takes the changes of the core until an instant, or their results; None: there are none. `come_to`: the
+    def step(self, found: Delta | pa.Table | None, starts_at: int, until: int, watermark: int) -> None:
+        """Takes the changes of the core until an instant, or their results; None: there are none. `watermark`: the
         watermark of the query then, which is earlier than `until` if more parts of the step follow."""
         if not self.goes_on:
             return
-        self._come_to = come_to
+        self._watermark = watermark
         core, name = self.shared.core, self.query.name
         failure = core.failure(name)
-        if self.run_step(lambda: self._results(found, starts_at, until), come_to) is None:
+        if self.run_step(lambda: self._results(found, starts_at, until), watermark) is None:
             return
         self.query.overflowed(core.take_overflows(name))
         if failure is not None:
@@ -234,8 +233,8 @@ class SharingConsumer(DeltaConsumer):
         self.plan = self._make()
 
     @property
-    def come_to(self) -> int:
-        return self._come_to
+    def watermark(self) -> int:
+        return self._watermark
 
     def _results(self, found: Delta | pa.Table | None, starts_at: int, until: int) -> pa.Table:
         if isinstance(found, Delta):
@@ -284,14 +283,14 @@ class SharingConsumer(DeltaConsumer):
         return {
             "plan": self.plan.snapshot(),
             "begins": self.plan.begins,
-            "watermark": self._come_to,
+            "watermark": self._watermark,
             "shared": self.shared.snapshot() if self._first else None,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.plan.restore(snapshot["plan"])
         self.plan.begins = snapshot["begins"]
-        self._come_to = snapshot["watermark"]
+        self._watermark = snapshot["watermark"]
         if snapshot["shared"] is not None:
             self.shared.restore(snapshot["shared"])
         if snapshot.get("begun"):  # Written by an earlier panewise.

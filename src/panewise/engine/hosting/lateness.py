@@ -16,7 +16,7 @@ def lateness_of(query: HostedQuery, hosting: QueryRegistry) -> float | None:
     A report over several streams waits for all of them. The rows that came last completed it: they have waited least.
     """
     consumer = hosting.consumers[query.name]
-    last = due_report(query.plan, query.block, consumer.come_to)
+    last = due_report(query.plan, query.block, consumer.watermark)
     if last is None or not query.rows_out:
         return None
     answered = consumer.answered_at(last)

@@ -202,7 +202,7 @@ class QueryRegistry:
             return self._channel_of(source.name)
         hidden = inner_name(name, len(self._hidden.get(name, [])) + 1)
         hosted = self._host(hidden, inner)
-        hosted.stand_apart()  # its results are wanted as they come, and are counted
+        hosted.detach_from_ledger()  # its results are wanted as they come, and are counted
         self._hidden.setdefault(name, []).append(hidden)
         return hosted
 

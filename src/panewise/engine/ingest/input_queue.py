@@ -77,7 +77,7 @@ class InputQueue:
     def _put_row(self, row: list[Any]) -> bool:
         """Queues a single row, which is judged later with others; False if it may be bad."""
         time = row[self._judge.intake.time_index]
-        extent, limit = self._come_to(), self._judge.limit
+        extent, limit = self._extent_queued(), self._judge.limit
         if not INSTANT_MIN <= time <= INSTANT_MAX or time > limit.rows_until(extent):
             return False
         self._counted = False
@@ -115,7 +115,7 @@ class InputQueue:
         self._counted = True
 
     def _judged(self, batches: list[pa.RecordBatch]) -> Judged:
-        return self._judge.judged(batches, self._come_to(), min(self.rows / self.capacity, 1.0))
+        return self._judge.judged(batches, self._extent_queued(), min(self.rows / self.capacity, 1.0))
 
     def _take(self, judged: Judged) -> None:
         self._counted = False
@@ -124,7 +124,7 @@ class InputQueue:
         self.rows += judged.taken
         self._counted = True
 
-    def _come_to(self) -> Extent:
+    def _extent_queued(self) -> Extent:
         """The extent of all rows that have come, queued or not."""
         return self._extent.put_together(self._judge.extent)
 

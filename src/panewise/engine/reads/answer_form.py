@@ -21,10 +21,10 @@ def answer_form(plan: Emit, options: Options) -> str:
     return "reports" if plan.emission is Emission.RSTREAM and not plan.restore else "changes"
 
 
-def answer_since(plan: Emit, block: Block, come_to: int) -> int | None:
+def answer_since(plan: Emit, block: Block, watermark: int) -> int | None:
     """The instant of the last report that was due, even if it had no rows. A lookup at that instant or later gives the
     present answer. For queries without reports by time: how far the query has come. None before there were rows."""
-    if come_to == INT64_MIN:
+    if watermark == INT64_MIN:
         return None
-    due = due_report(plan, block, come_to)
-    return come_to if due is None else due
+    due = due_report(plan, block, watermark)
+    return watermark if due is None else due

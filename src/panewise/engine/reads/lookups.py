@@ -49,12 +49,12 @@ class Lookups:
             raise NotHeldError(f"query '{query}' has failed: {hosted.reason}")
         with self._books.turns.change as change:
             try:
-                table, come_to = self._found(hosted, consumer, at), consumer.come_to
+                table, watermark = self._found(hosted, consumer, at), consumer.watermark
             except Exception as problem:
                 raise_interrupt_behind(problem)
                 change.undone()
                 raise
-        table = with_watermark(table, None if come_to == INT64_MIN else come_to)
+        table = with_watermark(table, None if watermark == INT64_MIN else watermark)
         return PublishedAnswer(hosted.name, hosted.block, table, _holding(consumer, hosted.name))
 
     def _found(self, hosted: HostedQuery, consumer: QueryConsumer, at: int | None) -> pa.Table:
@@ -62,7 +62,7 @@ class Lookups:
         try:
             return consumer.lookup(hosted.name, at)
         except NotHeldError:
-            known = None if at is None or at > consumer.come_to else past_answer(hosted, at, self._books.channel)
+            known = None if at is None or at > consumer.watermark else past_answer(hosted, at, self._books.channel)
             if known is None:
                 raise
             return known

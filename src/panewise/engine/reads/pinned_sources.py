@@ -82,9 +82,9 @@ class PinnedTable:
 class PinnedSources:
     """The sources of one plan. Made inside a turn; `close` releases the files of archives."""
 
-    def __init__(self, plan: Emit, books: Books, come_to: int | None, each: Callable[[Any], None]) -> None:
-        """`come_to`: the watermark of what is read."""
-        self.come_to = come_to
+    def __init__(self, plan: Emit, books: Books, watermark: int | None, each: Callable[[Any], None]) -> None:
+        """`watermark`: the watermark of what is read."""
+        self.watermark = watermark
         self._plan = plan
         self._books = books
         self._channels: dict[str, Channel] = {}  # the channels of the books, by lower-case name
@@ -199,4 +199,4 @@ class PinnedSources:
 
     def _answer_version(self, name: str) -> object:
         hosting = self._books.hosting
-        return id(hosting.queries[name]), hosting.consumers[name].come_to
+        return id(hosting.queries[name]), hosting.consumers[name].watermark

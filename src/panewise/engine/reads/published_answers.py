@@ -71,11 +71,11 @@ def watermark_us(table: pa.Table) -> int | None:
     return None if found is None else int(found)
 
 
-def with_watermark(table: pa.Table, come_to: int | None) -> pa.Table:
+def with_watermark(table: pa.Table, watermark: int | None) -> pa.Table:
     """The table with its watermark in the metadata of its schema."""
-    if come_to is None:
+    if watermark is None:
         return table
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), WATERMARK: str(come_to).encode()})
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), WATERMARK: str(watermark).encode()})
 
 
 class PublishedAnswers:

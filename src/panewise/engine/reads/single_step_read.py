@@ -94,4 +94,4 @@ class SingleStepRead:
         self._pinned = self._pin()
 
     def _answer(self) -> pa.Table:
-        return with_watermark(self._compute(self._pinned), self._pinned.come_to)
+        return with_watermark(self._compute(self._pinned), self._pinned.watermark)

@@ -62,7 +62,7 @@ class WindowReads:
         if isinstance(begun, Read):
             return begun.finish() if self.isolation.ends_inside else begun
         self.isolation.committed(inside=True)
-        return with_watermark(begun, self._come_to(plan))
+        return with_watermark(begun, self._watermark_of(plan))
 
     def _begun(self, plan: Emit, budget: ReadBudget) -> pa.Table | Read:
         check_once(plan)
@@ -111,7 +111,7 @@ class WindowReads:
         plan = node.plan
 
         def pin() -> PinnedSources:
-            return PinnedSources(plan, self._books, self._come_to(plan), budget.take_batch)
+            return PinnedSources(plan, self._books, self._watermark_of(plan), budget.take_batch)
 
         def compute(pinned: PinnedSources) -> pa.Table:
             sources = Sources(pinned.channel_of, pinned.answer_of, pinned.table_of, rows_for(plan))
@@ -125,13 +125,13 @@ class WindowReads:
         finally:
             pinned.close()
 
-    def _come_to(self, plan: Emit) -> int | None:
+    def _watermark_of(self, plan: Emit) -> int | None:
         """The least watermark of what a plan reads; None if that has no watermark, or no rows yet."""
         reached = []
         for node in plan.walk():
             if isinstance(node, Scan) and node.kind not in WINDOWLESS:
                 answers = self._books.hosting.consumers.get(node.name.lower())
-                reached.append(answers.come_to if answers is not None else self._books.channel(node.name).watermark)
+                reached.append(answers.watermark if answers is not None else self._books.channel(node.name).watermark)
         least = min(reached, default=INT64_MIN)
         return None if least == INT64_MIN else least
 

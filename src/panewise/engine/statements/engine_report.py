@@ -81,7 +81,7 @@ def query_stats(catalog: Catalog, hosting: QueryRegistry) -> dict[str, Any]:
 
 def _answer_since(query: HostedQuery, hosting: QueryRegistry) -> str | None:
     """Since when a query's answer has been the same; None before its first answer, also in mid-stream."""
-    since = answer_since(query.plan, query.block, hosting.consumers[query.name].come_to)
+    since = answer_since(query.plan, query.block, hosting.consumers[query.name].watermark)
     to_begin = since is not None and query.whole_from is not None and since < query.whole_from
     return None if since is None or to_begin else format_instant(since)
 

@@ -106,16 +106,16 @@ class DenseReporting(Reporting):
             if len(due):
                 requests.append((member, due))
         self._write_in_parts(requests, reports)
-        members.schedule.come_to(watermark)
+        members.schedule.move_to(watermark)
         for member in one_by_one:
             member.settle(self._grouped)
         return reports
 
-    def pass_over(self) -> None:
+    def skip_due(self) -> None:
         for member in self.members.in_order:
             if not self._grouped:
                 self._with_gaps(member, self.due_of(member, self._store))  # notes whether its reports have begun
-        self.members.schedule.come_to(self.timeline.watermark)
+        self.members.schedule.move_to(self.timeline.watermark)
 
     def _due_of_easy(self) -> tuple[RequestedReports | None, list[Member]]:
         """The due reports of easy members, and the members to be handled one by one: those that are not easy, or that

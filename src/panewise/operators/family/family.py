@@ -285,7 +285,7 @@ class Family:
         assert not self.folds_only
         if watermark > self.watermark:
             self._slices.close(watermark)
-            self._slices.reporting.pass_over()
+            self._slices.reporting.skip_due()
             self._slices.evict()
 
     def due(self, fresh: str | None = None) -> Reports:

@@ -92,7 +92,7 @@ class Member:
         else:
             self._schedule.set_reported(self.row, point)
 
-    def come_to(self, watermark: int) -> None:
+    def report_until(self, watermark: int) -> None:
         """Reports up to the watermark are out."""
         self._report_up_to(max(self.reported, watermark))
 

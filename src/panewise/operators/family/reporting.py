@@ -41,7 +41,7 @@ class Reporting(ABC):
         """The reports that the watermark has reached and that are not out yet; `fresh`: only those of this member."""
 
     @abstractmethod
-    def pass_over(self) -> None:
+    def skip_due(self) -> None:
         """Skips the due reports: for all members, reports up to the watermark count as out."""
 
     @abstractmethod

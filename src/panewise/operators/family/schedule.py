@@ -80,7 +80,7 @@ class MemberSchedule:
         result: Ints = after - (after - self.column("align")) % slide + slide
         return result
 
-    def come_to(self, watermark: int) -> None:
+    def move_to(self, watermark: int) -> None:
         """Reports up to the watermark are out."""
         reported = self.column("reported")
         np.maximum(reported, watermark, out=reported)

@@ -61,7 +61,7 @@ class SparseReporting(Reporting):
         self._pass_by(marks)
         return reports
 
-    def pass_over(self) -> None:
+    def skip_due(self) -> None:
         self._pass_by({})
 
     def answered(self, member: Member, report: int) -> pa.RecordBatch | None:
@@ -71,7 +71,7 @@ class SparseReporting(Reporting):
         """Moves all members to the watermark; `marks`: the last report to which each cursor was moved."""
         watermark = self.timeline.watermark
         for member in self.members:
-            member.come_to(watermark)
+            member.report_until(watermark)
             # Empty windows report nothing, but the cursor must still move: slices that have left the window leave it.
             cadence = member.cadence
             last = cadence.last_report(watermark)

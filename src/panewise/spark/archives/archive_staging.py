@@ -101,7 +101,7 @@ class StagedRows:
     _lists: dict[int, dict[str, list[StagedFile]]] = field(default_factory=dict)
     _read: bool = False
 
-    def come_to(self, batch: int) -> None:
+    def begin_batch(self, batch: int) -> None:
         """Reads the lists up to a micro-batch that are not known yet."""
         if self._read:
             self._read_list(batch)

@@ -153,7 +153,7 @@ class ArchiveWriter:
     def _of_stream(self, target: ArchiveTarget, start: ArchiveStart, batch: int) -> StreamArchive:
         if self._staged is None:
             self._staged = StagedRows(self.folder)
-        self._staged.come_to(batch)
+        self._staged.begin_batch(batch)
         if target.name not in self._of_streams:
             self._of_streams[target.name] = StreamArchive(target, start, self._staged)
         return self._of_streams[target.name]
@@ -168,7 +168,7 @@ class ArchiveWriter:
                 archive = self._of_stream(target, start, batch)
                 done[target.stream] = min(archive.done, done.get(target.stream, archive.done))
         staged = self._staged = self._staged or StagedRows(self.folder)
-        staged.come_to(batch)
+        staged.begin_batch(batch)
         staged.forget(done)
         if batch % SWEPT_EVERY == 0 or not self._swept:
             staged.sweep(batch)

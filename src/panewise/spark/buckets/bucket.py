@@ -66,7 +66,7 @@ class Bucket:
         if query is None:
             found = (i.channel for i in self.inflows.values() if i.channel.name.lower() == name.lower())
             return next(found)
-        query.stand_apart()  # a reader wants its results as they come
+        query.detach_from_ledger()  # a reader wants its results as they come
         return query
 
     def _table_of(self, name: str) -> FollowedTable:

@@ -173,7 +173,7 @@ def _note_progress(bucket: Bucket, head: Head, batch: int) -> int:
         for key, inflow in bucket.inflows.items()
     }
     head.body = body
-    return _come_to(bucket) - before
+    return _watermark_of(bucket) - before
 
 
 def _reach(bucket: Bucket) -> dict[str, int] | None:
@@ -199,23 +199,23 @@ def _reached(bucket: Bucket) -> list[PagePart]:
 # -- going and merging -----------------------------------------------------------------------------------------------
 
 
-def _come_to(bucket: Bucket) -> int:
+def _watermark_of(bucket: Bucket) -> int:
     """The watermark of the bucket: the least of its streams."""
     return min(inflow.channel.watermark for inflow in bucket.inflows.values())
 
 
 def _all_begun(bucket: Bucket) -> bool:
     """Whether all queries have begun, so that their windows are whole."""
-    consumers, come_to = bucket.hosting.consumers.values(), _come_to(bucket)
-    return all(consumer.begins is not None and consumer.begins <= come_to for consumer in consumers)
+    consumers, watermark = bucket.hosting.consumers.values(), _watermark_of(bucket)
+    return all(consumer.begins is not None and consumer.begins <= watermark for consumer in consumers)
 
 
 def _drop_passed(bucket: Bucket, head: Head, store: Store) -> None:
     """Drops the oldest pages whose rows have all left the windows."""
-    come_to = _come_to(bucket)
+    watermark = _watermark_of(bucket)
     reach = list(head.body["reach"].values())
     for page in _in_order(head.pages):
-        if any(part.until + reach[part.owner] >= come_to for part in page.parts):
+        if any(part.until + reach[part.owner] >= watermark for part in page.parts):
             return
         head.drop(store, [page])
         head.body["gone_until"] = page.last_batch
@@ -225,12 +225,12 @@ def _drop_passed(bucket: Bucket, head: Head, store: Store) -> None:
 
 def _still_needed(packets: list[bytes], bucket: Bucket, reach: dict[str, int]) -> list[bytes]:
     """The packets without the rows that have left all windows already."""
-    come_to, found = _come_to(bucket), []
+    watermark, found = _watermark_of(bucket), []
     for data in packets:
         packet = Packet.unpacked(data)
         if packet.batch is not None:
             times = packet.batch.column(bucket.inflows[packet.stream].channel.timestamp).view(pa.int64())
-            batch = packet.batch.filter(pc.greater_equal(times, come_to - reach[packet.stream]))
+            batch = packet.batch.filter(pc.greater_equal(times, watermark - reach[packet.stream]))
             packet.batch = batch if batch.num_rows else None
         found.append(packet.packed())
     return found

@@ -19,7 +19,7 @@ import pyarrow as pa
 from panewise.spark.archives.archive_staging import StagedFile, write_list
 from panewise.spark.archives.archive_writer import ArchiveWriter
 from panewise.spark.delivery.batch_targets import BatchTargets, batch_targets
-from panewise.spark.ingest.inbox import remove_letters
+from panewise.spark.ingest.inbox import remove_messages
 from panewise.spark.program.known_programs import versions_of
 from panewise.spark.program.reference import Reference
 from panewise.spark.results.batch_log import LogEntry, forget_older, read_entries, write_entries
@@ -195,10 +195,10 @@ class BatchWriter:
         self._forget(batch)
 
     def _forget(self, batch: int) -> None:
-        """Every 100 micro-batches, removes letters that no replay can need, and log files older than the retention."""
+        """Every 100 micro-batches, removes messages that no replay can need, and log files older than the retention."""
         if batch % 100 or not batch:
             return
-        remove_letters(self.folder, read_marks(self.folder, batch - 2).letter)
+        remove_messages(self.folder, read_marks(self.folder, batch - 2).message)
         forget_older(self.folder, time.time() - self.retention_seconds, read_marks(self.folder, batch))
 
 

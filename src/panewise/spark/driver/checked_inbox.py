@@ -1,4 +1,4 @@
-"""What callers tell a run: rows, punctuations, lookups and wake-ups, posted as letters for the next micro-batches.
+"""What callers tell a run: rows, punctuations, lookups and wake-ups, posted as messages for the next micro-batches.
 
 Invariant: what is posted can be processed. Rows and punctuations are first judged by the marks and the clock
 (`stream_limits.py`); bad ones raise here and post nothing. Where a stream says `on_bad_row = 'skip'`, rows are posted

@@ -1,4 +1,4 @@
-"""Threads of the driver that post letters: rows of generators, and punctuations of idle streams."""
+"""Threads of the driver that post messages: rows of generators, and punctuations of idle streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from panewise.catalog import StreamDefinition
 from panewise.connectors.by_name import SOURCES
 from panewise.spark.environment.folder import Folder
-from panewise.spark.ingest.inbox import Inbox, read_letter
+from panewise.spark.ingest.inbox import Inbox, read_message
 from panewise.spark.tasks.batch_progress import Marks, last_marks
 from panewise.temporal import duration_us
 
@@ -45,11 +45,11 @@ class Feeder:
     def _run(self) -> None:
         name = self._key
         marks = last_marks(self._folder)
-        waiting = [file for file in self._folder.names("inbox") if int(file.partition(".")[0]) > marks.letter]
+        waiting = [file for file in self._folder.names("inbox") if int(file.partition(".")[0]) > marks.message]
         posted = marks.of(name).rows + sum(
-            sum(batch.num_rows for batch in letter.content)
+            sum(batch.num_rows for batch in message.content)
             for file in waiting
-            if file.endswith(".rows") and (letter := read_letter(self._folder, file)).stream == name
+            if file.endswith(".rows") and (message := read_message(self._folder, file)).stream == name
         )
         done = 0
         for batch in SOURCES["generator"](self._stream).batches():

@@ -1,7 +1,7 @@
-"""The inbox: small files, *letters*, beside the checkpoint, which Spark reads as one more source.
+"""The inbox: small files, *messages*, beside the checkpoint, which Spark reads as one more source.
 
-A letter has pushed rows, a punctuation, a wake-up or a lookup. Letters are numbered in the order in which they were
-posted. Spark's file source remembers which it has read: a letter arrives once, causes a micro-batch, and is replayed
+A message has pushed rows, a punctuation, a wake-up or a lookup. Messages are numbered in the order in which they were
+posted. Spark's file source remembers which it has read: a message arrives once, causes a micro-batch, and is replayed
 with it.
 """
 
@@ -21,7 +21,7 @@ from panewise.state.snapshot_format import dumped, loaded
 
 
 @dataclass(frozen=True)
-class Letter:
+class InboxMessage:
     """The content is batches of rows for `stream`, or a control row if `stream` is None."""
 
     number: int
@@ -30,7 +30,7 @@ class Letter:
 
 
 class Inbox:
-    """Posts letters, in the driver."""
+    """Posts messages, in the driver."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -82,20 +82,20 @@ class Inbox:
             return number
 
 
-def remove_letters(folder: Folder, last: int) -> None:
-    """Removes letters up to a number, which no replay needs. Keeps the newest letter, from which numbers go on."""
+def remove_messages(folder: Folder, last: int) -> None:
+    """Removes messages up to a number, which no replay needs. Keeps the newest message, from which numbers go on."""
     names = folder.names("inbox")
     for name in names[:-1]:
         if int(name.partition(".")[0]) <= last:
             folder.remove(f"inbox/{name}")
 
 
-def read_letter(folder: Folder, name: str) -> Letter:
+def read_message(folder: Folder, name: str) -> InboxMessage:
     data = folder.read(f"inbox/{name}")
     if data is None:
         raise FileNotFoundError(f"inbox/{name} of '{folder.place}' is gone before it was read")
     number, _, ending = name.partition(".")
     if ending == "json":
-        return Letter(int(number), None, json.loads(data))
+        return InboxMessage(int(number), None, json.loads(data))
     content = loaded(data)
-    return Letter(int(number), content["stream"], content["batches"])
+    return InboxMessage(int(number), content["stream"], content["batches"])

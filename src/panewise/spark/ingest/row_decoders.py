@@ -1,4 +1,4 @@
-"""Doors: how a worker turns what Spark gives it into rows of a stream.
+"""Decoders: how a worker turns what Spark gives it into rows of a stream.
 
 A user's DataFrame comes as Arrow batches. Of files, Spark gives only the paths: the worker reads them with the embedded
 engine's readers, so that a file means the same on both hosts and rows never become JVM objects. Texts (Kafka, a socket)
@@ -23,7 +23,7 @@ Piece: TypeAlias = pa.RecordBatch | list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a door should deliver: rows of the whole stream, or only the columns that its queries need."""
+    """What a decoder should deliver: rows of the whole stream, or only the columns that its queries need."""
 
     whole: StreamDefinition
     needed: StreamDefinition
@@ -38,14 +38,14 @@ class Place:
     rows_before: int = 0
 
 
-class Door(Protocol):
+class RowDecoder(Protocol):
     """Turns batches of Spark into pieces of rows. Picklable, because it is sent to the workers."""
 
     def pieces(self, batch: pa.RecordBatch, wanted: Wanted) -> Iterator[Piece]: ...
 
 
 @dataclass(frozen=True)
-class FrameDoor:
+class FrameDecoder:
     """Rows of a DataFrame, unchanged."""
 
     def pieces(self, batch: pa.RecordBatch, wanted: Wanted) -> Iterator[Piece]:
@@ -53,7 +53,7 @@ class FrameDoor:
 
 
 @dataclass(frozen=True)
-class FileDoor:
+class FileDecoder:
     """Paths of files in one of the embedded engine's formats."""
 
     format: str
@@ -69,7 +69,7 @@ class FileDoor:
 
 
 @dataclass(frozen=True)
-class TextDoor:
+class TextDecoder:
     """JSON objects, one for each value of a column."""
 
     column: str

@@ -1,6 +1,6 @@
-"""Sources on Spark: the streaming DataFrame of a stream, and the door that turns what it gives into rows.
+"""Sources on Spark: the streaming DataFrame of a stream, and the decoder that turns what it gives into rows.
 
-| connector          | Spark reads                          | door                              |
+| connector          | Spark reads                          | decoder                              |
 | ------------------ | ------------------------------------ | --------------------------------- |
 | parquet, csv, json | the names of files                   | the embedded engine's readers     |
 | kafka              | messages, with its jar or without it | a JSON object each                |
@@ -34,7 +34,14 @@ from panewise.connectors.options import (
 from panewise.errors import ConnectorError, did_you_mean
 from panewise.schema import Schema
 from panewise.spark.environment.data_sources import check_delta
-from panewise.spark.ingest.row_decoders import SPARK_FILE_OPTIONS, Door, FileDoor, FrameDoor, TextDoor, local_path
+from panewise.spark.ingest.row_decoders import (
+    SPARK_FILE_OPTIONS,
+    FileDecoder,
+    FrameDecoder,
+    RowDecoder,
+    TextDecoder,
+    local_path,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,7 +80,7 @@ def check_source(stream: StreamDefinition) -> None:
 
 def source_frame(
     spark: SparkSession, stream: StreamDefinition, name: str | None, needed: Schema
-) -> tuple[DataFrame, Door]:
+) -> tuple[DataFrame, RowDecoder]:
     """The streaming DataFrame of a stream with a connector; `name` names its source in the checkpoint."""
     connector = connector_of(stream)
     owner = f"stream '{stream.name}'"
@@ -83,38 +90,38 @@ def source_frame(
     if connector == "kafka":
         from panewise.spark.kafka.kafka_source import kafka_stream
 
-        return kafka_stream(spark, stream, reader).select("value"), TextDoor("value")
+        return kafka_stream(spark, stream, reader).select("value"), TextDecoder("value")
     assert connector is not None
     values: dict[str, Any] = read_options(owner, stream.options, _OPTIONS[connector])
     if connector == "socket":
         reader = reader.format("socket").option("host", values["host"]).option("port", values["port"])
-        return reader.load(), TextDoor("value")
+        return reader.load(), TextDecoder("value")
     if connector == "rate":
         reader = reader.format("rate").option("rowsPerSecond", values["rows_per_second"])
-        return reader.load(), FrameDoor()
+        return reader.load(), FrameDecoder()
     check_delta(spark, owner)
-    return reader.format("delta").load(str(values["path"])).select(*_columns(needed)), FrameDoor()
+    return reader.format("delta").load(str(values["path"])).select(*_columns(needed)), FrameDecoder()
 
 
 def _files(
     reader: DataStreamReader, stream: StreamDefinition, connector: str, needed: Schema
-) -> tuple[DataFrame, Door]:
+) -> tuple[DataFrame, RowDecoder]:
     values: dict[str, Any] = read_options(f"stream '{stream.name}'", stream.options, _file_options(connector))
     if values["max_files_per_trigger"] is not None:
         reader = reader.option("maxFilesPerTrigger", values["max_files_per_trigger"])
     path = str(values["path"])
     if "://" in path and not path.startswith("file:"):
         if connector == "json":
-            return reader.text(path), TextDoor("value")
+            return reader.text(path), TextDecoder("value")
         ddl = ", ".join(f"`{column.name}` {column.type}" for column in stream.schema)
         reader = reader.schema(ddl)
         frame = reader.parquet(path) if connector == "parquet" else reader.csv(path, header=values["header"])
-        return frame.select(*_columns(needed)), FrameDoor()
+        return frame.select(*_columns(needed)), FrameDecoder()
     folder, pattern = _place(local_path(path), connector, stream)
     reader = reader.format("binaryFile").schema(_FILE_LISTING).option("recursiveFileLookup", "true")
     if pattern is not None:
         reader = reader.option("pathGlobFilter", pattern)
-    return reader.load(folder).select("path"), FileDoor(connector)
+    return reader.load(folder).select("path"), FileDecoder(connector)
 
 
 def _place(path: str, connector: str, stream: StreamDefinition) -> tuple[str, str | None]:

@@ -28,8 +28,8 @@ from panewise.operators.shared_fold.shared_fold import SharedFold
 from panewise.plan.expressions.evaluate import compiled
 from panewise.spark.archives.archive_staging import TaskStaging
 from panewise.spark.buckets.bucket import Bucket
-from panewise.spark.ingest.inbox import Letter, read_letter
-from panewise.spark.ingest.row_decoders import Door, Place, Wanted
+from panewise.spark.ingest.inbox import InboxMessage, read_message
+from panewise.spark.ingest.row_decoders import Place, RowDecoder, Wanted
 from panewise.spark.program.bucket_keys import bucket_keys
 from panewise.spark.program.program import METER, Program
 from panewise.spark.program.reference import Reference
@@ -46,7 +46,7 @@ KEPT = "__panewise_keeps_"
 ASIDE_MAX = 10_000  # late or bad rows that a task hands on for people to see; all are counted
 
 
-def fold_stage(reference: Reference, stream: str, source: int, door: Door) -> Stage:
+def fold_stage(reference: Reference, stream: str, source: int, decoder: RowDecoder) -> Stage:
     """The function that Spark maps over the batches of one stream."""
 
     def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -57,40 +57,40 @@ def fold_stage(reference: Reference, stream: str, source: int, door: Door) -> St
         if stream not in task.version.streams:
             return  # the stream was dropped; the next start removes its source
         reader = StreamTask(task, stream)
-        for piece in door.pieces(first, reader.wanted):
+        for piece in decoder.pieces(first, reader.wanted):
             reader.take(piece)
         for batch in batches:
-            for piece in door.pieces(batch, reader.wanted):
+            for piece in decoder.pieces(batch, reader.wanted):
                 reader.take(piece)
         yield from packed_rows(reader.packets(), source * ORDINALS_PER_SOURCE + task.partition)
 
     return fold
 
 
-def path_stage(reference: Reference, files: Mapping[int, tuple[str, Door]]) -> Stage:
-    """The function that Spark maps over `source, path`: names of files of streams, and letters of the inbox.
+def path_stage(reference: Reference, files: Mapping[int, tuple[str, RowDecoder]]) -> Stage:
+    """The function that Spark maps over `source, path`: names of files of streams, and messages of the inbox.
 
     There is one function for all sources, so that a source without news costs no task. `files` has the stream and the
-    door of each source.
+    decoder of each source.
     """
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task: BatchTask | None = None
         readers: dict[int, StreamTask] = {}
-        come_to: dict[str, Extent] = {}
+        extents: dict[str, Extent] = {}
         for batch in batches:
             task = task or task_of(reference)
             sources, paths = (column.to_pylist() for column in batch.columns)
             for path in sorted(path for source, path in zip(sources, paths, strict=True) if source == INBOX_SOURCE):
-                letter = read_letter(reference.folder, path.rpartition("/")[2])
-                yield from packed_rows(_letter_packets(task, letter, come_to), letter.number)
+                message = read_message(reference.folder, path.rpartition("/")[2])
+                yield from packed_rows(_message_packets(task, message, extents), message.number)
             for source in dict.fromkeys(sources):
-                stream, door = files.get(source, ("", None))
-                if door is None or stream not in task.version.streams:
+                stream, decoder = files.get(source, ("", None))
+                if decoder is None or stream not in task.version.streams:
                     continue  # the inbox, or a dropped stream, whose source the next start removes
                 reader = readers.setdefault(source, StreamTask(task, stream))
                 own = batch.filter(pa.array([other == source for other in sources])).select(["path"])
-                for piece in door.pieces(own, reader.wanted):
+                for piece in decoder.pieces(own, reader.wanted):
                     reader.take(piece)
         for source, reader in readers.items():
             assert task is not None
@@ -99,17 +99,19 @@ def path_stage(reference: Reference, files: Mapping[int, tuple[str, Door]]) -> S
     return read
 
 
-def _letter_packets(task: BatchTask, letter: Letter, come_to: dict[str, Extent]) -> Iterator[tuple[int, Packet]]:
-    """`come_to` is how far the letters before this one have brought each stream; it is updated."""
-    yield program_key(task.program, METER), Packet(METER, 0, "", letter=letter.number)
-    if letter.stream is None:
-        yield from _control_packets(task, letter.content)
-    elif letter.stream in task.version.streams:
-        # One task for each letter: its number, and not the partition that Spark chose, gives the order.
-        reader = StreamTask(task, letter.stream, come_to.get(letter.stream))
-        for batch in letter.content:
+def _message_packets(
+    task: BatchTask, message: InboxMessage, extents: dict[str, Extent]
+) -> Iterator[tuple[int, Packet]]:
+    """`extents` is how far the messages before this one have brought each stream; it is updated."""
+    yield program_key(task.program, METER), Packet(METER, 0, "", message=message.number)
+    if message.stream is None:
+        yield from _control_packets(task, message.content)
+    elif message.stream in task.version.streams:
+        # One task for each message: its number, and not the partition that Spark chose, gives the order.
+        reader = StreamTask(task, message.stream, extents.get(message.stream))
+        for batch in message.content:
             reader.take(batch)
-        come_to[letter.stream] = reader.come_to
+        extents[message.stream] = reader.extent
         yield from reader.packets()
 
 
@@ -158,7 +160,7 @@ def program_key(program: Program, number: int) -> int:
 class StreamTask:
     """One task's part of one stream's micro-batch."""
 
-    def __init__(self, task: BatchTask, stream: str, come_to: Extent | None = None) -> None:
+    def __init__(self, task: BatchTask, stream: str, extent: Extent | None = None) -> None:
         self._task = task
         self._stream = stream
         program, version = task.program, task.version
@@ -170,8 +172,8 @@ class StreamTask:
         self._keep_late = dict(options).get("late") == "keep"
         marks = task.marks.of(stream)
         self._watermark = marks.watermark(definition.delay_us)
-        self.come_to = extent_of(task.marks, stream).put_together(
-            come_to or Extent()
+        self.extent = extent_of(task.marks, stream).put_together(
+            extent or Extent()
         )  # how far the stream has come, in the view of this task
         self._limit = limit_of(program, version, task.marks, stream, task.clock())
         self._intakes: dict[tuple[str, ...], Intake] = {}
@@ -223,8 +225,8 @@ class StreamTask:
         plain = batch.drop_columns(selected) if selected else batch
         has_all = len(plain.schema.names) >= len(self.wanted.whole.schema)
         intake = self._intake(self.wanted.whole if has_all else self.wanted.needed)
-        judged = intake.accepted(plain, self._skip, self._read, self._limit, self.come_to)
-        good, times, bad, self.come_to = judged
+        judged = intake.accepted(plain, self._skip, self._read, self._limit, self.extent)
+        good, times, bad, self.extent = judged
         # Spark has evaluated these WHERE clauses already; usable only if no row was removed.
         known = [name for name in selected if name in self._selections and not bad]
         masks = {self._selections[name]: flags(batch.column(name)) for name in known}

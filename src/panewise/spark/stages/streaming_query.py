@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from panewise.catalog import StreamDefinition
 from panewise.plan.expressions.spark_sql import to_spark_sql
 from panewise.schema import Schema
-from panewise.spark.ingest.row_decoders import Door, FileDoor, FrameDoor
+from panewise.spark.ingest.row_decoders import FileDecoder, FrameDecoder, RowDecoder
 from panewise.spark.ingest.stream_sources import INBOX, connector_of, source_frame, source_name
 from panewise.spark.program.program import Program
 from panewise.spark.program.reference import Reference
@@ -36,22 +36,22 @@ def output_frame(
     is the version of the next micro-batch, which is not the newest if a micro-batch is to be replayed.
     """
     reader = spark.readStream.name("panewise_inbox") if named else spark.readStream
-    letters = reader.format("binaryFile").schema(_LISTING).load(reference.folder.path("inbox"))
-    paths = letters.selectExpr(f"{INBOX_SOURCE} AS source", "path")
-    files: dict[int, tuple[str, Door]] = {}
+    messages = reader.format("binaryFile").schema(_LISTING).load(reference.folder.path("inbox"))
+    paths = messages.selectExpr(f"{INBOX_SOURCE} AS source", "path")
+    files: dict[int, tuple[str, RowDecoder]] = {}
     folded = []
     for number, (key, stream) in enumerate(read_streams(program, named, first).items(), INBOX_SOURCE + 1):
         needed = _needed(program, key, first)
         if stream.name.lower() in frames:
             frame = frames[stream.name.lower()].selectExpr(*_projection(program, key, needed))
-            door: Door = FrameDoor()
+            decoder: RowDecoder = FrameDecoder()
         else:
-            frame, door = source_frame(spark, stream, source_name(key) if named else None, needed)
-        if isinstance(door, FileDoor):
-            files[number] = key, door
+            frame, decoder = source_frame(spark, stream, source_name(key) if named else None, needed)
+        if isinstance(decoder, FileDecoder):
+            files[number] = key, decoder
             paths = paths.union(frame.selectExpr(f"{number} AS source", "path"))
         else:
-            folded.append(frame.mapInArrow(fold_stage(reference, key, number, door), PACKED_TYPE))
+            folded.append(frame.mapInArrow(fold_stage(reference, key, number, decoder), PACKED_TYPE))
     packed = paths.mapInArrow(path_stage(reference, files), PACKED_TYPE)
     for frame in folded:
         packed = packed.union(frame)

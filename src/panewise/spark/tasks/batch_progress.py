@@ -70,7 +70,7 @@ class Marks:
     streams: dict[str, StreamMarks] = field(default_factory=dict)
     since: dict[int, dict[str, tuple[int | None, int]]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    letter: int = -1  # number of the last letter of the inbox that was read
+    message: int = -1  # number of the last message of the inbox that was read
 
     def of(self, stream: str) -> StreamMarks:
         return self.streams.setdefault(stream, StreamMarks())
@@ -81,9 +81,9 @@ class Marks:
         self.batch = batch
 
     def count(self, packet: Packet) -> None:
-        """Counts what a task tells of a stream, or of a letter."""
-        if packet.letter is not None:
-            self.letter = max(self.letter, packet.letter)
+        """Counts what a task tells of a stream, or of a message."""
+        if packet.message is not None:
+            self.message = max(self.message, packet.message)
         if packet.stream:
             self.of(packet.stream).count(packet)
 
@@ -117,7 +117,7 @@ class Marks:
 
 
 STREAM_MARKS = Record(StreamMarks, "greatest floor rows late_rows bad_rows oldest late_behind")
-MARKS = Record(Marks, "batch streams since failed letter")
+MARKS = Record(Marks, "batch streams since failed letter=message")
 
 
 def read_marks(folder: Folder, batch: int) -> Marks:

@@ -47,7 +47,7 @@ class Packet:
     bad_rows: int = 0
     notes: dict[str, int] | None = None  # first report of each query without groups
     failed: dict[str, str] | None = None  # reason of each query that has failed in the task
-    letter: int | None = None  # number of a letter that was read
+    message: int | None = None  # number of a message that was read
     gone: bool = False  # the fragment has no queries any more
     ask: dict[str, Any] | None = None  # a lookup
     aside: str | None = None  # LATE or BAD, if the batch holds rows that were set aside
@@ -81,8 +81,8 @@ class Packet:
 # The names stay: the journals of buckets keep packets.
 PACKET = Record(
     Packet,
-    "fragment bucket stream greatest oldest floor rows late_rows late_behind bad_rows notes failed letter gone ask "
-    "aside staged",
+    "fragment bucket stream greatest oldest floor rows late_rows late_behind bad_rows notes failed letter=message gone "
+    "ask aside staged",
     unwritten="batch parts",
 )
 
