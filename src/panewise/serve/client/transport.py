@@ -99,7 +99,7 @@ def checked_url(url: Any) -> httpx.URL:
     """The address of a server, without a trailing slash; ServerError if it is not one."""
     hint = "write it as http://127.0.0.1:8461"
     if not isinstance(url, str):
-        raise ServerError(f"the address of a server must be a string, not {url!r}", hint=hint)
+        raise ServerError(f"{url!r} is not the address of a server: it must be a string", hint=hint)
     try:
         parsed = httpx.URL(url.rstrip("/"))
     except httpx.InvalidURL as problem:
