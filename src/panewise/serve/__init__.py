@@ -1,1 +1,1 @@
-"""The faces of panewise: the command line (`cli`), the server (`http`), its client (`client`), drawings (`drawing`)."""
+"""The user interfaces: the command line (`cli`), the server (`http`), its client (`client`), drawings (`drawing`)."""

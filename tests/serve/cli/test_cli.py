@@ -185,10 +185,10 @@ def test_a_file_that_is_run_twice_adds_to_its_sinks_unless_they_are_told_otherwi
 
 
 REFUSED = {
-    "--checkpoint=kept": "the folder from which the next run goes on is --path",
+    "--checkpoint=kept": "use --path for the folder from which the next run continues",
     "--master=local[2]": "it runs in this process",
     "--trigger=5 seconds": "it has no micro-batches",
-    "--replace": "changed by statements",
+    "--replace": "by statements",
     "--token-file=tokens": "add --serve",
 }
 

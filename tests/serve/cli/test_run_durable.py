@@ -348,10 +348,10 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("admin 0123456789\n")
     for arguments, words in (
-        (("--engine", "embedded", "--serve", "here"), "'here' is no address to serve at"),
+        (("--engine", "embedded", "--serve", "here"), "'here' is not an address to serve at"),
         (("--engine", "embedded", "--serve", "0.0.0.0:0"), "without tokens everybody"),
         (("--engine", "embedded", "--serve", "127.0.0.1:0", "--token-file", str(tokens)), "line 1 of"),
-        (("--serve", "127.0.0.1:0", "--available-now"), "--serve goes on until it is interrupted"),
+        (("--serve", "127.0.0.1:0", "--available-now"), "--serve runs until it is interrupted"),
         (("--path", str(tmp_path / "kept")), "on Spark the folder is --checkpoint"),
     ):
         outcome = panewise_command("run", file, *arguments)

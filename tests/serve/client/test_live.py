@@ -103,7 +103,7 @@ def test_another_query_of_the_name_is_not_a_continuation() -> None:
     opened, _ = opening([hello(0), rows(0, 2)], [hello(2, series="b"), rows(2, 3)])
     live = Live("q", opened, start=0)
     assert numbers(live) == [0, 1]
-    assert live.ended is not None and "of another query 'q'" in live.ended
+    assert live.ended is not None and "query 'q' was dropped and created again" in live.ended
     opened, _ = opening([hello(2, series="b"), rows(2, 3)])
     assert numbers(Live("q", opened, start=2, series="a")) == []
 

@@ -60,7 +60,7 @@ def test_a_statement_is_sent_again_only_where_nothing_can_have_happened() -> Non
     client, asked = client_of(httpx.ConnectError("refused"), BUSY, BROKEN, httpx.Response(200, json=TABLE))
     with pytest.raises(ServerError, match="the connection broke") as caught:
         client.execute("INSERT INTO t VALUES (1)")
-    assert caught.value.hint is not None and "may have been done" in caught.value.hint
+    assert caught.value.hint is not None and "may have been executed" in caught.value.hint
     assert len(asked) == 3
     client, asked = client_of(BROKEN, httpx.Response(200, json=TABLE))
     assert client.execute(" show streams; ") is not None

@@ -103,7 +103,7 @@ def test_results_go_on_after_a_mistake_of_ours(backend, monkeypatch):
         push(backend, 0, 10)
         assert failed.wait(PATIENCE_S)
         until(lambda: backend.ready() is not None)
-        assert "mistake" in backend.ready().summary
+        assert "internal error" in backend.ready().summary
     assert backend.results.series("busy").wait(8, PATIENCE_S)
 
 

@@ -44,7 +44,7 @@ def test_one_that_stands_there_twice(client: httpx.Client) -> None:
     answer = client.get("/v1/queries/busy/lookup?key=3&key=x")
     assert (answer.status_code, answer.json()["error"]["message"]) == (
         400,
-        "the parameter 'key' stands twice in the address",
+        "the address has the parameter 'key' twice",
     )
 
 

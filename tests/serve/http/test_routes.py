@@ -233,7 +233,7 @@ def test_too_many_rows_are_refused_in_words():
         )
         answer = client.post("/v1/statements", json={"text": "SELECT k, v FROM t [RANGE 1 MINUTE]"})
         assert answer.status_code == 413
-        assert "5 are sent at most" in answer.json()["error"]["message"]
+        assert "at most 5 are sent" in answer.json()["error"]["message"]
         assert client.get("/v1/queries/busy/lookup").status_code in (200, 413)
 
 

@@ -1,6 +1,6 @@
-"""`panewise archive ls | files | verify | compact`: what an archive holds, whether it is whole, and making it small.
+"""`panewise archive ls | files | verify | compact`: inspect, check and compact an archive.
 
-All but `compact` only read, and may be used while an engine writes.
+All commands but `compact` only read, and may run while an engine writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from panewise.engine.run.terminal_tables import output_console
 
 
 def show_archive(path: str, as_json: bool) -> None:
-    """The versions, the layout and each sub-index."""
+    """Prints the versions, the layout and each sub-index."""
     told = Archive.open(path).describe()
     if as_json:
         typer.echo(json.dumps(told))
@@ -36,7 +36,7 @@ def show_archive(path: str, as_json: bool) -> None:
 
 
 def show_files(path: str, as_json: bool) -> None:
-    """The Parquet files of the newest version, for other tools."""
+    """Prints the Parquet files of the newest version, for other tools."""
     archive = Archive.open(path)
     with archive.snapshot() as snapshot:
         files = [archive.path(file.name) for file in snapshot.files]
@@ -46,7 +46,7 @@ def show_files(path: str, as_json: bool) -> None:
 
 
 def verify_archive(path: str, as_json: bool) -> int:
-    """Reads everything; 1 where something is wrong, else 0."""
+    """Reads every file and prints the problems; returns 1 if there are any, else 0."""
     found = Archive.open(path).verify()
     told: dict[str, Any] = {
         "version": found.version,
@@ -66,7 +66,7 @@ def verify_archive(path: str, as_json: bool) -> int:
 
 
 def compact_archive(path: str, as_json: bool) -> None:
-    """One file for each sub-index, and no older versions past their grace."""
+    """Merges each sub-index into one file, and removes old versions after their grace period."""
     with Archive.open(path) as archive:
         before = archive.describe()
         archive.compact()
@@ -83,5 +83,5 @@ def compact_archive(path: str, as_json: bool) -> None:
 
 
 def _say(line: str, style: str | None = None) -> None:
-    """A line as it is: paths and names may have brackets in them, and whoever cuts it out wants it whole."""
+    """Prints a line unchanged: no markup, because paths may contain brackets, and no wrapping, so it can be copied."""
     output_console().print(line, style=style, highlight=False, markup=False, soft_wrap=True)

@@ -1,7 +1,7 @@
-"""`panewise bench NAME`: what stands in the source tree beside the package, run in a process of its own.
+"""`panewise bench NAME`: runs a benchmark or an experiment of the source tree in a process of its own.
 
-`papers-NAME` is an experiment of a paper (`python -m papers NAME`), and every other name a benchmark (`python -m bench
-NAME`). A panewise that was installed without its source tree has neither, and says where both are.
+`papers-NAME` is an experiment of a paper (`python -m papers NAME`); every other name is a benchmark (`python -m bench
+NAME`). If panewise was installed without its source tree, the command prints where to get it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PAPERS = "papers"
 
 
 def source_tree() -> Path | None:
-    """The root of the source tree that this package is part of; None where there is none."""
+    """The root of the source tree that contains this package; None if it was installed without one."""
     root = Path(__file__).parents[4]
     return root if all((root / room / "__main__.py").is_file() for room in ("bench", PAPERS)) else None
 
@@ -36,7 +36,7 @@ def run_benchmark(name: str | None, quick: bool = False, data: Path | None = Non
 
 
 def bench_command(name: str | None, quick: bool, data: Path | None) -> list[str]:
-    """What is run at the root of the source tree.
+    """The command to run in the root of the source tree.
 
     >>> bench_command("papers-golab2006-ch6", True, None)[1:]
     ['-m', 'papers', 'golab2006-ch6', '--quick']
@@ -48,5 +48,5 @@ def bench_command(name: str | None, quick: bool, data: Path | None) -> list[str]
         room, own = PAPERS, name.partition("-")[2]
     command = [sys.executable, "-m", room, *([own] if own else []), *(["--quick"] if quick else [])]
     if room == PAPERS and data is not None:
-        command += ["--data", str(data.resolve())]  # it runs in another folder
+        command += ["--data", str(data.resolve())]  # absolute, because the command runs in another folder
     return command

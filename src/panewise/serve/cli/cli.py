@@ -59,17 +59,17 @@ def run(
         str | None, typer.Option(help="Spark's master: local[4], spark://host:7077, sc://host for Spark Connect.")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="The folder that outlives a run and from which the next one goes on.")
+        Path | None, typer.Option(help="The folder that keeps the progress; the next run continues from it.")
     ] = None,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Process what is there, then end; otherwise run until interrupted.")
+        bool, typer.Option("--available-now", help="Process the available data, then end; otherwise run on.")
     ] = False,
     flush: Annotated[
         bool | None,
-        typer.Option(help="At the end close all windows that hold rows; the embedded engine does unless told not to."),
+        typer.Option(help="At the end, close all windows that hold rows; the default of the embedded engine."),
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Where the checkpoint has other definitions, those of the file hold.")
+        bool, typer.Option("--replace", help="Replace definitions in the checkpoint that differ from the file's.")
     ] = False,
     trigger: Annotated[
         str | None, typer.Option(help="The least time between micro-batches, such as '5 seconds'.")
@@ -77,9 +77,7 @@ def run(
     progress: Annotated[bool, typer.Option(help="Show progress while it runs.")] = True,
     path: Annotated[
         Path | None,
-        typer.Option(
-            help="Of the embedded engine: the folder that outlives a run and from which the next one goes on."
-        ),
+        typer.Option(help="For the embedded engine: the folder that keeps state; the next run continues from it."),
     ] = None,
     serve: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Answer over HTTP and WebSocket while it runs.")
@@ -97,7 +95,7 @@ def run(
         elif path is not None:
             raise PanewiseError("--path is for the embedded engine", hint="on Spark the folder is --checkpoint")
         if token_file is not None and serve is None:
-            raise PanewiseError("--token-file is for --serve, and without it nothing is served", hint="add --serve")
+            raise PanewiseError("--token-file needs --serve", hint="add --serve")
         settings = None
         if serve is not None:
             from panewise.serve.cli.served_run import serve_file, settings_of
@@ -116,16 +114,16 @@ def run(
 
 
 def _refuse_on_embedded(checkpoint: Path | None, master: str | None, trigger: str | None, replace: bool) -> None:
-    """Options that only Spark has: without a word, they would not do what they say."""
+    """Refuses options that only Spark has, instead of ignoring them."""
     instead = {
-        "--checkpoint": (checkpoint, "the folder from which the next run goes on is --path"),
+        "--checkpoint": (checkpoint, "use --path for the folder from which the next run continues"),
         "--master": (master, "it runs in this process"),
-        "--trigger": (trigger, "it has no micro-batches: rows are answered as they are read"),
-        "--replace": (replace, "what a folder holds is changed by statements, such as DROP QUERY"),
+        "--trigger": (trigger, "it has no micro-batches: rows are processed as they are read"),
+        "--replace": (replace, "change the definitions in the folder by statements, such as DROP QUERY"),
     }
     for option, (value, hint) in instead.items():
         if value:
-            raise PanewiseError(f"{option} is for Spark, and the embedded engine has none of it", hint=hint)
+            raise PanewiseError(f"{option} is for Spark, not for the embedded engine", hint=hint)
 
 
 @app.command()
@@ -180,30 +178,30 @@ def demo(
 def serve(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE.cql]", help="Statements to begin with.")] = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen on; other than loopback only with tokens.")
+        str, typer.Option(help="The address to listen on; tokens are required unless it is loopback.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 picks a free one.")] = 8461,
     path: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The data folder; without one nothing outlives the process.")
+        Path | None, typer.Option(metavar="DIR", help="The data folder; without one, all state is lost at the end.")
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Lines of: read|write TOKEN \\[name]. Also PANEWISE_TOKENS.")
     ] = None,
-    log: Annotated[str, typer.Option(metavar="text|json", help="The form of the log on standard error.")] = "text",
-    max_body_bytes: Annotated[int, typer.Option(help="Of one request.")] = 64 << 20,
-    max_statement_chars: Annotated[int, typer.Option(help="Of one request.")] = 100_000,
-    max_queries: Annotated[int, typer.Option(help="Registered at the same time.")] = 10_000,
+    log: Annotated[str, typer.Option(metavar="text|json", help="The format of the log on standard error.")] = "text",
+    max_body_bytes: Annotated[int, typer.Option(help="Bytes of one request's body.")] = 64 << 20,
+    max_statement_chars: Annotated[int, typer.Option(help="Characters of one request's statements.")] = 100_000,
+    max_queries: Annotated[int, typer.Option(help="Queries registered at the same time.")] = 10_000,
     max_subscribers: Annotated[int, typer.Option(help="Live connections at the same time.")] = 1_000,
-    max_rate: Annotated[int, typer.Option(help="Requests a second by token; 0 for no limit.")] = 20_000,
-    keep_rows: Annotated[int, typer.Option(help="Results held by query.")] = 1_000_000,
-    keep_bytes: Annotated[int, typer.Option(help="The same in bytes.")] = 256 << 20,
-    keep_total: Annotated[int, typer.Option(help="Bytes of results in memory, of all queries.")] = 512 << 20,
-    read_rows: Annotated[int, typer.Option(help="Rows that a one-time query may make.")] = 10_000_000,
-    read_bytes: Annotated[int, typer.Option(help="Bytes that it may need.")] = 1 << 30,
-    read_seconds: Annotated[float, typer.Option(help="Seconds that it may take.")] = 30.0,
+    max_rate: Annotated[int, typer.Option(help="Requests per second and token; 0 for no limit.")] = 20_000,
+    keep_rows: Annotated[int, typer.Option(help="Result rows kept for each query.")] = 1_000_000,
+    keep_bytes: Annotated[int, typer.Option(help="Bytes of results kept for each query.")] = 256 << 20,
+    keep_total: Annotated[int, typer.Option(help="Bytes of all queries' results in memory.")] = 512 << 20,
+    read_rows: Annotated[int, typer.Option(help="Rows that a one-time query may produce.")] = 10_000_000,
+    read_bytes: Annotated[int, typer.Option(help="Bytes that a one-time query may need.")] = 1 << 30,
+    read_seconds: Annotated[float, typer.Option(help="Seconds that a one-time query may take.")] = 30.0,
     max_reads: Annotated[int, typer.Option(help="One-time queries at the same time; others wait.")] = 2,
     suspended: Annotated[
-        bool, typer.Option("--suspended", help="Run nothing: queries of a folder that does not open can be dropped.")
+        bool, typer.Option("--suspended", help="Run nothing, so that a query that prevents a start can be dropped.")
     ] = False,
 ) -> None:
     """Serve an embedded engine over HTTP and WebSocket, with a dashboard."""
@@ -227,16 +225,16 @@ def serve(
 
 @app.command()
 def calibrate() -> None:
-    """Measure what operations cost on this machine, for the choice of trees and techniques."""
+    """Measure the costs of operations on this machine; the optimizer chooses trees and techniques by them."""
     with _errors_shown():
         from panewise.optimize.sharing.costs.calibration import calibrated, calibration_path
 
-        typer.echo("measuring for some seconds; longer where loops have to be compiled first ...")
+        typer.echo("measuring for some seconds; longer if loops have to be compiled first ...")
         figures = calibrated(refresh=True).figures
         folds = ", ".join(f"{state} {ns:.2f} ns" for state, ns in figures.fold_ns.items())
         typer.echo(f"a row enters a state: {folds}")
         kept = calibration_path()
-        typer.echo(f"kept in {kept}" if kept.is_file() else "its folder cannot be written, so nothing is kept")
+        typer.echo(f"kept in {kept}" if kept.is_file() else f"not kept: '{kept}' cannot be written")
 
 
 @app.command()
@@ -245,7 +243,7 @@ def bench(
         str | None,
         typer.Argument(metavar="[NAME]", help="Only this benchmark, or an experiment: papers-golab2006-ch6."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A small version.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small version.")] = False,
     data: Annotated[
         Path | None, typer.Option(help="The folder with the recorded streams that some experiments need.")
     ] = None,
@@ -277,7 +275,7 @@ def archive_files(path: ArchivePath, as_json: AsJson = False) -> None:
 
 @archive_app.command("verify")
 def archive_verify(path: ArchivePath, as_json: AsJson = False) -> None:
-    """Read everything of the newest version; ends with 1 where something is damaged."""
+    """Read all files of the newest version; the exit code is 1 if something is damaged."""
     with _errors_shown():
         from panewise.serve.cli.archive_commands import verify_archive
 
@@ -286,7 +284,7 @@ def archive_verify(path: ArchivePath, as_json: AsJson = False) -> None:
 
 @archive_app.command("compact")
 def archive_compact(path: ArchivePath, as_json: AsJson = False) -> None:
-    """Make one file of each sub-index, and remove old versions past their grace."""
+    """Merge each sub-index into one file, and remove old versions after their grace period."""
     with _errors_shown():
         from panewise.serve.cli.archive_commands import compact_archive
 
@@ -295,7 +293,7 @@ def archive_compact(path: ArchivePath, as_json: AsJson = False) -> None:
 
 @contextmanager
 def _errors_shown() -> Iterator[None]:
-    """A user's mistake ends with its message, not with a traceback."""
+    """Prints a user's mistake as a message without a traceback, and exits with 1."""
     try:
         yield
     except PanewiseError as error:

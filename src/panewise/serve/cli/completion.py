@@ -1,4 +1,4 @@
-"""Completion in the shell: the words of CQL, what the catalog holds, and the shell's own commands."""
+"""Completion in the shell: keywords of CQL, names of the catalog, and the shell's own commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYWORDS = """
 
 
 class CqlCompleter(Completer):
-    """Completes the word at the cursor; names keep the spelling that they were declared with."""
+    """Completes the word at the cursor; names are completed as they were declared."""
 
     def __init__(self, catalog: Callable[[], Catalog], commands: Iterable[str]) -> None:
         self._catalog = catalog

@@ -1,8 +1,8 @@
-"""`panewise demo`: a generated trade stream, a dozen queries (`demo.cql`), and their last answers live in a table.
+"""`panewise demo`: a generated trade stream, a dozen queries (`demo.cql`), and a live table of their last answers.
 
-The stream flows as fast as the host takes it, for a few seconds, and the demonstration ends by itself. It runs on Spark
-or, with `--engine embedded`, in this process. Without a terminal it prints lines instead of a live table.
-A server runs beside it: the first line is its address, for the dashboard.
+Rows are pushed as fast as the host accepts them, for a few seconds. The demonstration runs on Spark or, with `--engine
+embedded`, in this process. Without a terminal it prints lines instead of a live table. A server runs in the same
+process; the first line printed is the address of its dashboard.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ LINE_SECONDS = 3.0
 
 
 class DemoHost(Protocol):
-    """Where the queries run. `rows` have gone through it in `busy_seconds`, since it was warm."""
+    """Where the queries run. It has processed `rows` in `busy_seconds`, not counting the warm-up."""
 
     place: str
-    address: str | None  # of the server beside it
+    address: str | None  # of the server that runs in this process
     rows: int
     busy_seconds: float
 
     @property
     def touches(self) -> int:
-        """How often each row is folded."""
+        """The number of trees: each row is folded once into each."""
 
     def queries(self) -> list[QueryDefinition]: ...
     def warm_up(self, console: Console) -> None: ...
     def work(self) -> None:
-        """Some of it, for a fraction of a second."""
+        """Processes rows for a fraction of a second."""
 
     def fetch(self, query: str) -> list[pa.Table]:
-        """What the query has answered since the last call."""
+        """The results of the query since the last call."""
 
     def close(self) -> None: ...
 
@@ -87,7 +87,7 @@ def run_demo(seconds: float, engine: str = "embedded", master: str | None = None
 
 
 def dashboard_line(address: str, seconds: float) -> Text:
-    """Where a browser sees the same, and for how long."""
+    """The line with the address of the dashboard, and how long it will answer."""
     line = Text("In your browser: ", style="bold")
     line.append(address, style=f"bold underline link {address}")
     line.append(f"  (for {seconds:g} seconds; --seconds 600 runs longer)", style="dim")
@@ -96,7 +96,7 @@ def dashboard_line(address: str, seconds: float) -> Text:
 
 @dataclass
 class LastAnswers:
-    """What one query has said so far."""
+    """The number of results of one query, and the last of them."""
 
     query: QueryDefinition
     rows: int = 0
@@ -108,7 +108,7 @@ class LastAnswers:
             return
         last = table.slice(max(0, table.num_rows - 100)).to_pylist()
         end = last[-1]["window_end"]
-        # One symbol throughout, so that the eye can follow an answer as it changes.
+        # Always show the same symbol, so that a viewer can follow how its answer changes.
         followed = [row for row in last if row["window_end"] == end and row.get("symbol") == "ALFA"]
         self.last = followed[0] if followed else last[-1]
 
@@ -124,7 +124,7 @@ class LastAnswers:
 
 
 class Demonstration:
-    """What has been seen of a host."""
+    """Runs a host for some seconds and shows the answers of its queries."""
 
     def __init__(self, console: Console, host: DemoHost) -> None:
         self.console = console
@@ -196,7 +196,7 @@ class Demonstration:
 
 
 def window_copies(query: QueryDefinition) -> float:
-    """In how many windows of the query a row is."""
+    """The number of windows of the query that contain a row."""
     match = re.search(r"\[RANGE (\d+ \w+) SLIDE (\d+ \w+)", query.text)
     assert match is not None, query.text
     return duration_us(match[1]) / duration_us(match[2])

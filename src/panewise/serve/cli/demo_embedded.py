@@ -1,7 +1,6 @@
-"""The demonstration in this process, with the server beside it.
+"""The demonstration on the embedded engine, with a server in the same process.
 
-Rates are of the engine alone: the generator's own time is not counted. Results go to the server's log, and
-the terminal reads them there.
+Rates count the engine's time only, not the generator's. The terminal reads results from the server's result log.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from panewise.serve.http.service.settings import Settings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KEEP_ROWS = 100_000  # of each query, for the charts of the dashboard
+KEEP_ROWS = 100_000  # results kept for each query, for the charts of the dashboard
 
 
 class EmbeddedDemo:
@@ -34,7 +33,7 @@ class EmbeddedDemo:
         self._backend = EngineBackend(settings)
         self.engine = self._backend.engine
         self.engine.execute(statements)
-        self._next: dict[str, int] = {}  # by query: the number of the first result not fetched yet
+        self._next: dict[str, int] = {}  # query -> number of the first result not fetched yet
         self._server = ServerBeside(settings, self._backend)
         self.address: str | None = self._server.address
         (self.flow,) = flows_of(self.engine.catalog)
@@ -44,14 +43,14 @@ class EmbeddedDemo:
 
     @property
     def touches(self) -> int:
-        # Somebody may have dropped all queries in the dashboard.
+        # A user may have dropped all queries in the dashboard.
         return max(1, len(self.engine.stats()["trees"]))
 
     def queries(self) -> list[QueryDefinition]:
         return [query for query in self.engine.catalog.of_kind("query") if isinstance(query, QueryDefinition)]
 
     def warm_up(self, console: Console) -> None:
-        """The first batch, during which operators are compiled where no earlier run left them in the cache."""
+        """Processes the first batch, which compiles operators that are not in the cache yet."""
         with console.status("compiling the operators (the first time this takes a few seconds)"):
             self.work()
         self.rows, self.busy_seconds = 0, 0.0
@@ -60,7 +59,7 @@ class EmbeddedDemo:
         batch = next(self.batches)
         began = time.perf_counter()
         self._backend.push(self.flow.stream.name, batch, producer=None, sequence=None, timeout=None)
-        # Here and not in the thread that collects results, so that it is in the figure.
+        # Process here instead of in the thread that collects results, so that the time is counted.
         while self.engine.process(self.engine.stream(self.flow.stream.name)):
             pass
         self.busy_seconds += time.perf_counter() - began

@@ -1,6 +1,6 @@
-"""The demonstration on Spark: the same statements as one streaming query, its answers fetched from the result log.
+"""The demonstration on Spark: the same statements as one streaming query.
 
-The server runs beside it, over the same pipeline.
+A server runs in the same process, over the same pipeline.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PAUSE_SECONDS = 0.2
-KEEP_ROWS = 100_000  # of each query, for the charts of the dashboard
+KEEP_ROWS = 100_000  # results kept for each query, for the charts of the dashboard
 
 
 class SparkDemo:
@@ -46,7 +46,7 @@ class SparkDemo:
 
     @property
     def touches(self) -> int:
-        # Somebody may have dropped all queries in the dashboard.
+        # A user may have dropped all queries in the dashboard.
         trees: int = sum(fragment["trees"] for fragment in self._handle.stats()["trees"])
         return max(1, trees)
 
@@ -54,7 +54,7 @@ class SparkDemo:
         return self._pipeline.queries()
 
     def warm_up(self, console: Console) -> None:
-        """Until the first micro-batch is through: Spark plans, workers start, operators are compiled."""
+        """Waits until the first micro-batch is complete: Spark plans, workers start, operators are compiled."""
         with console.status("the first micro-batch (workers start and, the first time, compile the operators)"):
             while self._handle.marks().batch < 0 and not self._handle.wait(PAUSE_SECONDS):
                 pass

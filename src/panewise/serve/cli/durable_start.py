@@ -1,13 +1,13 @@
-"""The statements of a file on an engine with a folder: all of them the first time, what is new of them later.
+"""Opens the engine of a data folder with the statements of a file: all run at the first start, only new ones later.
 
     DIR/engine          the engine's own folder (docs/durability.md)
-    DIR/sinks           how far each sink has come (`connectors/numbered_sinks.py`)
+    DIR/sinks           the progress of each sink (`connectors/numbered_sinks.py`)
     DIR/sources.json    the files that streams are read from, in order (`engine/run/source_notes.py`)
 
-The first start makes the engine in a folder beside it, which gets its name when every statement has been run: a start
-that is killed has not happened. A later one compares what the file defines with what the engine has. Equal definitions
-go on, new ones are created, those that only the engine knows stay, and one that has changed is refused: its state would
-answer for another one. Statements that change rows or states were done the first time, and are not done again.
+The first start builds the engine in a temporary folder and renames it after the last statement, so a start that is
+killed leaves nothing. A later start compares the definitions of the file with the engine's. Equal definitions continue,
+new ones are created, and those that only the engine has stay. A changed definition is refused, because the stored state
+belongs to the old one. Statements that change rows or states run at the first start only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Show = Callable[["pa.Table"], None]
 
 
 def engine_folder(path: Path) -> Path:
-    """Where the engine of a data folder lies; DurabilityError where the folder is itself an engine's."""
+    """The engine's folder in a data folder; DurabilityError if the given folder is itself an engine's."""
     if holds_engine(path):
         real = path.resolve()
         if (path / ENGINE).exists():
@@ -53,7 +53,7 @@ def engine_folder(path: Path) -> Path:
 
 
 def durable_engine(path: Path, statements: list[str], show: Show) -> Engine:
-    """The engine of the folder, with what the statements define; `show` gets the tables that they return."""
+    """The engine of the folder, with the definitions of the statements; `show` gets the tables that they return."""
     place = engine_folder(path)
     if not place.exists():
         _make(place, statements, show)
@@ -82,7 +82,7 @@ def _make(place: Path, statements: list[str], show: Show) -> None:
                 table = engine.execute(statement)
                 if table is not None:
                     show(table)
-            check_places(engine.catalog)  # before the folder has a sink that could not be opened
+            check_places(engine.catalog)  # so that the folder never gets a sink that cannot be opened
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -93,7 +93,7 @@ def _make(place: Path, statements: list[str], show: Show) -> None:
 
 
 def _continue(engine: Engine, statements: list[str], show: Show) -> None:
-    # What the file defines in the end, whatever it creates and drops on the way.
+    # Run all statements on an engine that keeps only definitions: a file may also drop what it has created.
     books = Engine()
     books.driver.expect()
     books.statements.read_tables_by(no_rows)

@@ -1,4 +1,4 @@
-"""`panewise explain`: the plans of a file's queries, and what they share, without reading any source."""
+"""`panewise explain`: the plans of a file's queries and what they share; no source is read."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def explain_file(file: Path, *, query: str | None, as_json: bool) -> str:
 
 
 def graph_file(file: Path, out: str, *, query: str | None, as_json: bool) -> str:
-    """Draw what the queries of a file share, into a file by its suffix; returns what is to be printed.
+    """Draws what the queries of a file share, in the format of the output's suffix; returns the text to print.
 
-    To the screen goes text for Graphviz, which reads it from a pipe: `... --graph - | dot -Tpdf -o weave.pdf`.
+    The output `-` prints Graphviz text, for a pipe: `... --graph - | dot -Tpdf -o weave.pdf`.
     """
     if query is not None or as_json:
         other = "--query" if query is not None else "--json"
@@ -31,7 +31,7 @@ def graph_file(file: Path, out: str, *, query: str | None, as_json: bool) -> str
     draw = dot if out == TO_THE_SCREEN else DRAWINGS.get(Path(out).suffix.lower())
     if draw is None:
         raise PanewiseError(
-            f"'{out}' does not say what to draw: its suffix is {_suffix(out)}",
+            f"'{out}' does not name a format to draw: its suffix is {_suffix(out)}",
             hint="end it with .svg for a picture or .dot for Graphviz, or write - for Graphviz text on the screen",
         )
     report = _registered(file).sharing_report()

@@ -1,7 +1,7 @@
-"""`panewise run` on the embedded engine: the statements of a file, then a run of its sources and sinks to their end.
+"""`panewise run` on the embedded engine: runs the statements of a file, then its sources and sinks to their end.
 
-With `--path` the engine has a folder, and a run that is killed at any moment and started again leaves in the sinks what
-an undisturbed one does (docs/durability.md).
+With `--path` the engine has a folder: a run that is killed at any moment and started again writes the same rows to the
+sinks as an uninterrupted one (docs/durability.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def run_file(file: Path, *, flush: bool, progress: bool, path: Path | None = None) -> int:
-    """Run the file to its end; the exit code is 1 where a query failed. With a `path` a later run goes on."""
+    """Runs the file to its end; returns 1 if a query failed, 130 if interrupted. With `path`, a later run continues."""
     console = output_console()
     with warnings.catch_warnings(), opened(file, path, console) as engine:
         for said in (LateRowsWarning, BadRowsWarning):
@@ -44,7 +44,7 @@ def run_file(file: Path, *, flush: bool, progress: bool, path: Path | None = Non
 
 
 def opened(file: Path | None, path: Path | None, console: Console) -> Engine:
-    """An engine with what the file defines; what its statements return is printed."""
+    """An engine with the definitions of the file; tables that its statements return are printed."""
 
     def show(table: pa.Table) -> None:
         console.print(result_table(table))
@@ -64,7 +64,7 @@ def opened(file: Path | None, path: Path | None, console: Console) -> Engine:
 
 
 def _catch_up(folder: Path, sinks: dict[str, list[NumberedSink]]) -> None:
-    """Sinks get rows that a server has taken from the engine, and that it was killed before they had."""
+    """Writes to the sinks the rows that a killed server took from the engine and did not deliver."""
     from panewise.serve.cli.subscribed import read_on
     from panewise.serve.http.results.result_log import ResultLog
     from panewise.serve.http.service.settings import Settings
@@ -77,7 +77,7 @@ def _catch_up(folder: Path, sinks: dict[str, list[NumberedSink]]) -> None:
 
 
 def row_remarks(streams: Iterable[dict[str, Any]]) -> list[Text]:
-    """What is said of late and bad rows of streams, from their figures; loudly where most rows are in no answer."""
+    """Warnings about late and bad rows, from the streams' figures; in bold red if most rows were not processed."""
     said = []
     for stream in streams:
         for kind in ("late", "bad"):
@@ -88,7 +88,7 @@ def row_remarks(streams: Iterable[dict[str, Any]]) -> list[Text]:
 
 
 def summary_table(engine: Engine, summary: RunSummary) -> Group:
-    """What a run has done, and the state in which it has left the engine."""
+    """Rows of each stream and query, the status of each query, and the rate of the run."""
     table = Table(header_style="bold")
     table.add_column("kind")
     table.add_column("name")

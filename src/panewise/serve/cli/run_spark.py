@@ -1,4 +1,4 @@
-"""`panewise run` on Spark: the statements of a file as one streaming query, with its progress in the terminal."""
+"""`panewise run` on Spark: runs the statements of a file as one streaming query and shows its progress."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REFRESH_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class SparkRun:
-    """How a file is run."""
+    """The options of a run."""
 
     file: Path
     master: str | None = None
@@ -50,14 +50,14 @@ class SparkRun:
 
 @cache
 def spark_log() -> Path:
-    """Where Spark's log goes: a new file of this process that nobody else can have made, or linked to another one."""
+    """Spark's log file. It is new and has an unpredictable name, so no other user can have created or linked it."""
     descriptor, name = tempfile.mkstemp(prefix="panewise-spark-", suffix=".log")
     os.close(descriptor)
     return Path(name)
 
 
 def spark_session(console: Console, master: str | None) -> SparkSession:
-    """A stock session, but quiet: its log and its progress bars, which would run through our table, go to a file."""
+    """A standard session whose log goes to a file and which shows no progress bars: both would disturb our table."""
     from panewise.spark.environment.session import prepare_python
 
     prepare_python()
@@ -75,7 +75,7 @@ def spark_session(console: Console, master: str | None) -> SparkSession:
 
 @contextmanager
 def errors_to(file: Path) -> Iterator[None]:
-    """Processes that are started meanwhile, and theirs, write their errors to a file for as long as they live."""
+    """Redirects standard error to a file. Processes started in the block keep the redirection while they live."""
     own = os.dup(2)
     try:
         with file.open("ab") as log:
@@ -87,9 +87,9 @@ def errors_to(file: Path) -> Iterator[None]:
 
 
 def run_on_spark(run: SparkRun) -> int:
-    """Run until the sources end, or until interrupted; the exit code is 1 where a query or the pipeline failed."""
+    """Runs until the sources end or a signal comes; returns 1 if a query failed, 130 if interrupted."""
     if run.serve is not None and (run.available_now or run.flush):
-        raise PanewiseError("--available-now and --flush end a run, and --serve goes on until it is interrupted")
+        raise PanewiseError("--available-now and --flush end a run, but --serve runs until it is interrupted")
     from panewise.spark.pipeline import SparkPipeline
 
     console = output_console()
@@ -133,11 +133,11 @@ def _follow(handle: Handle, console: Console, run: SparkRun) -> int:
         if run.flush:
             handle.flush()
     except KeyboardInterrupt:
-        console.print("interrupted: what was read so far is answered; the same checkpoint goes on from here")
+        console.print("interrupted: rows read so far are processed; a run with the same checkpoint continues from here")
         return 130
     except PanewiseError:
         raise
-    except Exception as problem:  # noqa: BLE001 - whatever has ended the Spark query
+    except Exception as problem:  # noqa: BLE001 - Spark may raise anything when a query fails
         hint = f"Spark's log is {spark_log()}"
         raise PanewiseError(f"the pipeline has failed: {reason_of(problem)}", hint=hint) from None
     finally:
@@ -146,14 +146,14 @@ def _follow(handle: Handle, console: Console, run: SparkRun) -> int:
 
 
 class PrintTable:
-    """What console sinks print with; picklable, for Spark Connect."""
+    """Prints the rows of console sinks. A class, because Spark Connect pickles it."""
 
     def __call__(self, title: str, table: pa.Table, rows_max: int) -> None:
         output_console().print(result_table(table, title=title, rows_max=rows_max))
 
 
 def summary(handle: Handle) -> Group:
-    """Streams and queries, what they have read and answered, and how fast."""
+    """Rows and watermarks of streams, results and status of queries, and figures of the pipeline."""
     stats, metrics = handle.stats(), handle.metrics()
     table = Table(header_style="bold")
     table.add_column("kind")

@@ -1,9 +1,9 @@
-"""`panewise serve` and `panewise run --serve`: a run that answers while it goes on, on the embedded engine or on Spark.
+"""`panewise serve` and `panewise run --serve`: a run with a server, on the embedded engine or on Spark.
 
-The server has the main thread, because signals come there: SIGTERM and SIGINT end first the server, then the run, so
-that nothing is acknowledged that is not kept. On the embedded engine a second thread reads the sources and writes the
-sinks; when the sources have ended the server goes on until it is told to end. On Spark the pipeline runs by itself, and
-where it fails the server ends too.
+The server runs in the main thread, which receives signals. SIGTERM and SIGINT stop the server first and the run second,
+so that no push is acknowledged and then lost. On the embedded engine a second thread reads the sources and writes the
+sinks; after the sources end, the server runs until a signal comes. On Spark the pipeline runs by itself; if it fails,
+the server ends too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def settings_of(address: str, token_file: Path | None = None, path: Path | None 
     """
     host, _, port = address.rpartition(":")
     if not (port.isascii() and port.isdigit() and len(port) <= 5):
-        raise PanewiseError(f"'{address}' is no address to serve at", hint="write HOST:PORT, such as 127.0.0.1:8461")
+        raise PanewiseError(
+            f"'{address}' is not an address to serve at", hint="write HOST:PORT, such as 127.0.0.1:8461"
+        )
     tokens = tokens_from(token_file)
     host = host.strip("[]") or "127.0.0.1"
     found = Settings(host=host, port=int(port), path=path, tokens=tokens, token_file=token_file)
@@ -59,10 +61,10 @@ def settings_of(address: str, token_file: Path | None = None, path: Path | None 
 
 
 def serve_file(file: Path | None, settings: Settings, *, flush: bool) -> int:
-    """Runs the file and serves it until a signal comes; the exit code is 1 where a query or a source failed.
+    """Runs the file and serves it until a signal comes; returns 1 if a query or a source failed, else 0.
 
-    Without a file the engine is what its data folder holds, or empty. The file is its owner's word: it may name any
-    path.
+    Without a file the engine holds what its data folder defines, or is empty. The file is trusted: its statements may
+    name any path.
     """
     settings.check()
     console = output_console()
@@ -72,7 +74,7 @@ def serve_file(file: Path | None, settings: Settings, *, flush: bool) -> int:
     backend = EngineBackend(settings, engine, limited=False)
     try:
         reading = SourceReading.of(backend, console, flush)
-        backend.results.limit()  # now that it is known what the sinks have not got yet
+        backend.results.limit()  # only now: the sinks have told which rows they still need
     except BaseException:
         backend.close()
         raise
@@ -87,16 +89,14 @@ def serve_file(file: Path | None, settings: Settings, *, flush: bool) -> int:
 
 
 def serve_suspended(file: Path | None, settings: Settings) -> None:
-    """Serves what a data folder defines, with nothing running, so that a query can be dropped."""
+    """Serves the definitions of a data folder without running them, so that a query can be dropped."""
     settings.check()
     if settings.path is None:
-        raise PanewiseError("--suspended is for a data folder, and none is given", hint="name it: --path DIR")
+        raise PanewiseError("--suspended needs a data folder", hint="name it: --path DIR")
     if file is not None:
-        raise PanewiseError(f"--suspended runs nothing, also not '{file}'", hint="leave out the file")
+        raise PanewiseError(f"--suspended runs no statements, so it cannot take '{file}'", hint="leave out the file")
     if not engine_folder(settings.path).is_dir():
-        raise PanewiseError(
-            f"'{settings.path}' is not a data folder: it has no folder 'engine'", hint="look at the --path"
-        )
+        raise PanewiseError(f"'{settings.path}' is not a data folder: it has no folder 'engine'", hint="check --path")
     settings = replace(settings, path=data_folder(settings.path))
     assert settings.path is not None
     engine = Engine(engine_folder(settings.path), suspended=True)
@@ -105,7 +105,7 @@ def serve_suspended(file: Path | None, settings: Settings) -> None:
 
 @dataclass
 class SourceReading:
-    """The thread that reads the sources, and brings results to the sinks for as long as the server runs."""
+    """The thread that reads the sources and writes results to the sinks while the server runs."""
 
     backend: EngineBackend
     pump: Pump
@@ -113,7 +113,7 @@ class SourceReading:
     outlet: Subscribed
     flush: bool
     problem: str = ""
-    _unread: dict[str, StreamDefinition] = field(default_factory=dict)  # whose sources failed, by stream
+    _unread: dict[str, StreamDefinition] = field(default_factory=dict)  # stream name -> stream whose source failed
     _thread: threading.Thread = field(init=False)
 
     @staticmethod
@@ -135,22 +135,22 @@ class SourceReading:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when nothing is read any more, and the sinks have all that was answered."""
+        """Stops reading, and returns when the sinks have all results."""
         self.pump.stop.set()
         self._thread.join()
         try:
             self._drain()
             self.pump.outlet.close()
             self.pump.notes.close()
-        except (PanewiseError, OSError) as error:  # the engine has to be closed all the same
+        except (PanewiseError, OSError) as error:  # the caller still has to close the engine
             self.problem = str(error)
             logs.LOGGER.error("the last results are not in the sinks: %s", error)
 
     def fail(self, stream: StreamDefinition, problem: Exception) -> None:
-        """One source is read no further, until its stream is altered."""
+        """Records that a source failed; it is not read again until its stream is altered."""
         self._unread[stream.name] = stream
         self.problem = self.backend.unread[stream.name] = told(problem)
-        logs.LOGGER.error("the source of stream '%s' is read no further: %s", stream.name, told(problem))
+        logs.LOGGER.error("the source of stream '%s' is no longer read: %s", stream.name, told(problem))
 
     def _run(self) -> None:
         try:
@@ -161,32 +161,32 @@ class SourceReading:
             while not self.pump.stop.wait(DRAIN_SECONDS):
                 altered = self._altered()
                 self._read(altered, [flow.stream.name for flow in altered])
-        except Exception as error:  # noqa: BLE001 - whatever it is, it shows where people look
+        except Exception as error:  # noqa: BLE001 - any failure is logged and shown by the server
             self.problem = self.backend.unread[""] = told(error)
-            logs.LOGGER.error("the run goes no further: %s", told(error))
+            logs.LOGGER.error("the run has stopped: %s", told(error))
             self.outlet.release()
 
     def _read(self, flows: list[Flow], streams: Iterable[str]) -> None:
-        """Reads the sources to their ends, and closes the windows of the streams where that is wanted."""
+        """Reads the sources to their ends, and then closes the windows of the streams if `flush` is set."""
         self.pump.run(flows)
         here = self.backend.engine.catalog.find
         ended = [name for name in streams if name not in self._unread and here(name) is not None]
-        if self.flush and ended and not self.pump.stop.is_set():  # callers may still push to other streams
+        if self.flush and ended and not self.pump.stop.is_set():  # only these: clients may still push to other streams
             self.backend.engine.flush(ended)
         self._drain()
 
     def _altered(self) -> list[Flow]:
-        """The sources that failed and whose streams were altered since, to be read on."""
+        """Opens again the failed sources whose streams have been altered since."""
         find = self.backend.engine.catalog.find
         altered = {name: find(name) for name, stream in self._unread.items() if find(name) is not stream}
         if not altered:
             return []
         for name in altered:
             del self._unread[name], self.backend.unread[name]
-        streams = [stream for stream in altered.values() if isinstance(stream, StreamDefinition)]  # others were dropped
+        streams = [stream for stream in altered.values() if isinstance(stream, StreamDefinition)]  # None: dropped
         try:
             return self.pump.open([stream.name for stream in streams])
-        except Exception as problem:  # noqa: BLE001 - it is told, and the others are read on
+        except Exception as problem:  # noqa: BLE001 - logged; the other sources are still read
             for stream in streams:
                 self.fail(stream, problem)
             return []
@@ -197,7 +197,7 @@ class SourceReading:
 
 
 def told(problem: Exception) -> str:
-    """What is wrong; with the name of the error where the text is not ours."""
+    """The message of an exception; with its class name if the message is not panewise's or the system's."""
     return str(problem) if isinstance(problem, PanewiseError | OSError) else f"{type(problem).__name__}: {problem}"
 
 
@@ -205,11 +205,11 @@ def told(problem: Exception) -> str:
 
 
 def serve_pipeline(pipeline: SparkPipeline, handle: Handle, settings: Settings, log: Path) -> None:
-    """Serves a running pipeline until a signal comes, or it fails; it has been stopped when this returns."""
+    """Serves a running pipeline until a signal comes or it fails; stops the pipeline before it returns."""
     from panewise.serve.http.backends.spark_backend import SparkBackend
 
     def end() -> None:
-        os.kill(os.getpid(), signal.SIGTERM)  # the server ends as if it had been told to
+        os.kill(os.getpid(), signal.SIGTERM)  # ends the server as a user would
 
     backend = SparkBackend(pipeline, handle, settings, end)
     run_server(settings, backend)

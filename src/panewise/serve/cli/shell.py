@@ -1,4 +1,4 @@
-"""`panewise shell`: statements until a semicolon, their answers as tables, and a few commands with a backslash.
+"""`panewise shell`: runs statements that end with a semicolon, prints tables, and has some backslash commands.
 
 The same `Shell` serves a terminal (history, completion, several lines) and a pipe (line by line, no prompt).
 """
@@ -48,7 +48,7 @@ _FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".n
 
 @dataclass(frozen=True)
 class Command:
-    """What stands after a backslash."""
+    """A backslash command. `arguments` is the range of allowed numbers of arguments."""
 
     usage: str
     help: str
@@ -57,7 +57,7 @@ class Command:
 
 
 def is_command(text: str) -> bool:
-    r"""Whether it is a command: after a backslash, or one of the words that people type to get out or to find out.
+    r"""Whether the input is a command: it begins with a backslash, or is `exit`, `quit` or `help`.
 
     >>> is_command(" exit "), is_command("quit;"), is_command("exit_code"), is_command("\\stats")
     (True, True, False, True)
@@ -66,7 +66,7 @@ def is_command(text: str) -> bool:
 
 
 class Shell:
-    """Takes whole inputs, statements or a command, and prints their answers."""
+    """Takes complete inputs (statements or one command) and prints their answers."""
 
     def __init__(self, engine: Engine, console: Console, errors: Console) -> None:
         self.engine = engine
@@ -84,20 +84,22 @@ class Shell:
                 "\\read", "read new rows of streams with a connector, and feed the sinks", range(1), self._read
             ),
             "\\flush": Command("\\flush", "close all windows that hold rows", range(1), self._flush),
-            "\\results": Command("\\results [QUERY]", "what is new since it was last shown", range(2), self._results),
-            "\\lookup": Command("\\lookup QUERY [INSTANT]", "the answer now, or then", range(1, 3), self._lookup),
+            "\\results": Command("\\results [QUERY]", "results since they were last shown", range(2), self._results),
+            "\\lookup": Command(
+                "\\lookup QUERY [INSTANT]", "the answer now, or at an instant", range(1, 3), self._lookup
+            ),
             "\\bad": Command(
                 "\\bad STREAM",
-                "the bad rows that were set aside since it was last asked, with reasons",
+                "bad rows that were set aside since the last call, with reasons",
                 range(1, 2),
                 self._bad,
             ),
-            "\\stats": Command("\\stats", "rows, slices and state that are held", range(1), self._stats),
+            "\\stats": Command("\\stats", "numbers of rows and slices, and bytes of state", range(1), self._stats),
             "\\quit": Command("\\quit", "end the shell", range(1), self._quit),
         }
 
     def handle(self, text: str) -> None:
-        """One input; a user's mistake is printed and changes nothing. Ctrl-C ends it between statements or batches."""
+        """Runs one input. A user's mistake is printed, and changes nothing; Ctrl-C ends it between two batches."""
         try:
             if is_command(text):
                 self._command("\\" + text.strip().removeprefix("\\").rstrip(";"))
@@ -116,13 +118,13 @@ class Shell:
             self.errors.print(error_text(error))
         except KeyboardInterrupt:
             self.failed = True
-            if self.engine.turns.broken:  # A second Ctrl-C does not wait.
+            if self.engine.turns.broken:  # a second Ctrl-C interrupted a statement
                 self.errors.print(error_text(self.engine.turns.refusal()))
             else:
-                self.errors.print("interrupted: what came before is done, and nothing is in the middle")
+                self.errors.print("interrupted: earlier statements and batches are complete, later ones were not begun")
 
     def _connected(self) -> set[str]:
-        """The streams that have a connector: their rows come with the command `\\read` and not by themselves."""
+        """The streams with a connector: only the command `\\read` reads their rows."""
         streams = self.engine.catalog.of_kind("stream")
         return {s.name for s in streams if isinstance(s, StreamDefinition) and written_option(s.options, "connector")}
 
@@ -154,7 +156,7 @@ class Shell:
         connector = next((_FORMATS[suffix] for suffix in suffixes if suffix in _FORMATS), None)
         if connector is None:
             raise ConnectorError(
-                f"'{path}' does not say its format", hint=f"its name should end in {', '.join(_FORMATS)}"
+                f"the format of '{path}' is not known", hint=f"the name should end in {', '.join(_FORMATS)}"
             )
         options: list[tuple[str, object]] = [("connector", connector), ("path", path)]
         if connector == "csv" and ".tsv" in suffixes:
@@ -210,7 +212,7 @@ class Shell:
         for query in self.engine.catalog.of_kind("query"):
             assert isinstance(query, QueryDefinition)
             if any(isinstance(reader, SinkDefinition) for reader in self.engine.catalog.readers(query.name)):
-                continue  # they are for the sink
+                continue  # the results are for the sink
             with interrupts_held():
                 table = self.engine.results(query.name)
             if table.num_rows:
@@ -235,10 +237,10 @@ class Shell:
 
 
 def run_shell(file: Path | None) -> int:
-    """The shell on this terminal or pipe; the exit code is 1 where an input of a pipe failed."""
+    """Runs the shell on this terminal or pipe; returns 1 if an input of a pipe failed."""
     with warnings.catch_warnings(), Engine() as engine:
         for said in (LateRowsWarning, BadRowsWarning):
-            warnings.simplefilter("ignore", said)  # The shell says it itself.
+            warnings.simplefilter("ignore", said)  # the shell prints these warnings itself
         return _run(Shell(engine, output_console(), error_console()), file)
 
 
@@ -290,7 +292,7 @@ def _session(shell: Shell) -> PromptSession[str]:
         completion = event.current_buffer.complete_state
         text = event.current_buffer.text
         if completion is not None and completion.current_completion is not None:
-            event.current_buffer.complete_state = None  # the chosen completion stays
+            event.current_buffer.complete_state = None  # accept the chosen completion
         elif not text.strip() or is_command(text) or is_complete(text):
             event.current_buffer.validate_and_handle()
         else:
@@ -300,7 +302,7 @@ def _session(shell: Shell) -> PromptSession[str]:
     try:
         history = FileHistory(history_file())
     except OSError:
-        history = InMemoryHistory()  # a home that cannot be written is no reason not to work
+        history = InMemoryHistory()  # the home folder may be read-only
     completer = CqlCompleter(lambda: shell.engine.catalog, shell.commands)
     return PromptSession(
         history=history, completer=completer, complete_while_typing=False, key_bindings=keys, multiline=True
@@ -308,7 +310,7 @@ def _session(shell: Shell) -> PromptSession[str]:
 
 
 def history_file() -> Path:
-    """In the user's state folder, which is made where it is missing."""
+    """The path of the history file, in the user's state folder; creates the folder if it is missing."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     folder = state / "panewise"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""A text of many statements, cut at its semicolons.
+"""Splits a text of many statements at its semicolons.
 
-Each piece keeps its place: what stands before it is replaced by blanks and line breaks, so that an error in the third
-statement of a file still names the line and column of the file.
+Each piece keeps its position: the text before it is replaced by blanks and line breaks, so that an error in the third
+statement of a file still names the line and column in the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def read_statements(file: Path) -> str:
 
 
 def split_statements(text: str) -> list[str]:
-    """The statements without their semicolons; none where one of them cannot be parsed.
+    """The statements without their semicolons; raises ParseError if one of them cannot be parsed.
 
     >>> [piece.strip() for piece in split_statements("SHOW QUERIES; -- all; of them\\nSHOW STREAMS")]
     ['SHOW QUERIES', 'SHOW STREAMS']
@@ -31,7 +31,7 @@ def split_statements(text: str) -> list[str]:
 
 
 def is_complete(text: str) -> bool:
-    """Whether a text ends with a statement's semicolon: not one inside quotes or a comment.
+    """Whether a text ends with a semicolon outside quotes and comments.
 
     >>> is_complete("SELECT 1;"), is_complete("SELECT ';"), is_complete("SELECT 1 -- ;")
     (True, False, False)
@@ -42,7 +42,7 @@ def is_complete(text: str) -> bool:
     try:
         tokens = tokens_of(text)
     except ParseError:
-        # An open quote: the rest is still to come. Anything else the engine will say when it gets the text.
+        # An odd number of quotes: the text is incomplete. Other errors are reported when the engine parses the text.
         return text.count("'") % 2 == 0 and text.rstrip().endswith(";")
     return bool(tokens) and tokens[-1].token_type.name == "SEMICOLON"
 

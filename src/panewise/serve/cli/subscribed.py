@@ -1,4 +1,4 @@
-"""Results of a server on their way to the sinks of its run: read by number from its log, as subscribers do."""
+"""Delivers a server's results to the sinks of its run. Results are read by number from the log, as subscribers do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READ_ROWS = 100_000
 
 
 class Subscribed:
-    """Results as a server's log has them; each sink reads on from the number that it expects."""
+    """The sinks as readers of the server's result log; each continues at the number of the row that it needs next."""
 
     def __init__(self, results: ResultLog, catalog: Catalog, notes: SinkNotes, print_table: PrintTable) -> None:
         self._results = results
@@ -30,16 +30,16 @@ class Subscribed:
         for query, sinks in self._sinks.items():
             for sink in sinks:
                 sink.begin(_next(results, query))
-            # However many rows come at once: none is given up before the sinks have it.
+            # The log keeps rows beyond its limits until the sinks have them.
             self._want(query, partial(_first_missing, sinks))
 
     def release(self) -> None:
-        """The sinks get no more: rows are held for them no longer than for anybody."""
+        """Call when the sinks are fed no more: the log then keeps no extra rows for them."""
         for query in self._sinks:
             self._want(query, lambda: None)
 
     def _want(self, query: str, rows_from: Callable[[], int | None]) -> None:
-        with suppress(CatalogError):  # it was dropped
+        with suppress(CatalogError):  # the query was dropped
             self._results.series(query).wanted_from = rows_from
 
     def pushed(self) -> bool:
@@ -58,7 +58,7 @@ class Subscribed:
 
 
 def _first_missing(sinks: list[NumberedSink]) -> int:
-    """The number of the first row that some sink has not got."""
+    """The number of the first row that at least one sink still needs."""
     return min(sink.next or 0 for sink in sinks)
 
 
@@ -67,7 +67,7 @@ def _next(results: ResultLog, query: str) -> int:
 
 
 def read_on(results: ResultLog, sinks: dict[str, list[NumberedSink]]) -> dict[str, int]:
-    """Each sink that has begun gets what it has not; returns how many rows the sinks of each query have got."""
+    """Writes new results to each sink that has begun; returns the number of rows written for each query."""
     counts = dict.fromkeys(sinks, 0)
     for query, of_query in sinks.items():
         for sink in of_query:

@@ -1,7 +1,6 @@
-"""Waiting between tries: 50 milliseconds, then twice as long each time up to 2 seconds, and never past a deadline.
+"""Waits between retries: 50 milliseconds, doubled each time up to 2 seconds, and never past a deadline.
 
-Each wait is shortened at random by up to a half, so that clients that lost the same server do not all come back at the
-same moment.
+Each wait is shortened at random by up to a half, so that clients that lost the same server do not all return at once.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ LONGEST_S = 2.0
 
 
 class Backoff:
-    """The waits of one request or of one lost connection; `pause` sleeps, and may be cut short from outside."""
+    """The waits of one request or one lost connection. `pause` sleeps, and may return early."""
 
     def __init__(self, patience_s: float, pause: Callable[[float], object] = time.sleep) -> None:
         self._deadline = time.monotonic() + patience_s
@@ -24,13 +23,13 @@ class Backoff:
 
     @property
     def left_s(self) -> float:
-        """How much time is left, at least none."""
+        """The seconds until the deadline, at least 0."""
         return max(self._deadline - time.monotonic(), 0.0)
 
     def wait(self, at_least_s: float = 0.0) -> bool:
-        """Waits before the next try; False, at once, where the deadline comes first.
+        """Waits before the next try and returns True; returns False at once if the deadline would pass first.
 
-        `at_least_s` is what a server has asked for.
+        `at_least_s` is the wait that the server has asked for.
         """
         delay_s = max(self._next_s * random.uniform(0.5, 1.0), at_least_s)
         if delay_s >= self.left_s:

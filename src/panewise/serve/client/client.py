@@ -6,9 +6,9 @@
         client.execute("CREATE STREAM t (ts TIMESTAMP, v BIGINT)")
         client.push("t", {"ts": 0, "v": 1})
 
-Every method raises what the engine's would raise, and ServerError for what the network and the server do. A client may
-be used by several threads. What it holds: the numbers of its pushes, how far it has read the results of each query, and
-its open subscriptions; the server holds everything else. docs/client.md is its page.
+Every method raises what the engine's would raise, and ServerError for failures of the network and the server. Several
+threads may use one client. It holds the numbers of its pushes, how far it has read the results of each query, and its
+open subscriptions; the server holds everything else. See docs/client.md.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from panewise.serve.client.transport import Transport, path_of
 from panewise.serve.client.wire import ARROW, JSON, batch_of, json_value, packed, schema_of, unpacked
 from panewise.temporal import instant_us
 
-# A single statement that changes nothing, and may be sent again.
+# A single statement that changes nothing and may therefore be sent again.
 _READS = re.compile(r"\s*(SHOW|EXPLAIN|SELECT)\b[^;]*;?\s*", re.IGNORECASE)
-_WARNINGS: dict[str, type[Warning]] = {"late": LateRowsWarning, "bad": BadRowsWarning}  # by what a push is told
+_WARNINGS: dict[str, type[Warning]] = {"late": LateRowsWarning, "bad": BadRowsWarning}  # field of the answer -> warning
 _WANTS_ARROW = {"Accept": f"{ARROW}, {JSON};q=0.5"}
 
 
 @dataclass(frozen=True)
 class Explained:
-    """A plan, as `Engine.explain` gives it: `str(...)` is the text, `.to_dict()` the same as data."""
+    """A plan, as `Engine.explain` returns it: `str(...)` is its text, `.to_dict()` its data."""
 
     text: str
     plan: dict[str, Any]
@@ -57,10 +57,10 @@ class Explained:
 
 
 def connect(url: str, token: str | None = None, *, timeout: float = 30.0, wait: float = 0.0) -> Client:
-    """A client of the server at this address, once that has answered.
+    """Returns a client of the server at this address, after the server has answered.
 
-    `timeout`: seconds that a call may take, tries and waits included. `wait`: seconds to wait for a server that is not
-    there yet.
+    `timeout`: seconds that a call may take, including retries. `wait`: seconds to wait for a server that is not
+    running yet.
     """
     client = Client(url, token, timeout=timeout)
     try:
@@ -82,7 +82,7 @@ class Client:
         timeout: float = 30.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Sends nothing yet; `connect` also sees whether the server is there. `transport` is httpx's, for tests."""
+        """Sends nothing; `connect` also checks that the server answers. `transport` is httpx's, for tests."""
         self._transport = Transport(url, token, timeout, transport=transport)
         self._producer = f"client-{secrets.token_hex(8)}"
         self._numberings: dict[tuple[str, str], Numbering] = {}
@@ -99,13 +99,13 @@ class Client:
         return f"Client({self.url!r})"
 
     def check(self, wait: float = 0.0) -> None:
-        """Raises where no server is there within `wait` seconds, or it does not accept the token."""
+        """Raises ServerError if no server answers within `wait` seconds, or if it refuses the token."""
         self._transport.request("POST", "v1/statements", json={"text": "SHOW STREAMS"}, wait_s=wait)
 
     # -- statements ----------------------------------------------------------------------------------------------
 
     def execute(self, text: str) -> pa.Table | None:
-        """Runs one or more statements; returns the table of the last one that yields one (SHOW, EXPLAIN, SELECT)."""
+        """Runs one or more statements; returns the table of the last one that has one (SHOW, EXPLAIN, SELECT)."""
         answer = self._transport.request(
             "POST",
             "v1/statements",
@@ -120,13 +120,13 @@ class Client:
         return table if table.num_columns else None
 
     def explain(self, query: str | None = None) -> Explained:
-        """How one query, or everything, is run."""
+        """The plan of one query, or of everything."""
         path = "v1/explain" if query is None else path_of("v1", "queries", query, "explain")
         told = self._transport.request("GET", path).json()
         return Explained(told["text"], told["plan"])
 
     def stats(self) -> dict[str, Any]:
-        """Rows, late rows, slices and bytes of state, per stream, table, query and tree."""
+        """Rows, late rows, slices and bytes of state for each stream, table, query and tree."""
         told: dict[str, Any] = self._transport.request("GET", "v1/stats").json()
         return told
 
@@ -139,16 +139,16 @@ class Client:
     # -- rows ----------------------------------------------------------------------------------------------------
 
     def push(self, stream: str, data: Any, *, producer: str | None = None, sequence: int | None = None) -> None:
-        """Rows for a stream: an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts.
+        """Pushes rows to a stream: an Arrow batch or table, a pandas or polars frame, a dict or a list of dicts.
 
-        Every push carries the name of a producer and its number, so that it is taken once however often it is sent. The
-        client has a random name, and counts; with a `producer` of your own it goes on behind the last number that the
-        server has taken, and with a `sequence` too the number is yours.
+        Every push carries a producer's name and a sequence number, so the server takes it once even if it is sent
+        again. By default the name is random and the client counts. With your own `producer`, numbers continue after the
+        last one that the server has taken. With `sequence` you choose the number.
         """
         body, media = packed(stream, data)
         name = self._producer if producer is None else producer
         if not (name and name.isascii() and name.isprintable()):
-            raise DataError(f"the name of a producer is of printable ASCII characters, not {name!r}")
+            raise DataError(f"the name of a producer consists of printable ASCII characters, not {name!r}")
         if sequence is not None:
             told = self._send(stream, body, media, name, sequence)
         else:
@@ -156,15 +156,15 @@ class Client:
         due = [
             kind(told[name]["remark"]) for name, kind in _WARNINGS.items() if self._is_due(stream, name, told.get(name))
         ]
-        for warning in due:  # when all is done: a filter may make an error of it
+        for warning in due:  # last, because a filter may turn a warning into an exception
             warn(warning)
 
     def _is_due(self, stream: str, kind: str, said: dict[str, Any] | None) -> bool:
-        """Whether to warn of late or of bad rows, as the engine would."""
+        """Whether to warn of late or bad rows now, by the same rule as the engine."""
         key = stream.lower(), kind
         with self._lock:
             if said is None or (key in self._remarks and said["rows"] < self._remarks[key].remarked_at):
-                self._remarks.pop(key, None)  # it is another stream of that name
+                self._remarks.pop(key, None)  # the stream was dropped and created again
             return said is not None and self._remarks.setdefault(key, Remarks()).due(said["rows"])
 
     def _send(self, stream: str, body: bytes, media: str, producer: str, sequence: int) -> dict[str, Any]:
@@ -182,26 +182,26 @@ class Client:
         with self._lock:
             numbering = self._numberings.get((stream.lower(), producer))
             if numbering is None:
-                # Nobody else has this client's name: its first number is 1.
+                # No other client has this random name, so its first number is 1.
                 last = 0 if producer == self._producer else None
                 numbering = Numbering(lambda: self.last_sequence(stream, producer), last=last)
                 self._numberings[stream.lower(), producer] = numbering
             return numbering
 
     def last_sequence(self, stream: str, producer: str) -> int:
-        """The number of the last push of a producer that was taken; 0 where there was none."""
+        """The number of the producer's last push that the server has taken; 0 if there is none."""
         told = self._transport.request("GET", path_of("v1", "streams", stream, "producers", producer)).json()
         return int(told["sequence"])
 
     def advance(self, stream: str, until: Any) -> None:
-        """A punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
+        """Sends a punctuation: no row before this instant (microseconds, a datetime or a text) will come."""
         path = path_of("v1", "streams", stream, "advance")
         self._transport.request("POST", path, json={"until": instant_us(until)})
 
     # -- answers -------------------------------------------------------------------------------------------------
 
     def lookup(self, query: str, at: Any = None, key: Any = None) -> pa.Table:
-        """The answer now, or at an instant still held; `key` picks one group: a value, or a dict of columns."""
+        """The answer now, or at an instant still held; `key` selects one group: a value or a dict of columns."""
         asked: dict[str, str] = {}
         if at is not None:
             asked["at"] = str(instant_us(at))
@@ -212,10 +212,10 @@ class Client:
         return _table(self._transport.request("GET", path, params=asked, headers=_WANTS_ARROW))
 
     def results(self, query: str) -> pa.Table:
-        """What the query has produced since the last call of this client; the first time, everything that is held.
+        """The results since this client's last call; at the first call, all that are held.
 
-        Other clients are not concerned: each reads by the numbers of the rows. NotHeldError where rows since the last
-        call are no longer held; the call after that goes on with those that are.
+        Clients do not affect each other: each reads by row number. Raises NotHeldError if rows since the last call are
+        no longer held; the next call then returns those that are.
         """
         with self._lock:
             reader = self._readers.setdefault(query.lower(), ResultReader(self._transport, query))
@@ -230,11 +230,12 @@ class Client:
         on_gap: OnGap | None = None,
         wait: float = 300.0,
     ) -> Live:
-        """Batches of results as they appear, each row once: from now on, or from row number `start` on.
+        """An iterator over batches of results as they appear, each row once: from now on, or from row `start` on.
 
-        A lost connection is opened again, for `wait` seconds, and goes on behind the last row. It ends when the query
-        is dropped. Rows that the server no longer holds are told to `on_gap(first, next)`, or raise NotHeldError. With
-        the `series` that `start` belongs to, it is noticed where the query was dropped and created again since then.
+        A lost connection is reopened for up to `wait` seconds and continues after the last row. Iteration ends when the
+        query is dropped. If the server no longer holds some rows, `on_gap(first, next)` is called; without it,
+        NotHeldError is raised. Pass the `series` that `start` belongs to, and iteration ends if the query has been
+        dropped and created again since.
         """
         live = Live(
             query,
@@ -259,7 +260,7 @@ class Client:
         on_gap: OnGap | None = None,
         wait: float = 300.0,
     ) -> Subscription:
-        """Calls back with a batch, in a thread of its own, whenever results appear; otherwise as `live`."""
+        """Calls `callback` with each batch of results, in a separate thread; otherwise as `live`."""
         subscription = Subscription(self.live(query, start, series=series, on_gap=on_gap, wait=wait), callback)
         with self._lock:
             self._open.add(subscription)
@@ -268,7 +269,7 @@ class Client:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends subscriptions and connections; the server goes on."""
+        """Ends all subscriptions and connections; the server keeps running."""
         with self._lock:
             opened = list(self._open)
         for one in opened:
@@ -283,7 +284,7 @@ class Client:
 
 
 def _table(answer: httpx.Response) -> pa.Table:
-    """The table of an answer, whichever of the two forms it has."""
+    """The table of an answer, which is Arrow or JSON."""
     if answer.headers.get("content-type", "").startswith(ARROW):
         return unpacked(answer.content)
     told = answer.json()

@@ -1,16 +1,16 @@
-"""Results as they appear, each row once and in order, across lost connections and restarts of the server.
+"""Live results: each row once and in order, across lost connections and restarts of the server.
 
-Results of a query are numbered from 0 by the server, which keeps them (durably, where it has a path). The invariant:
-`next` is the number of the row that comes next, rows before it have been handed out, and none twice. A connection is
-opened at `next`; of what it brings, rows below `next` are dropped, and a hole is never passed in silence.
+The server numbers the results of a query from 0 and keeps them (durably, if it has a path). Invariant: `next` is the
+number of the next row; every row before it has been returned, or reported as a gap, and none twice. A connection is
+opened at `next`; received rows below `next` are dropped, and missing rows are always reported.
 
         server    ... 17 18 19 20 21 22 23 ...
         before            19] lost               next = 20
         again                [20 21 22 ...       start = 20
 
-The numbers belong to one series of results, from CREATE QUERY to DROP QUERY, which has an identifier. Where the query
-was dropped, and perhaps another of its name created, the iteration ends: those rows are no continuation of these. A
-reader that is slow holds up its connection and nothing else; the server has no queue for it.
+The numbers belong to one series of results, from CREATE QUERY to DROP QUERY, which has an identifier. If the query was
+dropped, the iteration ends, also if another query of that name exists: its rows do not continue these. A slow reader
+delays only its own connection; the server has no queue for it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from panewise.serve.client.backoff import Backoff
 from panewise.serve.client.wire import batch_of, schema_of
 
 OnGap = Callable[[int, int], None]
-SERVER_ENDS = "the server ends"  # and another one will go on
+SERVER_ENDS = "the server ends"  # the client then reconnects
 
 
 class Lost(Exception):
-    """A connection broke or could not be opened for now; `at_least_s` is how long the server asks to be left alone."""
+    """A connection broke, or could not be opened for now. Retry after `at_least_s` seconds, as the server asks."""
 
     def __init__(self, reason: PanewiseError, at_least_s: float = 0.0) -> None:
         super().__init__(str(reason))
@@ -40,20 +40,20 @@ class Lost(Exception):
 
 
 class Connection(Protocol):
-    """A connection on which messages of one query arrive; both methods raise nothing but Lost and PanewiseError."""
+    """A connection that delivers messages of one query; both methods raise only Lost and PanewiseError."""
 
     def receive(self) -> str | bytes:
-        """The next message."""
+        """Waits for the next message and returns it."""
 
     def close(self) -> None:
-        """Ends it, from any thread; a `receive` that waits raises Lost."""
+        """Ends the connection, from any thread; a waiting `receive` raises Lost."""
 
 
 class Live:
-    """An iterator over Arrow batches of one query's results; the first connection is open when it is made.
+    """An iterator over Arrow batches of one query's results; the constructor opens the first connection.
 
-    `next` is the number of the row that comes next, `series` identifies the results that the number belongs to. Once
-    iteration has ended, `ended` says why. It is used by one thread, but `close` by any.
+    `next` is the number of the next row, `series` identifies the results that the number belongs to. After iteration
+    has ended, `ended` is the reason. One thread may iterate; `close` may be called from any.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Live:
         timeout_s: float = 30.0,
         wait_s: float = 300.0,
     ) -> None:
-        """`timeout_s` is for the first connection, `wait_s` for reaching a server again that was lost."""
+        """`timeout_s` limits the first connection, `wait_s` each attempt to reach a lost server again."""
         self.query = query
         self.next = start
         self.series = series
@@ -78,7 +78,7 @@ class Live:
         self._schema: pa.Schema | None = None
         self._connection: Connection | None = None
         self._closed = threading.Event()
-        self._lock = threading.Lock()  # for `_connection` between the reader and who closes
+        self._lock = threading.Lock()  # protects `_connection`: `close` may run in another thread
         self._connect(timeout_s)
 
     def __iter__(self) -> Self:
@@ -101,12 +101,12 @@ class Live:
         raise StopIteration
 
     def close(self) -> None:
-        """Ends the iteration, from any thread; what has not been handed out stays with the server."""
+        """Ends the iteration, from any thread; rows that were not returned stay on the server."""
         self._closed.set()
         self._disconnect()
 
     def __del__(self) -> None:
-        # A loop that was left by a `break` has nobody who closes it.
+        # A loop that ends with `break` does not close the iterator.
         if getattr(self, "_connection", None) is not None:
             self.close()
 
@@ -131,7 +131,7 @@ class Live:
             case "error":
                 self._disconnect()
                 raise ServerError(f"live results of '{self.query}': {message['error']['message']}")
-        return None  # whatever a later server says besides
+        return None  # also for unknown messages, which a newer server may send
 
     def _rows(self, first: int, rows: list[list[Any]]) -> pa.RecordBatch | None:
         assert self.next is not None and self._schema is not None
@@ -145,9 +145,9 @@ class Live:
         return batch
 
     def _skip(self, until: int, has_other_numbers: bool = False) -> None:
-        """Rows up to `until` are no longer held: the caller is told, by an exception unless there is `on_gap`.
+        """Rows before `until` are no longer held: calls `on_gap`, or raises NotHeldError if there is none.
 
-        Where the caller's number is greater than any that there is, `until` may lie below it.
+        If the caller's number is greater than the number of rows so far, `until` may lie below it.
         """
         assert self.next is not None
         since = self.next
@@ -157,16 +157,16 @@ class Live:
         if self._on_gap is not None:
             self._on_gap(since, until)
             return
-        # What the connection brings next belongs to `until`; a caller that goes on gets it from a new one.
+        # A caller that continues after the exception gets the rows from `until` on over a new connection.
         self._disconnect()
         if has_other_numbers:
             raise NotHeldError(
                 f"query '{self.query}' has no row {since:,}",
-                hint=f"the next to come is {until:,}; was it created anew?",
+                hint=f"its next row is {until:,}; has the query been created again?",
             )
         raise NotHeldError(
             f"rows {since:,} to {until - 1:,} of query '{self.query}' are no longer held",
-            hint="read faster, have the server keep more, or give on_gap to go on without them",
+            hint="read faster, let the server keep more, or pass on_gap to continue without them",
         )
 
     # -- connections ---------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Live:
     def _reconnect(self) -> None:
         try:
             self._connect(self._wait_s)
-        except CatalogError as problem:  # dropped while nobody looked
+        except CatalogError as problem:  # the query was dropped while the connection was down
             self.ended = problem.message
 
     def _connect(self, patience_s: float) -> None:
@@ -184,7 +184,7 @@ class Live:
                 connection = self._opened(self.next, self.series)
                 with self._lock:
                     self._connection = connection
-                if self._closed.is_set():  # meanwhile; who closed has not seen this connection
+                if self._closed.is_set():  # `close` ran before this connection was stored, so close it here
                     break
                 self._greeted(json.loads(connection.receive()))
                 return
@@ -200,12 +200,10 @@ class Live:
 
     def _greeted(self, hello: dict[str, Any]) -> None:
         if hello["type"] != "hello":
-            self._taken(hello)  # an end or an error at once
+            self._taken(hello)  # an end or an error instead of a greeting
             return
         if self.series is not None and hello["series"] != self.series:
-            self.ended = (
-                f"these are results of another query '{self.query}', which was created after the first had gone"
-            )
+            self.ended = f"query '{self.query}' was dropped and created again; these are results of the new one"
             return
         self.series = hello["series"]
         self._schema = schema_of(hello["columns"])

@@ -1,8 +1,8 @@
-"""Numbers for pushes, so that a push may be sent again: 1, 2, 3, ... of one producer on one stream.
+"""Sequence numbers of pushes, so that a push may be sent again: 1, 2, 3, ... of one producer on one stream.
 
-The server takes a number once and refuses one that skips others, so pushes of one producer to one stream go one after
-the other: the lock is held while a push is on its way. A push that is refused does not use up its number. Where it is
-not known whether a push was taken, or another has counted on, the server is asked before the next one.
+The server takes each number once and refuses a number that skips others. Pushes of one producer to one stream are
+therefore sent one after the other: the lock is held during a push. A refused push does not use up its number. If the
+outcome of a push is not known, the server is asked for its last number before the next push.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ T = TypeVar("T")
 
 
 class Numbering:
-    """The numbers of one producer on one stream; `asked` asks the server for the last that was taken."""
+    """The numbers of one producer on one stream; `asked` asks the server for the last number that was taken."""
 
     def __init__(self, asked: Callable[[], int], *, last: int | None = None) -> None:
         self._asked = asked
-        self._last = last  # None: the server knows
+        self._last = last  # None: not known, ask the server
         self._lock = threading.Lock()
 
     def push(self, send: Callable[[int], T]) -> T:
-        """Sends a push under the next number; returns what was told."""
+        """Calls `send` with the next number; returns its result."""
         with self._lock:
             was_told = self._last is None
             number = (self._asked() if self._last is None else self._last) + 1
@@ -34,7 +34,7 @@ class Numbering:
                 with self._counted(number):
                     return send(number)
             except DataError:
-                # A bad row, or the stream was dropped and created again and counts from 1: then the number was wrong.
+                # Either a row is bad, or the stream was created again and counts from 1: then the number was wrong.
                 if was_told or (found := self._asked() + 1) >= number:
                     raise
                 with self._counted(found):
@@ -46,8 +46,8 @@ class Numbering:
         try:
             yield
         except ServerError:
-            raise  # the outcome is not known: the server is asked next time
+            raise  # the outcome is not known: ask the server before the next push
         except PanewiseError:
-            self._last = before  # it was refused
+            self._last = before  # the push was refused
             raise
         self._last = number

@@ -1,8 +1,8 @@
-"""What a server says is wrong, as the exception that the engine would have raised.
+"""Turns a server's refusal into the exception that the engine would have raised.
 
-The body of a refusal is `{"error": {"type", "message", "hint", "at": {"line", "column", "length"}, "text"}}`. A type
-that names a class of `panewise.errors` becomes that class, with its message, its hint and, where the statement is
-known, its place in the statement, so that it prints underlined as in the engine. Everything else becomes a ServerError.
+The body of a refusal is `{"error": {"type", "message", "hint", "at": {"line", "column", "length"}, "text"}}`. If the
+type names a class of `panewise.errors`, the exception has that class, the message, the hint and, if the statement is
+known, the position in it, so that it prints underlined as in the engine. Everything else becomes a ServerError.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOKEN_HINT = "give a token of the server with the right scope: connect(url, toke
 
 
 def problem_of(status: int, body: bytes, statement: str | None, asked: str) -> PanewiseError:
-    """The exception for an answer of this status; `asked` says what was asked of whom, for answers of strangers."""
+    """The exception for an answer; `asked` names the request, for answers that are not a panewise server's."""
     try:
         told = json.loads(body)["error"]
         kind, message = str(told["type"]), str(told["message"])
@@ -37,7 +37,7 @@ def problem_of(status: int, body: bytes, statement: str | None, asked: str) -> P
 
 
 def _strange(status: int, body: bytes, asked: str) -> ServerError:
-    """An answer that is not in the form of a panewise server: of a proxy, or of another program on that port."""
+    """The exception for an answer of a proxy, or of another program on that port."""
     if status in (401, 403):
         return ServerError(f"{asked} was refused ({status})", hint=TOKEN_HINT, status=status)
     shown = " ".join(body[:200].decode("utf-8", "replace").split())
@@ -51,7 +51,7 @@ def _strange(status: int, body: bytes, asked: str) -> ServerError:
 def _located(
     named: type[QueryError], message: str, hint: str | None, told: dict[str, Any], statement: str | None
 ) -> QueryError:
-    """The error with its place, if it then prints what the server printed; otherwise that text is a note to it."""
+    """The error with its position if it then prints as on the server; otherwise with the server's text as a note."""
     place, rendered = told.get("at"), told.get("text")
     if place is not None and statement is not None:
         lines = statement.split("\n")

@@ -1,7 +1,7 @@
-"""How far a client has read the results of a query: `client.results`, page by page, by number.
+"""Reads the results of a query page by page, by row number, and remembers the position: `client.results`.
 
-The cursor moves when a call returns, so that a call that failed can be made again. A query that was dropped and created
-again under its name has another series of results, with numbers of its own: it is read from its first row.
+The position moves only when a call returns, so a failed call can be repeated. If the query is dropped and created
+again, it has a new series of results with its own numbers; the reader then begins at its first row.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ class _Page:
     series: str
     next: int
     held_from: int
-    end: int  # the number of rows there have been
+    end: int  # the number of rows produced so far
 
 
 class ResultReader:
-    """One client's place in the results of one query."""
+    """One client's position in the results of one query."""
 
     def __init__(self, transport: Transport, query: str) -> None:
         self._transport = transport
         self._query = query
-        self._start: int | None = None  # None: the first that is held
+        self._start: int | None = None  # None: the first row that is held
         self._series: str | None = None
         self._lock = threading.Lock()
 
     def read(self) -> pa.Table:
-        """All rows that are new; NotHeldError where some before them are gone, and then those that are held."""
+        """All new rows. Raises NotHeldError if some of them are gone; the next call returns those that are held."""
         with self._lock:
             first = self._first_page()
             pages = [first]
-            # Not beyond what was there when it was asked, or a fast query would be read for ever.
+            # Stop at the end that the first page reported, or a fast query would be read for ever.
             while pages[-1].next < first.end:
                 pages.append(self._page(pages[-1].next, first.series))
             self._start, self._series = pages[-1].next, first.series
@@ -58,7 +58,7 @@ class ResultReader:
             since, self._start = self._start, held.held_from
             raise NotHeldError(
                 f"rows {since:,} to {held.held_from - 1:,} of query '{self._query}' are no longer held",
-                hint="read more often, or have the server keep more; the next call goes on with what is held",
+                hint="read more often, or let the server keep more; the next call returns the rows that are held",
             ) from None
 
     def _page(self, start: int | None, series: str | None) -> _Page:

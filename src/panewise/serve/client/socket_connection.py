@@ -1,7 +1,7 @@
-"""A WebSocket to the live results of one query, as `live.py` wants it: messages, or Lost, or what the server refused.
+"""A WebSocket to the live results of one query: implements `live.Connection`.
 
-A handshake that is refused with 429 or 503 is worth another try later; with any other status it is the caller's mistake
-and becomes the exception that a request would have raised.
+A handshake that is refused with 429 or 503 raises Lost, because it may succeed later. Any other refusal is the caller's
+mistake and raises the same exception as a request.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from panewise.serve.client.problems import problem_of
 from panewise.serve.client.transport import CONNECT_TIMEOUT_S, Transport, is_busy, path_of, retry_after_s, unreachable
 
 CLOSE_TIMEOUT_S = 1.0
-PING_EVERY_S = 20.0  # a server that is gone without a word is noticed after twice this
-MESSAGES_AHEAD = 4  # held beside the one that is handed out: a slow reader holds up the connection
+PING_EVERY_S = 20.0  # a server that vanishes without closing the connection is noticed after twice this time
+MESSAGES_AHEAD = 4  # messages buffered for a slow reader; then the connection stops receiving
 
 
 class SocketConnection:
-    """One WebSocket; it is open when this is made."""
+    """One WebSocket, opened by the constructor."""
 
     def __init__(self, transport: Transport, query: str, start: int | None, series: str | None) -> None:
         url = _socket_url(transport.url, query, start, series)
@@ -63,7 +63,7 @@ class SocketConnection:
         try:
             self._stack.close()
         except (ConnectionClosed, OSError, EOFError):
-            return  # it was broken already
+            return  # the connection was already broken
 
 
 def _socket_url(base: httpx.URL, query: str, start: int | None, series: str | None) -> httpx.URL:

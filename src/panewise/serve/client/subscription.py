@@ -1,9 +1,9 @@
-"""Live results for a function of the caller: `client.subscribe(query, callback)`.
+"""Live results for a callback: `client.subscribe(query, callback)`.
 
-A thread of its own calls back with one batch after the other. `next` is the number of the row behind the last batch
-that the function has taken, that is, for which it has returned: who keeps that number, with what the function did, goes
-on from there in another process without a gap or a repetition. A function that raises ends its subscription, because
-the batch can neither be left out nor be delivered twice; the exception is `error`, is logged, and `wait` raises it.
+A separate thread calls the callback with one batch after the other. When the callback returns, `next` becomes the
+number of the row after that batch. A program that stores `next` together with the callback's effects can continue in
+another process without gaps or repetitions. A callback that raises ends the subscription, because its batch can neither
+be skipped nor delivered twice; the exception is logged, stored as `error`, and raised by `wait`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOGGER = logging.getLogger("panewise.client")
 
 
 class Subscription:
-    """A running subscription. Calling it ends it, as with what `Engine.subscribe` returns."""
+    """A running subscription. Calling the object ends it, as with the return value of `Engine.subscribe`."""
 
     def __init__(self, live: Live, callback: Callable[[pa.RecordBatch], None]) -> None:
         self.query = live.query
@@ -39,18 +39,18 @@ class Subscription:
 
     @property
     def ended(self) -> str | None:
-        """Why there will be no more results: the query was dropped, or it was closed; None while it runs."""
+        """The reason why there will be no more results, such as a dropped query; None while it runs."""
         return self._live.ended
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it has ended, at most so many seconds, and says whether it has; raises what ended it."""
+        """Waits at most `timeout` seconds for its end; returns whether it has ended, or raises the callback's error."""
         self._thread.join(timeout)
         if self.error is not None:
             raise self.error
         return not self._thread.is_alive()
 
     def close(self) -> None:
-        """Ends it, and waits for a callback that is running. A callback may close its own subscription."""
+        """Ends it, and waits for a running callback. A callback may close its own subscription."""
         self._live.close()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -68,7 +68,7 @@ class Subscription:
             for batch in self._live:
                 self._callback(batch)
                 self.next = self._live.next
-        except Exception as problem:  # whatever the caller's function raises is the caller's to see
+        except Exception as problem:  # `wait` raises it
             self.error = problem
             LOGGER.error("the subscription to '%s' has ended", self.query, exc_info=problem)
         finally:

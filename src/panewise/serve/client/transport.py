@@ -1,11 +1,11 @@
-"""Requests that survive a restart of the server: tried again, with growing waits, until a total time is up.
+"""Requests that survive a restart of the server: they are retried, with growing waits, until a total time is up.
 
-What is tried again. Where no connection came about, and where the server is busy (503, or 429 with a time to wait),
-nothing has happened: every request is. Where the connection broke, or an answer did not come in time, the server may
-have acted: only what is `repeatable` is, that is, everything but statements that change something. A push is repeatable
-because it carries its producer and its number.
+If no connection was made, or the server is busy (503, or 429 with a Retry-After), the server has done nothing, and
+every request is retried. If the connection broke or the answer did not come in time, the server may have acted: only a
+`repeatable` request is retried, that is, everything but statements that change something. A push is repeatable because
+it carries its producer and its number.
 
-An instance may be used by several threads; it holds a pool of connections that are kept alive.
+Several threads may use one instance; it holds a pool of connections that are kept alive.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Transport:
             base_url=self.url,
             headers=self.headers,
             limits=httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX),
-            # A proxy of the environment is for other machines than this one.
+            # Use the environment's proxy for other machines only.
             trust_env=not self.is_loopback,
             transport=transport,
         )
@@ -57,10 +57,10 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         **content: Any,
     ) -> httpx.Response:
-        """The answer to a request, once it is one of success; the engine's exceptions otherwise.
+        """Sends a request and returns its successful answer; raises the engine's exceptions otherwise.
 
-        `statement` is the text that an error may point into. `wait_s`: how long to wait for a server that is not there,
-        if that differs from `timeout_s`, the time for everything. `content` is what httpx takes: params, json, content.
+        `statement` is the text that an error may point into. `timeout_s` limits the whole call; `wait_s`, if given,
+        how long to wait for a server that does not listen. `content` goes to httpx: params, json, content.
         """
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
         backoff = Backoff(timeout_s)
@@ -68,7 +68,7 @@ class Transport:
         while True:
             asked = f"{method} {self.url}/{path}"
             try:
-                # A little time for the last try, which begins when hardly any is left.
+                # Leave at least 0.1 s for a last try that begins just before the deadline.
                 limits = httpx.Timeout(max(backoff.left_s, 0.1), connect=min(CONNECT_TIMEOUT_S, max(timeout_s, 0.1)))
                 answer = self._http.request(method, path, headers=headers, timeout=limits, **content)
             except (httpx.ConnectError, httpx.ConnectTimeout) as problem:
@@ -84,7 +84,7 @@ class Transport:
             if answer.is_success:
                 return answer
             found = problem_of(answer.status_code, answer.content, statement, asked)
-            # Of several statements in one text some may have been done before one was refused.
+            # Some statements of the text may have been executed before one was refused.
             is_whole = repeatable or b'"executed"' not in answer.content
             if not is_whole or not is_busy(answer.status_code, answer.headers):
                 raise found
@@ -96,10 +96,10 @@ class Transport:
 
 
 def checked_url(url: Any) -> httpx.URL:
-    """The address of a server, without a slash at its end."""
+    """The address of a server, without a trailing slash; ServerError if it is not one."""
     hint = "write it as http://127.0.0.1:8461"
     if not isinstance(url, str):
-        raise ServerError(f"{url!r} is not the address of a server, which is a text", hint=hint)
+        raise ServerError(f"{url!r} is not the address of a server: it must be a string", hint=hint)
     try:
         parsed = httpx.URL(url.rstrip("/"))
     except httpx.InvalidURL as problem:
@@ -119,12 +119,12 @@ def path_of(*parts: str) -> str:
 
 
 def is_busy(status: int, headers: Mapping[str, str]) -> bool:
-    """Whether the server has done nothing, but would later: a limit that no time mends has no Retry-After."""
+    """Whether a retry may succeed. A 429 without Retry-After is a limit that does not pass with time."""
     return status == 503 or (status == 429 and "retry-after" in headers)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float:
-    """The seconds of a Retry-After header; a date, which our server never sends, counts as none."""
+    """The seconds of a Retry-After header; 0 for a date, which our server never sends."""
     try:
         return min(max(float(headers.get("retry-after", 0.0)), 0.0), RETRY_AFTER_MAX_S)
     except ValueError:
@@ -132,7 +132,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float:
 
 
 def unreachable(url: object, problem: Exception) -> ServerError:
-    """Nothing listens at the address, or the way there is closed."""
+    """The error for an address where nothing listens, or that cannot be reached."""
     return ServerError(
         f"there is no server at {url}: {str(problem) or type(problem).__name__}",
         hint="start one with `panewise serve`; it prints its address",
@@ -144,7 +144,7 @@ def _interrupted(asked: str, problem: Exception, repeatable: bool, timeout_s: fl
         said = f"{asked} was not answered within {timeout_s:g} seconds"
     else:
         said = f"the connection broke during {asked}: {str(problem) or type(problem).__name__}"
-    return ServerError(said, hint=None if repeatable else "it may have been done: look before you do it again")
+    return ServerError(said, hint=None if repeatable else "it may have been executed: check before you repeat it")
 
 
 def _is_loopback(host: str) -> bool:

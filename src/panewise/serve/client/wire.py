@@ -1,8 +1,8 @@
-"""Data on the wire: Arrow IPC streams both ways, NDJSON for rows given as dicts, JSON rows of live results.
+"""Encodes and decodes data: Arrow IPC streams both ways, NDJSON for rows given as dicts, JSON rows of live results.
 
-Rows given as dicts travel as NDJSON and not as Arrow, because what their values mean follows from the types of the
-stream, which the server knows: the number in a TIMESTAMP column counts microseconds, and a bad value spoils its own row
-only. Costs one pass over the data each.
+Rows given as dicts are sent as NDJSON and not as Arrow, because the types of the stream, which the server knows, decide
+what a value means: a number in a TIMESTAMP column counts microseconds. Also, a bad value then affects its own row only.
+Each function costs one pass over the data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TYPE = re.compile(r"([A-Z]+)(?:\((\d+), ?(\d+)\))?")
 
 
 def packed(stream: str, data: Any) -> tuple[bytes, str]:
-    """What `push` was given as the body of a request, and its media type."""
+    """The body of a push request for this data, and its media type."""
     if isinstance(data, dict):
         data = [data]
     if isinstance(data, list):
@@ -60,7 +60,7 @@ def _table_of(data: Any) -> pa.Table | None:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if hasattr(data, "to_arrow"):  # polars, and whatever else speaks Arrow
+    if hasattr(data, "to_arrow"):  # polars and other Arrow libraries
         return _table_of(data.to_arrow())
     if type(data).__module__.startswith("pandas") and hasattr(data, "columns"):
         return table_of_frame(data)
@@ -68,7 +68,7 @@ def _table_of(data: Any) -> pa.Table | None:
 
 
 def _portable(table: pa.Table) -> pa.Table:
-    """Columns without a value, which have no type, and texts in the layout of views as ordinary texts."""
+    """The table with ordinary strings instead of columns of Arrow's null type and of string views."""
     for index, field in enumerate(table.schema):
         if pa.types.is_null(field.type) or pa.types.is_string_view(field.type):
             table = table.set_column(index, field.name, table.column(index).cast(pa.string()))
@@ -85,7 +85,7 @@ def _packed_rows(stream: str, rows: list[Any]) -> bytes:
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON has it: instants, dates, decimals and what is no number as texts."""
+    """A value for JSON: instants, dates, decimals, NaN and infinities become strings."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -98,7 +98,7 @@ def json_value(value: Any) -> Any:
         return str(value)
     if hasattr(value, "item"):  # a scalar of NumPy
         return json_value(value.item())
-    return str(value)  # what nothing can hold stays visible in the message of the server
+    return str(value)  # the server refuses an unsuitable value and shows it in its message
 
 
 def unpacked(body: bytes) -> pa.Table:
@@ -111,7 +111,7 @@ def unpacked(body: bytes) -> pa.Table:
 
 
 def schema_of(columns: Sequence[dict[str, str]]) -> pa.Schema:
-    """The Arrow schema of columns given by names and types as CQL writes them.
+    """The Arrow schema of columns that are given by names and CQL types.
 
     >>> schema_of([{"name": "price", "type": "DECIMAL(10, 2)"}])
     price: decimal128(10, 2)
@@ -138,6 +138,6 @@ def _array(cells: list[Any], type_: pa.DataType) -> pa.Array:
     if types.is_timestamp(type_) or types.is_date(type_) or types.is_decimal(type_):
         return pa.array(cells, pa.string()).cast(type_)
     if types.is_floating(type_):
-        # Python reads the texts "NaN", "Infinity" and "-Infinity" as the numbers that they name.
+        # `float` accepts the strings "NaN", "Infinity" and "-Infinity".
         return pa.array([float(cell) if isinstance(cell, str) else cell for cell in cells], type_)
     return pa.array(cells, type_)

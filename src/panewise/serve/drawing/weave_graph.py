@@ -1,9 +1,9 @@
-"""The weave as a drawing: streams, the families whose rows are folded once, their trees, and the queries of each.
+"""Draws the weave: streams, the families whose rows are folded once, their trees, and the queries of each.
 
-`svg` needs nothing but a browser, `dot` is text for Graphviz. Both show the same boxes. A dozen queries are drawn one
-by one; of thousands the queries of a tree are bundled by window, and of many trees those that cost most are drawn, with
-a box for the others, so that a drawing never has more than about a hundred boxes. The thicker a line, the greater the
-share of the estimated cost that it leads to.
+`svg` makes a picture for a browser, `dot` text for Graphviz; both show the same boxes. A few queries are drawn one by
+one. Many queries of a tree are bundled by window, and of many trees only the most expensive are drawn, with one box for
+the others, so a drawing has at most about a hundred boxes. The thicker a line, the greater the share of the estimated
+cost behind it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _WORD = re.compile(r"\b(RANGE|SLIDE|OFFSET|ROWS)(?= \d)")
 
 
 def boxes_of(report: SharingReport) -> tuple[Box, ...]:
-    """What is drawn, one tree of boxes for each stream."""
+    """The boxes to draw: one tree of boxes for each stream."""
     streams = report.by_stream()
     shown, others = some_of(streams.items(), STREAMS_MAX, lambda stream: sum(family.cost for family in stream[1]))
     families_max = max(1, FAMILIES_MAX_IN_ALL // max(1, len(shown)))
@@ -187,7 +187,7 @@ def _queries(tree: TreeReport, bundles_max: int) -> list[Box]:
 
 
 def window_text(window: str) -> str:
-    """A window in few letters.
+    """A window as a short text.
 
     >>> window_text("[RANGE 90 SECONDS SLIDE 1 MINUTE]"), window_text("[PARTITION BY host ROWS 10 SLIDE 5]")
     ('range 90 s slide 1 min', 'PARTITION BY host rows 10 slide 5')
@@ -212,7 +212,7 @@ def headline(report: SharingReport) -> tuple[str, str]:
 
 
 def svg(report: SharingReport) -> str:
-    """The drawing as SVG, on white, so that it also reads where all around is dark."""
+    """The drawing as SVG, on white, so that it is also readable on a dark page."""
     columns = [(name, FOLD_ALONE if (name, report.sharing) == ("family", "none") else note) for name, note in COLUMNS]
     headings = tuple(max(text_width(name, bold=True), text_width(note, NOTE_SIZE)) for name, note in columns)
     top = MARGIN + TITLE_SIZE + LINE_HEIGHT + 70.0
@@ -271,7 +271,7 @@ def _heading(column: int, name: str, note: str, boxes: list[PlacedBox]) -> str:
 
 
 def _line(parent: PlacedBox, child: PlacedBox) -> str:
-    """From the right of one box to the left of the other, straight where they are level."""
+    """A line from the right side of one box to the left side of the other; straight if they are level."""
     start, end = parent.x + parent.width, child.x
     bend = start + COLUMN_GAP / 2
     width = LINE_WIDTH_LEAST + LINE_WIDTH_SPAN * (child.box.share or 0.0)
@@ -280,7 +280,7 @@ def _line(parent: PlacedBox, child: PlacedBox) -> str:
 
 
 def _box(part: PlacedBox) -> str:
-    """A picture in the picture, which cuts off whatever a strange font would draw beyond it."""
+    """A nested SVG, which clips text that an unusual font would draw outside the box."""
     texts = "".join(
         _text(PADDING, PADDING + 10.0 + index * LINE_HEIGHT, line, "strong" if index == 0 else "body")
         for index, line in enumerate(part.box.lines)
@@ -315,6 +315,6 @@ def dot(report: SharingReport) -> str:
 
 
 def _quoted(lines: Sequence[str]) -> str:
-    """A label of lines that begin at the left. Graphviz reads backslashes, quotes and entities in it."""
+    """A Graphviz label of left-aligned lines; backslashes, quotes and ampersands are escaped."""
     texts = (printable(line).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;") for line in lines)
     return '"' + "".join(f"{text}\\l" for text in texts) + '"'

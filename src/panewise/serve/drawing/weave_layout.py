@@ -1,4 +1,4 @@
-"""Where the boxes of a drawn weave lie: a layered layout of trees of boxes, from the left to the right.
+"""Places the boxes of a drawn weave: a layered layout of trees of boxes, from left to right.
 
     stream --+-- family --+-- tree --+-- query
              |            |          +-- query
@@ -8,8 +8,8 @@
 Invariant: every text lies within its box, and no two boxes overlap: a column is as wide as its widest box, and a box
 with its children takes a stripe of its own, as high as the higher of the two. Linear in the number of boxes.
 
-Widths of texts are those of DejaVu Sans, the widest of the fonts that browsers take for `system-ui` and `sans-serif`,
-rounded up; a text longer than a column may be is cut with an ellipsis.
+Widths of texts are those of DejaVu Sans, rounded up: it is the widest font that browsers use for `system-ui` and
+`sans-serif`. A text that is wider than a column may be is cut with an ellipsis.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ TEXT_SIZE = 13.0
 LINE_HEIGHT = 18.0
 PADDING = 10.0
 GAP = 10.0  # between boxes of one column
-FAMILY_GAP = 22.0  # between boxes of a column whose children are many
+FAMILY_GAP = 22.0  # between boxes of a column that have children
 COLUMN_GAP = 56.0
 TEXT_WIDTH_MAX = 300.0
 
-# Advances in parts of the text size. Bold ones are at most a seventh wider; a wide glyph of another script is a square.
+# Advance widths as fractions of the text size. Bold adds at most a seventh; wide glyphs of other scripts are square.
 _ADVANCES = {
     character: advance
     for advance, characters in (
@@ -47,7 +47,7 @@ ELLIPSIS = "..."
 
 @dataclass(frozen=True)
 class Box:
-    """A box of lines, the first of them its title. The line to it is as thick as its `share` of the cost."""
+    """A box of lines, the first of which is its title. The line to it is as thick as its `share` of the cost."""
 
     kind: str
     lines: tuple[str, ...]
@@ -58,7 +58,7 @@ class Box:
 
 @dataclass(frozen=True)
 class PlacedBox:
-    """A box in its place, its lines cut to fit; `parent` is the index of the box it hangs on, None at the left."""
+    """A box with its position, its lines cut to fit; `parent` is the index of its parent box, None at the left."""
 
     box: Box
     column: int
@@ -74,7 +74,7 @@ class PlacedBox:
 
 
 def text_width(text: str, size: float = TEXT_SIZE, *, bold: bool = False) -> float:
-    """At least as wide as a browser draws the text.
+    """An upper bound of the width with which a browser draws the text.
 
     >>> text_width("pane", 10.0)
     26.0
@@ -88,7 +88,7 @@ def _advance(character: str) -> float:
 
 
 def fitted(text: str, width: float, size: float = TEXT_SIZE, *, bold: bool = False) -> str:
-    """The text, or as much of it as fits before an ellipsis.
+    """The text, or its beginning and an ellipsis if it is too wide.
 
     >>> fitted("WHERE size > 100 AND price < 3", 100.0)
     'WHERE size...'
@@ -102,7 +102,7 @@ def fitted(text: str, width: float, size: float = TEXT_SIZE, *, bold: bool = Fal
 
 
 def printable(text: str) -> str:
-    """The text in one line, without what XML forbids or what would turn the direction of writing."""
+    """The text on one line, without characters that XML forbids or that change the direction of writing."""
     single = " ".join(text.split())
     return "".join("\ufffd" if unicodedata.category(character).startswith("C") else character for character in single)
 
@@ -139,7 +139,7 @@ def _height(box: Box) -> float:
 
 
 def _stripe(box: Box) -> float:
-    """The height that a box takes with all that hangs on it."""
+    """The height that a box takes together with its descendants."""
     return max(_height(box), _stripes(box.children))
 
 

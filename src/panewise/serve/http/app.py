@@ -1,4 +1,4 @@
-"""The application: routes, errors and the guard in front of them, put together for one backend."""
+"""Assembles the application of one backend: routes, error handlers and the guard in front of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class App(FastAPI):
 
 
 def make_app(backend: Backend, settings: Settings) -> FastAPI:
-    """The application of one server; `settings` are checked."""
+    """The application of one server; raises PanewiseError if the settings are invalid."""
     settings.check()
     app = App(
         title=openapi.TITLE,
@@ -52,7 +52,7 @@ def make_app(backend: Backend, settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # FastAPI would report to OpenTelemetry where the environment says so: paths and parameters, tokens among them.
+        # If the environment configures OpenTelemetry, FastAPI would export paths and parameters, which include tokens.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     limits, counts = Limits(settings), RequestCounts()

@@ -1,7 +1,7 @@
-"""A server in a thread of its own, beside whatever else the process does: for demonstrations and programs.
+"""A server in a background thread, for demonstrations and programs.
 
-`ServerBeside(settings, backend)` listens when it returns; `close` ends the server as a signal would, and the backend
-with it. Where the port of the settings is taken, another one is.
+`ServerBeside(settings, backend)` listens when the constructor returns; `close` ends the server as a signal does, and
+closes the backend. If the port of the settings is taken, the server listens on a free one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from panewise.serve.http.service.settings import Settings
 
 
 class ServerBeside:
-    """See the module. `address` is where it can be reached."""
+    """See the module. `address` is the server's URL."""
 
     def __init__(self, settings: Settings, backend: Backend) -> None:
         settings.check()
@@ -28,12 +28,12 @@ class ServerBeside:
         self.address = address_of(settings, self._socket)
         self._server = Server(settings, backend)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="panewise server")
-        # A program that ends without `close` is not kept alive by it.
+        # A daemon, so that a program may end without `close`.
         self._thread.daemon = True
         self._thread.start()
 
     def close(self) -> None:
-        """Returns when no request is answered any more and the backend is closed."""
+        """Ends the server and closes the backend; returns when both are done."""
         self._server.stop()
         self._thread.join()
         self._socket.close()

@@ -1,10 +1,10 @@
-"""Running the server: uvicorn on one socket, and an end that loses nothing.
+"""Runs the server: uvicorn on one socket, with a shutdown that loses nothing.
 
-SIGTERM and SIGINT: no more connections are accepted, requests that have begun are answered, live connections are told
-that the server ends, and then the backend is closed, which takes the last results and writes a snapshot. A second
-signal does not wait for requests any more; what was acknowledged is safe even then, because it was logged before.
+On SIGTERM or SIGINT the server accepts no more connections, answers requests that have begun, tells live connections
+that it ends, and then closes the backend, which takes the last results and writes a snapshot. A second signal stops
+waiting for requests; acknowledged pushes are safe even then, because they were logged before.
 
-The first line on standard output is the address, when connections are accepted.
+The first line on standard output is the address, printed when connections are accepted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BACKLOG = 2_048
 
 
 def run(settings: Settings, backend: Backend, announce: Callable[[str], None] | None = None) -> None:
-    """Serves until a signal comes, and closes the backend. `announce` is told the address once it is listened on."""
+    """Serves until a signal comes, then closes the backend. `announce` is called with the address when it listens."""
     try:
         settings.check()
         listening = listen(settings)
@@ -51,7 +51,7 @@ def run(settings: Settings, backend: Backend, announce: Callable[[str], None] | 
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A socket on which connections wait to be accepted."""
+    """A listening socket; PanewiseError if the address cannot be used."""
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
@@ -66,13 +66,13 @@ def listen(settings: Settings) -> socket.socket:
     except OSError as error:
         raise PanewiseError(
             f"the server cannot listen on {settings.host}:{settings.port}: {error.strerror or error}",
-            hint="another port: --port, or --port 0 for any that is free",
+            hint="choose another port with --port, or --port 0 for any free one",
         ) from None
     return listening
 
 
 def address_of(settings: Settings, listening: socket.socket) -> str:
-    """Where it can be reached; port 0 has become one."""
+    """The URL of the server, with the real port if the setting is 0."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"http://{host}:{listening.getsockname()[1]}"
 
@@ -91,14 +91,14 @@ class Server(uvicorn.Server):
             app,
             http=http_protocol(),
             log_config=None,
-            log_level="warning",  # below that it writes the addresses of WebSockets, tokens among them
+            log_level="warning",  # at lower levels it logs the addresses of WebSockets, which include tokens
             access_log=False,
             server_header=False,
             lifespan="off",
             proxy_headers=False,
             ws_max_size=1 << 20,
             ws_ping_interval=20.0,
-            ws_per_message_deflate=False,  # it would cost more of the processor than all the rest
+            ws_per_message_deflate=False,  # compression would cost more processor time than everything else
             timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
             timeout_keep_alive=30,
             backlog=BACKLOG,
@@ -108,20 +108,20 @@ class Server(uvicorn.Server):
         self._seconds = settings.shutdown_s
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """uvicorn would raise the signal again when it has ended, and end the process before the backend is closed."""
+        """Overrides uvicorn, which would raise the signal again and end the process before the backend is closed."""
         logs.event("ending", signal=signal.Signals(sig).name)
         self.force_exit = self.should_exit
         self.should_exit = True
 
     def stop(self) -> None:
-        """Ends it as a signal does."""
+        """Ends the server as a signal does."""
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Live connections would never end by themselves: when nobody is accepted any more, they are told."""
+        """Stops accepting, then ends live connections, which would never end by themselves."""
         for server in self.servers:
             server.close()
-        # What was acknowledged may have results that are not with the subscribers' log yet.
+        # Move the results of acknowledged pushes to the log, so that subscribers get them.
         serving = self._app.state.serving
         await serving.work(serving.backend.settle)
         await subscribers_of(self._app).close(self._seconds)

@@ -1,12 +1,12 @@
-"""The backend over an embedded engine: everything in this process, durable where the server has a data folder.
+"""The backend over an embedded engine, which runs in this process; durable if the server has a data folder.
 
-The data folder holds `engine` (its log and snapshots), `results` (numbered results, by query) and `files` (what
-connectors of callers may name). A call is acknowledged when the engine has logged it, and what is logged survives the
-death of the process; a loss of power takes what the engine's `sync` says (docs/durability.md).
+The data folder holds `engine` (log and snapshots), `results` (numbered results of all queries) and `files` (the files
+that connectors of callers may name). A call is acknowledged after the engine has logged it. Logged calls survive the
+death of the process; what a loss of power may lose depends on the engine's `sync` (docs/durability.md).
 
-Results move from the engine to the log of results with `hand_over`: at least once, under the same numbers, and the log
-skips numbers that it knows. So every result is there exactly once, wherever the process dies. They move after each
-call that may have produced some, and in a loop for those that other threads produce.
+Results move from the engine to the result log with `hand_over_all`: at least once, with the same numbers, and the log
+skips known numbers. So every result is stored exactly once, wherever the process dies. A thread moves them after each
+call that may have produced some, and regularly for those that other threads produce.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from panewise.serve.http.service.error_answers import Problem
 from panewise.serve.http.service.settings import Settings
 from panewise.state.durable_files import PrivateFiles
 
-MOVE_SECONDS = 0.1  # where no call says that it may have produced results: of queues, and of clocks that ran on
+MOVE_SECONDS = 0.1  # how often results are moved that no call announces: those of queues and clocks
 PACE_SECONDS_MOST = 0.05
-UNREAD = "a source is read no further"
+UNREAD = "a source is no longer read"
 
 
 class EngineBackend:
-    """See the module. `engine` may be given for tests and for programs that have one; it must be nobody else's.
+    """See the module. A given `engine` must not be used by anybody else.
 
-    Where results are not `limited`, all are held until `results.limit()` is called.
+    With `limited=False` all results are kept until `results.limit()` is called.
     """
 
     kind = "embedded"
@@ -78,15 +78,16 @@ class EngineBackend:
             keep_total=settings.keep_total,
             limited=limited,
         )
-        self.unread: dict[str, str] = {}  # why sources of its file are read no further, by stream
-        self.before_close: list[Callable[[], None]] = []  # ends what still brings rows
-        self._changing = threading.Lock()  # one at a time changes what there is, so that limits hold
+        self.unread: dict[str, str] = {}  # stream -> why its source is no longer read
+        self.before_close: list[Callable[[], None]] = []  # called first by `close`; stop threads that push rows
+        self._changing = threading.Lock()  # serializes changes of definitions, so that limits hold
         self._moving = threading.Lock()
         self._changed = threading.Event()
-        self._produced = self._taken_up_to = object()  # the last call that may have produced results; that taken last
+        # Tokens of the last call that may have produced results, and of the last one whose results were moved.
+        self._produced = self._taken_up_to = object()
         self._closed = threading.Event()
         self._failed: Unready | None = None
-        # Results of queries that were dropped when the process died before they could be forgotten.
+        # The process may have died between dropping a query and forgetting its results.
         self.results.retain(self._queries())
         for query in self.engine.catalog.of_kind("query"):
             self._begin(query)
@@ -97,23 +98,23 @@ class EngineBackend:
     # -- statements ----------------------------------------------------------------------------------------------
 
     def execute(self, text: str) -> pa.Table | None:
-        """Runs statements of a caller, one after the other; see `connector_rules` for what they may not do."""
+        """Runs statements of a caller, one after the other; `connector_rules` restricts them."""
         statements = parse(text)
         result = None
         for number, parsed in enumerate(statements):
             try:
                 table = self._execute_one(parsed)
             except PanewiseError as error:
-                error.executed = number  # type: ignore[attr-defined]  # those before it have happened
+                error.executed = number  # type: ignore[attr-defined]  # statements executed before this one
                 raise
             result = table if table is not None else result
         return result
 
     def _execute_one(self, parsed: ParsedStatement) -> pa.Table | None:
-        check_run(parsed)  # first: the hint of the other one would lead to this refusal
+        check_run(parsed)  # first, because following the other check's hint would lead to this refusal
         check_connectors(parsed, self._settings.path)
         if only_reads(parsed):
-            return self.engine.execute_parsed(parsed)  # it may take long, and nobody is to wait for it
+            return self.engine.execute_parsed(parsed)  # without the lock, because it may take long
         with self._changing:
             if adds_definition(parsed):
                 self._check_room(parsed)
@@ -125,10 +126,10 @@ class EngineBackend:
         if isinstance(node, nodes.DropDefinition):
             dropped = self.engine.catalog.find(node.this.name)
         if isinstance(dropped, QueryDefinition):
-            with suppress(PanewiseError, OSError):  # a full disk must not hinder it
-                self._move()  # who reads along gets all results up to the end
+            with suppress(PanewiseError, OSError):  # a full disk must not prevent the drop
+                self._move()  # subscribers get all results up to the end
         elif isinstance(node, nodes.CreateQueryNode) and self.engine.catalog.find(node.this.name) is None:
-            self.results.forget(node.this.name)  # what a DROP QUERY could not, because the disk was full
+            self.results.forget(node.this.name)  # an earlier DROP QUERY may have failed to, on a full disk
         table = self.engine.execute_parsed(parsed)
         if isinstance(dropped, QueryDefinition):
             self.results.forget(dropped.name)
@@ -138,7 +139,7 @@ class EngineBackend:
         return table
 
     def _begin(self, query: CatalogDefinition) -> None:
-        """Results have a place from the beginning, so that who subscribes before there are any finds it."""
+        """Creates the query's series, so that clients can subscribe before there are results."""
         assert isinstance(query, QueryDefinition)
         self.results.begin(query.name, query.schema.to_arrow())
 
@@ -205,10 +206,10 @@ class EngineBackend:
         if hosted is not None and hosted.status == "FAILED":
             raise QueryFailed(f"query '{name}' has failed: {hosted.reason}", hint="drop it and create it anew")
         try:
-            # By the name as it was created: the engine keeps an answer for each spelling that is asked for.
+            # Use the name as it was created: the engine caches an answer for each spelling.
             table = self.engine.lookup(name, at, key)
         except NotHeldError as error:
-            if at is None and key is not None:  # what is wrong is the key
+            if at is None and key is not None:  # the key is wrong
                 raise Problem(400, error.message, hint=error.hint, type="NotHeldError") from None
             raise
         return Lookup(table, watermark_us(table), 0.0)
@@ -242,7 +243,7 @@ class EngineBackend:
     def ready(self) -> Unready | None:
         if self._closed.is_set():
             return Unready("the server is ending", "the server is ending")
-        if self.engine.turns.broken:  # before what follows from it: results cannot be kept either
+        if self.engine.turns.broken:  # first, because it is also the cause of `_failed`
             refusal = self.engine.turns.refusal()
             return Unready(refusal.message, str(refusal))
         if self._failed is not None:
@@ -258,23 +259,23 @@ class EngineBackend:
 
     @property
     def _suspended(self) -> bool:
-        """Whether the folder was opened with its definitions alone."""
+        """Whether the folder was opened with definitions only, without running them."""
         return self.engine.durability is not None and self.engine.durability.suspended is not None
 
     # -- results on their way ------------------------------------------------------------------------------------
 
     def _moved(self) -> None:
-        """Something may have produced results: the loop takes them within milliseconds."""
+        """Call when results may have been produced: wakes the thread that moves them."""
         self._produced = object()
         self._changed.set()
 
     def settle(self) -> None:
         if self._taken_up_to is not self._produced:
-            with suppress(PanewiseError, OSError):  # the loop says so, and what is there can be read
+            with suppress(PanewiseError, OSError):  # the thread logs the problem; earlier results can still be read
                 self._move()
 
     def take_results(self) -> None:
-        """`results` holds all that the engine has produced when this returns, by whoever's rows."""
+        """Moves all results that the engine has produced by now into `results`."""
         self._move()
 
     def _move_on(self) -> None:
@@ -284,14 +285,14 @@ class EngineBackend:
             try:
                 self._move()
                 self._failed = None
-                # Bringing results to the disk stops the engine: it takes a third of the time at most.
+                # Syncing results stops the engine, so spend at most a third of the time on it.
                 self._closed.wait(min(2 * (monotonic() - begun), PACE_SECONDS_MOST))
-            except (PanewiseError, OSError) as error:  # a full disk: results wait in the engine
+            except (PanewiseError, OSError) as error:  # such as a full disk; results stay in the engine
                 self._failed = Unready("results cannot be kept", f"results cannot be kept: {error}")
                 logs.LOGGER.warning(self._failed.detail)
                 self._closed.wait(1.0)
-            except Exception:  # noqa: BLE001 - a mistake of ours: subscribers would wait for ever without this loop
-                reason = "results cannot be kept: the server has made a mistake; its log says which"
+            except Exception:  # noqa: BLE001 - an internal error must not end this thread: subscribers depend on it
+                reason = "results cannot be kept: internal error; see the server's log"
                 self._failed = Unready(reason, reason)
                 logs.mistake("results")
                 self._closed.wait(1.0)
@@ -300,7 +301,7 @@ class EngineBackend:
         with self._moving:
             self._changed.clear()
             produced = self._produced
-            if not self._suspended:  # else there is nothing to hand over
+            if not self._suspended:  # a suspended engine has no results
                 self.engine.hand_over_all(self.results.append_all)
             self._taken_up_to = produced
 
@@ -314,7 +315,7 @@ class EngineBackend:
         self._mover.join()
         try:
             self._move()
-        except EngineBroken as error:  # what was acknowledged is in its log
+        except EngineBroken as error:  # the engine's log has everything that was acknowledged
             logs.LOGGER.error("%s", error)
         finally:
             self.results.close()
@@ -322,9 +323,9 @@ class EngineBackend:
 
 
 def data_folder(path: Path) -> Path:
-    """The data folder, made where it is not there: for the user alone whose process this is."""
+    """The resolved data folder; creates it if it is missing, accessible to this user only."""
     try:
         PrivateFiles().make_folder(path)
         return path.resolve()
     except OSError as error:
-        raise PanewiseError(f"the data folder '{path}' cannot be made: {error.strerror}") from None
+        raise PanewiseError(f"the data folder '{path}' cannot be created: {error.strerror}") from None

@@ -1,10 +1,10 @@
-"""The answers of a running Spark pipeline, kept so that lookups start no Spark job and read no file.
+"""Keeps the answers of a running Spark pipeline, so that most lookups start no Spark job and read no file.
 
-When a micro-batch has been committed, the last report of each periodic query is taken from what it has delivered:
-`delivered` is called with it, and from then on the answer is there for everybody. Queries that are no aggregates of
-periodic windows deliver changes and not states, so their answers come from the buckets, by a message and a micro-batch;
-such an answer is kept until another micro-batch has come and ASKED_SECONDS have passed, and who asks meanwhile gets it
-with its age. So Spark is asked at most about once a second for a query, however many callers there are.
+After each committed micro-batch, `refresh` takes the last report of each periodic aggregate from its deliveries.
+Queries of other kinds deliver changes instead of reports. Their answers come from the state of the buckets, which needs
+a request to the pipeline and a micro-batch. Such an answer is kept until there is a newer micro-batch and ASKED_SECONDS
+have passed; callers meanwhile get it with its age. So Spark is asked for a query at most about once per second, however
+many callers there are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ASKED_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class KeptAnswer:
-    """A table that stays the same object for as long as the answer does, how far the query had come, and since when."""
+    """An answer. `table` stays the same object while the answer is unchanged; `at` is when it was delivered."""
 
     table: pa.Table
     watermark_us: int | None
@@ -41,17 +41,17 @@ class KeptAnswer:
 
 
 class SparkAnswers:
-    """By query, under its name in the log. `refresh` is called by one thread; everybody reads without waiting."""
+    """Answers by the query's name in the log. One thread calls `refresh`; `found` never waits."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._asking = threading.Lock()
-        self._reports: dict[str, tuple[pa.Table, float]] = {}  # the last delivery of each, and when that was
+        self._reports: dict[str, tuple[pa.Table, float]] = {}  # name -> the last delivery and its time
         self._now: dict[str, KeptAnswer] = {}
         self._empty: dict[str, pa.Table] = {}
 
     def found(self, query: PlannedQuery, batch: int) -> KeptAnswer | None:
-        """The answer now, where it is there."""
+        """The answer now, if it is kept and recent enough; else None."""
         answer = self._now.get(query.log_name)
         if answer is None or query.is_folded:
             return answer
@@ -59,7 +59,7 @@ class SparkAnswers:
         return answer if fresh else None
 
     def refresh(self, marks: Marks, deliveries: list[Delivery], at: float, never: set[str]) -> None:
-        """A micro-batch was committed. `never`: the queries that have delivered nothing so far."""
+        """Call after a micro-batch was committed. `never` are the queries that have delivered nothing so far."""
         queries = {query.log_name: query for query in self._handle.version.queries.values()}
         for delivery in deliveries:
             if delivery.name in queries:
@@ -78,8 +78,8 @@ class SparkAnswers:
         self._now = now
 
     def _report(self, query: PlannedQuery, marks: Marks, at: float) -> KeptAnswer | None:
-        """The report that the watermark has reached; a grouped query may have no group in it, and then no row. None
-        where it was due while the query was suspended."""
+        """The last report that the watermark has reached; without rows if it has no groups. None if the query was
+        suspended when it was due."""
         name, watermark = query.log_name, self._handle.watermark_of(query, marks)
         no_rows = KeptAnswer(self._no_rows(query), watermark, at, marks.batch)
         if watermark is None:
@@ -104,7 +104,7 @@ class SparkAnswers:
         return self._empty[name]
 
     def asked(self, query: PlannedQuery) -> KeptAnswer:
-        """The answer now of a query that has to be asked; one caller asks for all that wait."""
+        """The answer now of a query whose answers are not delivered; waiting callers share one request."""
         with self._asking:
             marks = self._handle.marks()
             answer = self.found(query, marks.batch)

@@ -1,12 +1,12 @@
-"""The backend over a running Spark pipeline: it answers from what micro-batches have delivered, and says how old it is.
+"""The backend over a running Spark pipeline: answers from deliveries of micro-batches, with their age.
 
-One thread follows the pipeline. When a micro-batch is committed it takes the new results, with their numbers, into
-`results`, and the last reports into `SparkAnswers`; the writer of the micro-batch wakes it, and where that runs on
-another machine it looks every POLL_SECONDS. Results are numbered by the pipeline's own log (`Deliveries`), and series
-are named by its checkpoint, so that a subscriber goes on where it was, whatever was killed and started again.
+One thread follows the pipeline. After each committed micro-batch it takes the new numbered results into `results`, and
+the last reports into `SparkAnswers`. The writer of the micro-batch wakes it; if that runs on another machine, the
+thread polls every POLL_SECONDS. Results are numbered by the pipeline's own log (`Deliveries`), and series ids derive
+from its checkpoint, so a subscriber can continue after any restart.
 
-The pipeline is the truth and outlives the server; nothing is kept here. What is acknowledged is in its checkpoint: a
-statement as a change, a push as a message, which some micro-batch will read.
+The pipeline owns all state and outlives the server; nothing is stored here. Acknowledged calls are in its checkpoint: a
+statement as a change, a push as a message, which a later micro-batch will read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ POLL_SECONDS = 0.5
 
 
 class SparkBackend:
-    """See the module. `ended` is called, once, when the pipeline has ended by itself."""
+    """See the module. `ended` is called once if the pipeline fails."""
 
     kind = "spark"
 
@@ -57,13 +57,13 @@ class SparkBackend:
     ) -> None:
         self.pipeline = pipeline
         self.handle = handle
-        self.failed = ""  # why the pipeline has ended, where it has by itself
+        self.failed = ""  # why the pipeline has failed; empty if it has not
         self._settings = settings
         self._ended = ended
         self._closed = threading.Event()
-        self._changing = threading.Lock()  # one change of definitions at a time, and no lookup by Spark meanwhile
+        self._changing = threading.Lock()  # serializes changes of definitions and lookups that ask Spark
         self._following = threading.Lock()
-        self._log_names: dict[str, str] = {}  # of the queries that `results` has, by lower-case name
+        self._log_names: dict[str, str] = {}  # name in lower case -> name in the log, of the queries in `results`
         self._deliveries = Deliveries(handle.folder)
         self._answers = SparkAnswers(handle)
         self.results = ResultLog(
@@ -71,7 +71,7 @@ class SparkBackend:
         )
         self._batch_before = handle.marks().batch
         self._load()
-        handle.wake()  # it is ready when it has shown that it works, and without data no micro-batch would come
+        handle.wake()  # requests a micro-batch even without data: `ready` waits for the first one
         self._follower = threading.Thread(target=self._follow, name="panewise results", daemon=True)
         self._follower.start()
 
@@ -90,7 +90,7 @@ class SparkBackend:
             self._answers.refresh(marks, found, self._deliveries.at or time.time(), never)
 
     def _match_queries(self) -> None:
-        """`results` has the queries that there are: a query made anew is another one, under another series."""
+        """Begins and ends series so that `results` has the existing queries; a query created again gets a new one."""
         queries = dict(self.handle.version.queries)
         for name in [n for n, log in self._log_names.items() if n not in queries or queries[n].log_name != log]:
             self.results.forget(name)
@@ -102,14 +102,14 @@ class SparkBackend:
                 self._log_names[name] = query.log_name
 
     def _catch_up(self) -> None:
-        """Takes what micro-batches have delivered since the last time."""
+        """Takes what micro-batches have delivered since the last call."""
         with self._following:
             marks = self.handle.marks()
             if marks.batch <= self._deliveries.batch:
                 self._match_queries()
                 return
             found = self._deliveries.since_then(marks)
-            # First those that were there: one that has been dropped meanwhile ends with its last rows.
+            # First the queries known so far, so that one that was dropped meanwhile still gets its last rows.
             before = self._take(found, set())
             self._match_queries()
             self._take(found, before)
@@ -118,7 +118,7 @@ class SparkBackend:
             self._answers.refresh(marks, found, self._deliveries.at or time.time(), never)
 
     def _take(self, found: list[Delivery], taken: set[str]) -> set[str]:
-        """Rows of the queries that `results` has, but for those that it has taken; the names of all of them."""
+        """Appends deliveries of queries in `results` that are not in `taken`; returns the names of all its queries."""
         shown = {log: name for name, log in self._log_names.items()}
         for delivery in found:
             if delivery.name in shown and delivery.name not in taken:
@@ -133,14 +133,14 @@ class SparkBackend:
             try:
                 self._catch_up()
                 self._watch()
-            except Exception as problem:  # noqa: BLE001 - a file system that is away for a while
+            except Exception as problem:  # noqa: BLE001 - such as a file system that is unavailable for a while
                 logs.LOGGER.warning("results of the pipeline cannot be read: %s", problem)
                 self._closed.wait(POLL_SECONDS)
 
     def _watch(self) -> None:
-        """Notices that the Spark query has ended by itself."""
+        """Notices that the Spark query has failed."""
         if self.failed or self._changing.locked():
-            return  # a change ends it too, and starts it again
+            return  # a change of definitions also stops the Spark query, and starts it again
         status = self.handle.status()
         if status["state"] == "FAILED" and not self._changing.locked():
             self.failed = reason_of(Exception(status["message"]))
@@ -151,7 +151,7 @@ class SparkBackend:
     # -- statements ----------------------------------------------------------------------------------------------
 
     def execute(self, text: str) -> pa.Table | None:
-        """Statements of a caller; those of one call are one change of the pipeline, at a micro-batch boundary."""
+        """Runs statements of a caller, all as one change of the pipeline, at a micro-batch boundary."""
         statements = parse(text)
         for parsed in statements:
             check_connectors(parsed, self._settings.path)
@@ -167,7 +167,7 @@ class SparkBackend:
                 if getattr(error, "refused_by_spark", False):
                     raise Problem(409, error.message, hint=error.hint, type=type(error).__name__) from None
                 raise
-            except Exception as problem:  # noqa: BLE001 - whatever Spark raises
+            except Exception as problem:  # noqa: BLE001 - Spark may raise anything
                 status = 409 if self.handle.active else 503
                 raise Problem(status, f"Spark refuses: {reason_of(problem)}") from None
             finally:
@@ -181,7 +181,7 @@ class SparkBackend:
 
     def _check_running(self) -> None:
         if not self.handle.active:
-            raise Problem(503, f"the pipeline does not run: {self.failed or 'it has ended'}")
+            raise Problem(503, f"the pipeline is not running: {self.failed or 'it has ended'}")
 
     # -- what there is -------------------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class SparkBackend:
         return Definition(*common)
 
     def stats(self) -> dict[str, Any]:
-        """As the engine says it, without what only the engine measures; `spark` says how the pipeline does."""
+        """Figures in the engine's form, as far as Spark has them; `spark` has the state and metrics of the pipeline."""
         stats, status = self.handle.stats(), self.handle.status()
         age_s = max(0.0, time.time() - self._deliveries.at) if self._deliveries.at is not None else None
         told = {"state": status["state"], "message": self.failed or status["message"], "age_seconds": age_s}
@@ -244,7 +244,7 @@ class SparkBackend:
         found = self._answers.found(planned, self._deliveries.batch)
         if found is not None:
             return found.lookup(self._group(planned, found.table, key))
-        if planned.is_folded:  # its last report is further back than a start reads
+        if planned.is_folded:  # the last report is older than what `_load` reads
             table = self.handle.lookup(query)
             age_s = max(0.0, time.time() - (self._deliveries.at or time.time()))
             watermark = self.handle.watermark_of(planned, self.handle.marks())
@@ -268,7 +268,7 @@ class SparkBackend:
     def _planned(self, query: str) -> PlannedQuery:
         name = self.pipeline.books.catalog.get(query, "query").name
         planned = self.handle.version.queries.get(name.lower())
-        if planned is None:  # it is being created
+        if planned is None:  # another thread is creating it
             raise CatalogError(f"there is no query '{query}' yet", missing=True)
         return planned
 
@@ -302,8 +302,8 @@ class SparkBackend:
         if connector not in (None, "memory"):
             raise Problem(
                 409,
-                f"stream '{definition.name}' is read by Spark from its connector '{connector}', and not pushed to",
-                hint="streams that are created without a connector are pushed to",
+                f"stream '{definition.name}' is read by Spark from its connector '{connector}', and takes no pushes",
+                hint="create a stream without a connector to push rows to it",
             )
         self._check_running()
         taken = self.pipeline.push(stream, data, producer=producer, sequence=sequence)
@@ -318,10 +318,10 @@ class SparkBackend:
         return self.handle.last_sequence(stream, producer)
 
     def settle(self) -> None:
-        """What micro-batches have delivered so far; what was pushed comes with one of the next."""
+        """Takes what micro-batches have delivered so far; pending pushes are read by a later micro-batch."""
         self._catch_up()
 
-    # -- being there ---------------------------------------------------------------------------------------------
+    # -- readiness and end ---------------------------------------------------------------------------------------
 
     def ready(self) -> Unready | None:
         if self._closed.is_set():

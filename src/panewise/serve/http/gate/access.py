@@ -1,9 +1,9 @@
-"""Who may do what: tokens with the scopes read and write, compared in constant time.
+"""Access control: tokens with the scopes read and write, compared in constant time.
 
-A token is shown as `Authorization: Bearer TOKEN`; where a browser can send no header, in a WebSocket or an EventSource,
-as `?token=`. Without tokens the server listens on loopback only, and everything is allowed to this machine's programs;
-but not to web pages that its browser happens to show, so that requests from pages of another origin and requests under
-a foreign host name (DNS rebinding) are refused.
+A token is sent as `Authorization: Bearer TOKEN`, or as `?token=` for a WebSocket or an EventSource, where a browser
+cannot send the header. Without tokens the server listens on loopback only, and every program of this machine may do
+everything. Web pages in its browser may not: requests from pages of another origin and requests under a foreign host
+name (DNS rebinding) are refused.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _TOKEN_LEAST = 8
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: `name` is that of the token, or the address where there are no tokens."""
+    """Who sends a request. `name` is the token's name, or the address if the server has no tokens."""
 
     name: str
     may_write: bool
 
 
-NOBODY = Caller("-", False)  # who has shown no token
+NOBODY = Caller("-", False)  # a caller without a token
 
 
 def tokens_from(file: Path | None, environment: Mapping[str, str] = os.environ) -> tuple[Token, ...]:
@@ -63,16 +63,16 @@ def parse_tokens(text: str, source: str) -> tuple[Token, ...]:
             continue
         # Messages never repeat the line: it may hold a token.
         if len(words) not in (2, 3) or words[0] not in SCOPES:
-            raise PanewiseError(f"line {number} of {source} is no token", hint="write: read|write TOKEN [name]")
+            raise PanewiseError(f"line {number} of {source} is not a token", hint="write: read|write TOKEN [name]")
         if len(words[1]) < _TOKEN_LEAST or not words[1].isascii() or not words[1].isprintable():
             raise PanewiseError(
-                f"the token in line {number} of {source} has fewer than {_TOKEN_LEAST} characters, or others than ASCII"
+                f"the token in line {number} of {source} must have {_TOKEN_LEAST} or more printable ASCII characters"
             )
         if any(hmac.compare_digest(words[1], known.secret) for known in tokens):
-            raise PanewiseError(f"the token in line {number} of {source} stands there twice")
+            raise PanewiseError(f"the token in line {number} of {source} is a duplicate")
         tokens.append(Token(words[0], words[1], words[2] if len(words) == 3 else f"{words[0]} token {len(tokens) + 1}"))
     if not tokens:
-        raise PanewiseError(f"{source} holds no token", hint="write: read|write TOKEN [name]")
+        raise PanewiseError(f"{source} has no tokens", hint="write: read|write TOKEN [name]")
     return tuple(tokens)
 
 
@@ -80,7 +80,7 @@ class Access:
     """The tokens of one server."""
 
     def __init__(self, tokens: Iterable[Token]) -> None:
-        # Digests are of one length: comparing them tells nothing of how long a token is either.
+        # Compare digests: they have equal lengths, so the time does not depend on a token's length either.
         self._known = [(_digest(t.secret.encode()), Caller(t.name, t.scope == "write")) for t in tokens]
 
     @property
@@ -89,7 +89,7 @@ class Access:
         return not self._known
 
     def caller(self, authorization: bytes | None, in_address: str | None, address: str) -> Caller:
-        """Who asks; 401 where the token is missing or wrong."""
+        """The caller of a request; Problem 401 if the token is missing or wrong."""
         if self.open:
             return Caller(address, True)
         if authorization is not None:
@@ -100,22 +100,22 @@ class Access:
         if not secret:
             raise _unauthorized("a token is needed", "send the header 'Authorization: Bearer TOKEN'")
         digest, found = _digest(secret), None
-        for known, caller in self._known:  # all of them: where the loop ends tells nothing
+        for known, caller in self._known:  # no early exit, so that the time tells nothing about the tokens
             if hmac.compare_digest(known, digest):
                 found = caller
         if found is None:
-            raise _unauthorized("the token is not known here", None)
+            raise _unauthorized("the token is not known", None)
         return found
 
 
 def check_scope(caller: Caller, write: bool) -> None:
-    """403 where the token does not reach so far."""
+    """Problem 403 if a caller that may only read wants to write."""
     if write and not caller.may_write:
         raise Problem(403, "this token may only read", hint="a token with the scope write is needed for this")
 
 
 def check_origin(host: bytes | None, origin: bytes | None) -> None:
-    """403 for web pages of others; for servers without tokens."""
+    """Problem 403 for requests of foreign web pages; for servers without tokens."""
     name = _host_name(host)
     if name not in _LOCAL_NAMES:
         raise Problem(

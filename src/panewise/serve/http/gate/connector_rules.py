@@ -1,9 +1,8 @@
-"""What statements that come over the network may name outside the engine: files in the server's own folder, no others.
+"""Restricts the connectors of statements that come over the network to files in the server's own folder.
 
-A connector reads and writes what the server's process may. A statement of a caller is therefore refused where its
-connector reaches further than the folder `files` in the data folder, symbolic links and `..` followed; without a data
-folder all connectors with paths are. The file that the server is started with is its owner's word and may name
-anything.
+A connector can read and write whatever the server's process can. A statement of a caller is therefore refused if its
+connector leaves the folder `files` of the data folder, also by symbolic links or `..`. Without a data folder, all
+connectors with paths are refused. The file that the server is started with is trusted and may name anything.
 """
 
 from __future__ import annotations
@@ -36,28 +35,28 @@ def only_reads(parsed: ParsedStatement) -> bool:
 
 
 def only_reads_node(node: exp.Expr) -> bool:
-    """The same of its tree."""
+    """Whether a statement with this syntax tree changes nothing."""
     return isinstance(node, _ONLY_READ)
 
 
 def selects(parsed: ParsedStatement) -> bool:
-    """Whether it is a one-time query."""
+    """Whether a statement is a one-time query."""
     return isinstance(parsed.node, exp.Select | exp.SetOperation)
 
 
 def adds_definition(parsed: ParsedStatement) -> bool:
-    """Whether there is one definition more after it."""
+    """Whether a statement creates a definition."""
     return isinstance(parsed.node, _CREATES)
 
 
 def adds_query(parsed: ParsedStatement) -> bool:
-    """Whether there is one query more after it."""
+    """Whether a statement creates a query."""
     return isinstance(parsed.node, nodes.CreateQueryNode)
 
 
 def check_connectors(parsed: ParsedStatement, folder: Path | None) -> None:
-    """ConnectorError where a statement reaches further than the folder."""
-    # Of every statement that has options, known here or not: so that none that is new reaches further by oversight.
+    """ConnectorError if a statement names anything outside the folder."""
+    # Check every statement that has options, also of kinds not known here, so that a new kind is never unchecked.
     options = _options(parsed.node)
     connector, path = options.get("connector"), options.get("path")
     if connector is None and path is None:
@@ -66,9 +65,9 @@ def check_connectors(parsed: ParsedStatement, folder: Path | None) -> None:
         return
     archived = isinstance(parsed.node, nodes.CreateArchiveNode) and connector is None
     if not archived and (connector is None or connector.lower() not in _WITH_PATH):
-        named = "such a path" if connector is None else f"the connector '{connector}'"
+        named = "a path" if connector is None else f"the connector '{connector}'"
         raise ConnectorError(
-            f"{named} is not for statements that come over the network",
+            f"{named} is not allowed in statements that come over the network",
             hint="put the statement into the file that the server is started with",
         )
     if path is None:
@@ -82,16 +81,16 @@ def check_connectors(parsed: ParsedStatement, folder: Path | None) -> None:
 
 
 def check_run(parsed: ParsedStatement) -> None:
-    """ConnectorError for a source or a sink, where those of the file that the server is started with are run alone.
+    """ConnectorError for a source or a sink; only those of the file that the server is started with are run.
 
-    It would be acknowledged and do nothing; and at the next start, when it would, it could hinder that.
+    Otherwise the statement would be acknowledged and have no effect before the next start, which it could make fail.
     """
     if isinstance(parsed.node, nodes.CreateTableNode | nodes.CreateArchiveNode) or "connector" not in _options(
         parsed.node
     ):
         return
     raise ConnectorError(
-        "the server reads sources and writes sinks of the file that it is started with, and of no other statements",
+        "the server runs only sources and sinks of the file that it is started with",
         hint="put the statement into that file; or push rows to a stream without a connector, and read results live",
     )
 
@@ -108,7 +107,7 @@ def _check_inside(path: str, folder: Path) -> None:
         fixed = Path(path)
         while glob.has_magic(str(fixed)):
             fixed = fixed.parent
-        # First what it begins with: only inside the folder is anything searched.
+        # Check the part before the wildcards first, so that nothing outside the folder is searched.
         if not fixed.resolve().is_relative_to(inside):
             raise refusal
         found = [*(Path(name) for name in glob.glob(path, recursive=True)), *_links_below(fixed)]
@@ -119,12 +118,12 @@ def _check_inside(path: str, folder: Path) -> None:
 
 
 def _links_below(place: Path) -> list[Path]:
-    """The links in a folder: what they lead to is read with it."""
+    """The symbolic links in a folder; reading the folder follows them."""
     return [child for child in place.rglob("*") if child.is_symlink()] if place.is_dir() else []
 
 
 def _options(node: exp.Expr) -> dict[str, str]:
-    """`connector` and `path` where they are written: once, and as plain texts."""
+    """The options `connector` and `path`; ConnectorError if one is written twice or is not a string."""
     found: dict[str, str] = {}
     if only_reads_node(node):
         return found
@@ -133,6 +132,6 @@ def _options(node: exp.Expr) -> dict[str, str]:
         if name not in ("connector", "path"):
             continue
         if name in found or not (isinstance(value, exp.Literal) and value.is_string):
-            raise ConnectorError(f"the option '{name}' is a text in quotes, written once")
+            raise ConnectorError(f"the option '{name}' must be a string in quotes, written once")
         found[name] = value.name
     return found

@@ -1,13 +1,13 @@
-"""The gate in front of all routes: who asks, how often, how much, how long it took.
+"""The gate in front of all routes: checks each request, and counts and logs it when it ends.
 
-A plain ASGI application around the others: it costs some ten microseconds, where FastAPI's own middleware would cost
-hundreds. In this order: the host and the origin (without tokens), the token, the rate, the scope, the length of the
-body. GET and HEAD want the scope read, everything else write, but for POST /v1/statements, whose handler judges by what
-the statements do. So a new route is protected unless it is listed here.
+It is a plain ASGI application, because FastAPI's own middleware costs several times as much per request. It checks, in
+this order, the host and the origin (without tokens), the token, the rate, the scope, and the length of the body. GET
+and HEAD need the scope read, everything else needs write, except POST /v1/statements, whose handler decides by the
+statements. So a new route is protected unless it is listed here.
 
-A header that decides on any of this may stand in a request once: with two of them a proxy in front might have judged by
-the other one. Answers say that nobody may keep them or guess at their type, unless they say something else of it
-themselves, as the dashboard's files do.
+A header that is checked here may occur only once in a request: of two, a proxy in front might have checked the other.
+Answers forbid caching and guessing of their type, unless they set these headers themselves, as the dashboard's files
+do.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from panewise.serve.http.service.metrics import RequestCounts
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/v1/openapi.json", "/favicon.ico"})
 OPEN_PREFIX = "/dashboard/"
-# Open, and telling more to who shows a token; one that is shown is judged.
+# This path needs no token, but answers in more detail with one. A token that is sent is checked.
 MORE_WITH_TOKEN = "/readyz"
 JUDGED_BY_HANDLER = frozenset({"/v1/statements"})
 CALLER = "panewise.caller"
 NO_SNIFFING = b"x-content-type-options", b"nosniff"
 NO_STORE = b"cache-control", b"no-store"
 _ONCE = frozenset({b"authorization", b"host", b"origin", b"content-length"})
-# As live_routes.py declares them: of one query, by WebSocket or GET, and by WebSocket of many.
+# The paths of live_routes.py: one query by WebSocket or GET, several queries by WebSocket.
 _LIVE = re.compile(r"/v1/queries/[^/]+/live")
 _LIVE_SOCKETS = re.compile(r"/v1/(queries/[^/]+/)?live")
 
 
 def caller_of(scope: Scope) -> Caller:
-    """Who asks, in any handler behind the guard."""
+    """The caller of a request; for handlers behind the guard."""
     caller: Caller = scope[CALLER]
     return caller
 
@@ -67,10 +67,10 @@ class Guard:
         except Problem as problem:
             if not told.status:
                 await _refuse(problem, scope, receive, told)
-        except Exception:  # noqa: BLE001 - a mistake of ours is told to the log, and to the caller without its inside
+        except Exception:  # noqa: BLE001 - an internal error: logged in full, answered without details
             logs.mistake(scope["path"])
             if not told.status:
-                await _refuse(Problem(500, "the server has made a mistake; its log says which"), scope, receive, told)
+                await _refuse(Problem(500, "internal error; see the server's log"), scope, receive, told)
         finally:
             seconds = perf_counter() - started
             method = scope.get("method", "WEBSOCKET")
@@ -95,7 +95,7 @@ class Guard:
         try:
             in_address = None if self._access.open else _token_in_address(scope)
             if authorization is not None and in_address is not None:
-                raise Problem(400, "the request shows a token in its header and one in its address", hint="send one")
+                raise Problem(400, "the request has a token in its header and one in its address", hint="send one")
             caller = self._access.caller(authorization, in_address, address)
         except Problem:
             self._limits.take_stranger(address)
@@ -108,23 +108,23 @@ class Guard:
 
 
 def _told_once(scope: Scope) -> dict[bytes, bytes]:
-    """The headers that the guard judges by; 400 where one of them stands there twice."""
+    """The headers that the guard checks; Problem 400 if one of them occurs twice."""
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in _ONCE:
             if name in found:
-                raise Problem(400, f"the header '{name.decode().title()}' stands twice in the request", hint="send one")
+                raise Problem(400, f"the request has the header '{name.decode().title()}' twice", hint="send one")
             found[name] = value
     return found
 
 
 def _token_in_address(scope: Scope) -> str | None:
-    """What `?token=` says where it is taken, on live connections; 400 where it stands there twice."""
+    """The token in the address of a live connection, or None; Problem 400 if there are two."""
     if b"token=" not in scope["query_string"] or not _is_live(scope):
         return None
     shown = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
     if len(shown) > 1:
-        raise Problem(400, "the parameter 'token' stands twice in the address", hint="send one")
+        raise Problem(400, "the address has the parameter 'token' twice", hint="send one")
     return shown[0] if shown else None
 
 
@@ -135,7 +135,7 @@ def _is_live(scope: Scope) -> bool:
 
 
 def _route(scope: Scope) -> str:
-    """The path as it is declared, so that names do not make endless many figures."""
+    """The path as the route declares it, so that names in paths do not create more and more metrics."""
     return scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", None) or "other"
 
 
@@ -153,7 +153,7 @@ async def _refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) 
 
 
 class _Told:
-    """Sends on, and remembers the status; answers are neither kept nor guessed at, unless they say otherwise."""
+    """Forwards messages, remembers the status, and adds the headers against caching and guessing of types."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

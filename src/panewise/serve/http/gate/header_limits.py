@@ -1,8 +1,8 @@
-"""Heads of requests within limits of size and time, before anybody knows who sends them.
+"""Limits the size of a request's head and the time to receive it, before the caller is known.
 
-httptools, which reads requests for uvicorn, takes a head of any size and waits for it as long as it takes, so that a
-stranger could fill the memory or hold connections without end. Where httptools is not installed uvicorn uses h11, which
-limits the size itself.
+httptools, which parses requests for uvicorn, accepts a head of any size and waits for it without a limit, so an
+unknown caller could fill the memory or hold connections for ever. Without httptools, uvicorn uses h11, which limits the
+size itself.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ HEAD_SECONDS = 30.0
 
 
 def http_protocol() -> Any:
-    """What uvicorn is to read requests with."""
+    """The `http` setting for uvicorn: a protocol class with the limits, or `h11` if httptools is not installed."""
     try:
         from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
     except ImportError:
         return "h11"
 
     class LimitedHeads(HttpToolsProtocol):
-        """httptools, with the limits. Bytes are counted from the end of the request before."""
+        """The httptools protocol with the limits. Bytes are counted from the end of the previous request."""
 
         _head_bytes = 0
         _in_head = True
@@ -40,7 +40,7 @@ def http_protocol() -> Any:
             if self._in_head:
                 self._head_bytes += len(data)
             super().data_received(data)
-            # What came with the end of the head belongs to the body.
+            # Once the head is complete, the bytes received with its end may belong to the body.
             if self._in_head and self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too large.")
 

@@ -1,7 +1,7 @@
-"""What one caller may take of the server: requests a second, bytes of a body, bytes of all bodies, subscribers.
+"""Limits of what callers may use: requests per second, bytes of a body, bytes of all bodies, subscribers.
 
-Everything here is used by the event loop alone, so that nothing needs a lock. A refusal costs a few microseconds and
-says when to come back.
+Only the event loop uses this module, so no locks are needed. A refusal costs a few microseconds; where waiting helps,
+it says when to retry.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from starlette.requests import ClientDisconnect, Request
 from panewise.serve.http.service.error_answers import Problem
 from panewise.serve.http.service.settings import Settings
 
-BODY_SECONDS = 60.0  # within which the whole of a body has to come
-BODIES_AT_ONCE = 8  # so many of the largest may be held at the same time
+BODY_SECONDS = 60.0  # time to receive a whole body
+BODIES_AT_ONCE = 8  # bodies of the maximal size that may be held at the same time
 CALLERS_HELD = 10_000
 STRANGERS_A_SECOND = 1_000
 
 
 class TokenBuckets:
-    """A rate by caller: each has a bucket of one second's requests, which fills at that rate.
+    """A rate limit for each caller: a bucket holds one second's requests and fills at that rate.
 
     >>> buckets = TokenBuckets(2)
     >>> [buckets.wait_s("a", now) for now in (0.0, 0.0, 0.0, 0.5)]
@@ -34,10 +34,10 @@ class TokenBuckets:
 
     def __init__(self, per_second: int) -> None:
         self._per_second = float(per_second)
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is in it, and when that was
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # caller -> content and time of the update
 
     def wait_s(self, caller: str, now: float) -> float:
-        """Takes one request out of the bucket; or how many seconds until there is one."""
+        """Takes one request from the bucket and returns 0; or returns the seconds until there is one."""
         if not self._per_second:
             return 0.0
         held, since = self._buckets.get(caller, (self._per_second, now))
@@ -51,7 +51,7 @@ class TokenBuckets:
 
 
 class Limits:
-    """The limits of one server, and what of them is in use."""
+    """The limits of one server, and how much of them is in use."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -61,11 +61,11 @@ class Limits:
         self.subscribers = 0
 
     def take_request(self, caller: str) -> None:
-        """429 where a caller comes too often."""
+        """Counts a request; Problem 429 if the caller sends too many."""
         self._take(self._rates, caller)
 
     def take_stranger(self, address: str) -> None:
-        """The same for who shows no token that is known: guessing is slow."""
+        """Counts a request without a valid token, with a lower rate, so that guessing tokens is slow."""
         self._take(self._strangers, address)
 
     def _take(self, buckets: TokenBuckets, caller: str) -> None:
@@ -78,13 +78,13 @@ class Limits:
             )
 
     def check_length(self, length: bytes | None) -> None:
-        """413 before a byte of the body is read, where its length is told."""
+        """Problem 413 if the declared length is too large; called before the body is read."""
         if length is not None and length.isdigit() and int(length[:20]) > self.settings.max_body_bytes:
             raise self._too_large()
 
     @asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
-        """The whole body, counted while it is read and as long as it is used."""
+        """The whole body. Its bytes count as held while it is read and used."""
         chunks: list[bytes] = []
         size = 0
         try:
@@ -101,9 +101,9 @@ class Limits:
             chunks.clear()
             yield whole
         except TimeoutError:
-            raise Problem(408, f"the body did not come within {BODY_SECONDS:.0f} s", headers=_CLOSE) from None
+            raise Problem(408, f"the body was not received within {BODY_SECONDS:.0f} s", headers=_CLOSE) from None
         except ClientDisconnect:
-            raise Problem(400, "the body was not sent to its end", headers=_CLOSE) from None
+            raise Problem(400, "the body is incomplete", headers=_CLOSE) from None
         finally:
             self.body_bytes_held -= size
 
@@ -112,20 +112,22 @@ class Limits:
         return Problem(413, f"the body has more than {most:,} bytes", hint="send it in several parts", headers=_CLOSE)
 
     def check_statement(self, text: str) -> None:
-        """413 where a statement is too long to be looked at."""
+        """Problem 413 if a statement is too long to be parsed."""
         most = self.settings.max_statement_chars
         if len(text) > most:
-            raise Problem(413, f"a text of {len(text):,} characters, and {most:,} are allowed", hint="send it in parts")
+            raise Problem(
+                413, f"the text has {len(text):,} characters, and {most:,} are allowed", hint="send it in parts"
+            )
 
     def check_rows(self, rows: int, hint: str) -> None:
-        """413 where an answer has too many rows to be sent."""
+        """Problem 413 if an answer has too many rows."""
         most = self.settings.max_result_rows
         if rows > most:
-            raise Problem(413, f"the answer has {rows:,} rows, and {most:,} are sent at most", hint=hint)
+            raise Problem(413, f"the answer has {rows:,} rows, and at most {most:,} are sent", hint=hint)
 
     @contextmanager
     def subscriber(self) -> Iterator[None]:
-        """A live connection, as long as it lasts; 429 where there are too many."""
+        """Counts a live connection while the block runs; Problem 429 if there are too many."""
         if self.subscribers >= self.settings.max_subscribers:
             raise Problem(
                 429,

@@ -1,7 +1,7 @@
-"""The parameters in the address of a request: those that the route declares, each once.
+"""Checks the parameters in the address of a request: only those that the route declares, each once.
 
-A parameter that nobody reads is a mistake of the caller, whose request would mean something else without it. So it is
-refused. Addresses that do not begin with /v1/ are not looked at: monitors and browsers add their own.
+An unknown parameter is refused, because the request would mean something else without it. Addresses outside /v1/ are
+not checked: monitors and browsers add parameters of their own.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from starlette.requests import HTTPConnection
 from panewise.errors import did_you_mean
 from panewise.serve.http.service.error_answers import Problem
 
-TOKEN = "token"  # The guard reads it, on live connections.
+TOKEN = "token"  # read by the guard, on live connections
 LIVE = ("start", "after_window", "series", TOKEN)
 
 
 async def declared_parameters(connection: HTTPConnection) -> None:
-    """A dependency of routes: refuses parameters that the route's part of the OpenAPI document does not have.
+    """A FastAPI dependency: refuses parameters that the route does not declare in the OpenAPI document.
 
-    A WebSocket has no part in that document, and looks at its parameters itself.
+    WebSocket routes are not in that document; they call `check_parameters` themselves.
     """
     route = connection.scope["route"]
     if connection.scope["type"] != "http" or not route.path.startswith("/v1/"):
@@ -34,7 +34,7 @@ async def declared_parameters(connection: HTTPConnection) -> None:
 
 
 def check_parameters(connection: HTTPConnection, known: Collection[str]) -> None:
-    """400 for a parameter that is not known, or stands there twice."""
+    """Problem 400 for a parameter that is not known or occurs twice."""
     seen: set[str] = set()
     for name, _ in connection.query_params.multi_items():
         if name not in known:
@@ -45,5 +45,5 @@ def check_parameters(connection: HTTPConnection, known: Collection[str]) -> None
                 )
             raise Problem(400, f"there is no parameter '{name[:100]}'", hint=hint)
         if name in seen:
-            raise Problem(400, f"the parameter '{name}' stands twice in the address", hint="send one")
+            raise Problem(400, f"the address has the parameter '{name}' twice", hint="send one")
         seen.add(name)

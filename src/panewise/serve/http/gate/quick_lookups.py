@@ -1,9 +1,9 @@
-"""Lookups of published answers, answered before the framework is asked: by far the most frequent request.
+"""Answers lookups of published answers, by far the most frequent request, without FastAPI.
 
-`GET /v1/queries/{name}/lookup` without parameters, for JSON, of an answer that the backend has at once. Finding the
-route and making a request object would cost several times what the answer does; here it is a few dictionary accesses
-and, when the answer is a new one, its JSON. Everything else goes on to the application, whose route for lookups says
-the same (query_routes.py), slower.
+It handles `GET /v1/queries/{name}/lookup` without parameters, as JSON, if the backend has the answer at once. Routing
+and a request object would cost several times as much as the answer; here it costs a few dictionary accesses and, for a
+new answer, its JSON. Everything else goes to the application, whose lookup route (query_routes.py) gives the same
+answers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from panewise.serve.http.service.backend import Backend
 from panewise.serve.http.service.bodies import ARROW_STREAM
 from panewise.serve.http.service.responses import LookupBodies
 
-AT_ONCE_CELLS = 5_000  # whose JSON the event loop makes itself: in less than a millisecond
+AT_ONCE_CELLS = 5_000  # the event loop writes the JSON of up to this many cells itself: less than a millisecond
 ROUTE = "/v1/queries/{name}/lookup"
 ROUTE_KEY = "panewise.route"
 _BEFORE, _AFTER = "/v1/queries/", "/lookup"

@@ -1,7 +1,7 @@
-"""What is worth saying when a server starts: which of its own files other users of this machine may use.
+"""Warnings at the start of a server: which of its files other users of this machine may use.
 
-What a server makes is its user's alone. A data folder or a token file that was there before may be open to everybody;
-that may be meant, and is said and not changed.
+Files that a server creates are private to its user. An existing data folder or token file may be open to everybody;
+that may be intended, so the server warns and changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OTHERS = 0o007
 
 
 def remarks(settings: Settings) -> Iterator[str]:
-    """A sentence each. Files that are gone meanwhile are passed over."""
+    """Yields one sentence for each problem; skips files that do not exist."""
     for path, bits, what, mode in (
         (settings.token_file, OTHERS_READ_OR_WRITE, "the token file", "600"),
         (settings.path, OTHERS, "the data folder", "700"),
@@ -27,4 +27,4 @@ def remarks(settings: Settings) -> Iterator[str]:
         except OSError:
             continue
         if opened:
-            yield f"{what} '{path}' is open to all users of this machine; chmod {mode} makes it yours alone"
+            yield f"{what} '{path}' is open to all users of this machine; chmod {mode} makes it private"

@@ -1,17 +1,17 @@
-"""What a subscriber to live results is told, message by message; the same for WebSockets and server-sent events.
+"""Makes the messages for a subscriber to live results; the same for WebSockets and server-sent events.
 
-    hello   {"query", "series", "columns", "held_from", "next"}   once; `next` is the number of the row that comes next
-    rows    {"query", "first", "next", "rows"}                    numbers `first` to `next` - 1, in order, none twice
-    gap     {"query", "from", "to", "reset"?}                     rows that will not come: on with `to`
+    hello   {"query", "series", "columns", "held_from", "next"}   once; `next` is the number of the next row
+    rows    {"query", "first", "next", "rows"}                    rows `first` to `next` - 1, in order, none twice
+    gap     {"query", "from", "to", "reset"?}                     rows before `to` will not come; `to` is the next one
     end     {"query", "reason"}                                   the last message
 
-A reader is a position in a series and nothing else: no queue, no task. `message` gives the next thing to say, from what
-the log holds at that moment, so that a subscriber that is slow reads larger blocks later and takes no memory meanwhile;
-one that is too slow for what is held gets a gap. `from` is null where only a window was known and not a number, and
-`reset` is true where the number was of another series of the same name: then `to` may be the smaller one.
+A reader is only a position in a series; it has no queue and no task. `message` makes the next message from the rows
+that the log holds at that moment. So a slow subscriber needs no memory and gets larger blocks later; one that falls
+behind the rows that are held gets a gap. `from` is null if the subscriber named a window instead of a number. `reset`
+is true if its number belonged to another series of the same name; then `to` may be smaller than `from`.
 
-The JSON of a block is made once for all subscribers at the same position (`Blocks`). Who comes to a position a little
-later gets the block that was made there, and the rest in the next one: so a crowd that was torn apart comes together.
+The JSON of a block is made once for all subscribers at the same position (`Blocks`). A subscriber that reaches the
+position later gets the same block, so subscribers that have drifted apart meet again at its end.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from panewise.serve.http.results.result_series import Ended, Gone, Series
 from panewise.serve.http.results.row_json import json_columns, json_rows
 
 BLOCK_ROWS = 1_000
-# As Arrow; as JSON it may be some times more. Many WebSocket clients refuse messages above a mebibyte.
+# Size as Arrow; the JSON may be several times larger. Many WebSocket clients refuse messages above a mebibyte.
 BLOCK_BYTES = 128 << 10
 CACHE_BYTES = 32 << 20
 
 
 class Message(NamedTuple):
-    """`next` is where to go on after it."""
+    """A message as text. `next` is the reader's position after it."""
 
     kind: str
     text: str
@@ -41,9 +41,9 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class ReaderPlace:
-    """Where a subscriber wants to begin: at a number, after a window, or, without either, with what comes from now on.
+    """Where a subscriber wants to begin: at a number, after a window, or, without either, with new rows.
 
-    `series` is the series that it has read before, where it says so.
+    `series` is the series that it has read before, if it names one.
     """
 
     start: int | None = None
@@ -52,7 +52,7 @@ class ReaderPlace:
 
 
 class Blocks:
-    """The texts of blocks of rows by series and first number, the least recently used of which go; of one loop."""
+    """A cache of blocks of rows as text, by series and first number; evicts the least recently used. For one loop."""
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.made = 0
@@ -61,9 +61,9 @@ class Blocks:
         self._cache_bytes = cache_bytes
 
     def block(self, series: Series, first: int) -> Message | None:
-        """The message of rows from a number on; None where there are none yet. Gone and Ended as `Series.read`."""
+        """The message with the rows from a number on; None if there are none yet. Raises as `Series.read`."""
         found = self._texts.get((series.id, first))
-        # What is not held any more is not told either, so that all who ask are told the same.
+        # Never serve rows from the cache that the log no longer holds, so that all subscribers get the same.
         if found is not None and first >= series.bounds()[0]:
             self._texts.move_to_end((series.id, first))
             return found
@@ -99,7 +99,7 @@ class LiveReader:
         self._first_messages = [self._hello(held_from), *gap]
 
     def message(self) -> Message | None:
-        """The next message; None where there is nothing to say, for now or, after the end, ever."""
+        """The next message; None if there is none now, or if the end has been sent."""
         if self._first_messages:
             return self._first_messages.pop(0)
         if self.ended:
@@ -115,12 +115,12 @@ class LiveReader:
         return message
 
     def end(self, reason: str) -> Message:
-        """The last message."""
+        """Makes the last message; `message` returns None afterwards."""
         self.ended = True
         return _message("end", self.series, self.next, {"reason": reason})
 
     def heartbeat(self) -> Message:
-        """Says that the connection is alive, and where the reader is."""
+        """A message that keeps the connection alive and tells the position."""
         return _message("heartbeat", self.series, self.next, {"next": self.next})
 
     def _hello(self, held_from: int) -> Message:
@@ -134,7 +134,7 @@ class LiveReader:
 
 
 def _beginning(series: Series, place: ReaderPlace, held_from: int, end: int) -> tuple[int, list[Message]]:
-    """The first position, and the gap before it where there is one."""
+    """The first position, and a message for the gap before it if there is one."""
     start: int | None = place.start
     if place.series is not None and place.series != series.id:
         return held_from, [_gap(series, start, held_from, reset=True)]
@@ -146,7 +146,7 @@ def _beginning(series: Series, place: ReaderPlace, held_from: int, end: int) -> 
     if start is None:
         return end, []
     if start > end:
-        # A number that this series has not come to: that of another one, from who does not say which.
+        # The series has not reached this number, so it belongs to another series, which the subscriber did not name.
         return end, [_gap(series, start, end, reset=True)]
     if start < held_from:
         return held_from, [_gap(series, start, held_from)]

@@ -1,11 +1,11 @@
-"""Live results by WebSocket and server-sent events, and pages of them: three ways to read the log of results by number.
+"""Three routes that read results by number: live by WebSocket, live by server-sent events, and pages.
 
-Rows of a query are numbered from 0, and the log holds the newest of them (result_log.py). All three ways begin at a
-number (`start`), after a window (`after_window`), or, live, with what comes from now on. Who comes back with the number
-that it has come to, and the series that `hello` named, misses nothing and gets nothing twice. docs/live.md tells more.
+Rows of a query are numbered from 0, and the log holds the newest (result_log.py). Reading begins at a number (`start`),
+after a window (`after_window`) or, live, with new rows. A client that comes back with the number of its next row, and
+the series from `hello`, misses nothing and gets nothing twice. See docs/live.md.
 
-Refusals come before a connection is accepted, with the status and the body of any other request: 400, 401, 403, 404,
-429, 503.
+A refusal is sent before the connection is accepted, with the same status and body as for any other request: 400, 401,
+403, 404, 429, 503.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from panewise.serve.http.service.responses import arrow_bytes, table_response, w
 
 router = APIRouter(prefix="/v1", tags=["queries"])
 PAGE_ROWS = 1_000
-AT_ONCE_BYTES = 128 << 10  # of rows, as Arrow, that the event loop writes itself
+AT_ONCE_BYTES = 128 << 10  # the event loop writes pages of up to this size itself; the size is that of Arrow
 _NUMBER = {"type": "integer", "minimum": 0}
 _INSTANT = {"type": "string", "example": "2026-01-31T12:00:00Z"}
 _PLACE = [
-    parameter("start", "The number of the first row; all that are held: 0.", _NUMBER),
-    parameter("after_window", "Instead: the first row of a window that ends after this instant.", _INSTANT),
-    parameter("series", "The series that the number is of, as the last answer said.", {"type": "string"}),
+    parameter("start", "The number of the first row.", _NUMBER),
+    parameter("after_window", "Instead of `start`: begin with windows that end after this instant.", _INSTANT),
+    parameter("series", "The series that the number belongs to, from an earlier answer.", {"type": "string"}),
 ]
 
 _PAGE = {
     "type": "object",
     "properties": {
         "query": {"type": "string"},
-        "series": {"type": "string", "description": "Another one where the query was dropped and created anew."},
+        "series": {"type": "string", "description": "It changes if the query is dropped and created again."},
         "columns": {"type": "array", "items": {"type": "object"}},
         "rows": {"type": "array", "items": {"type": "array", "items": {}}},
         "first": _NUMBER,
@@ -71,7 +71,7 @@ def subscribers_of(app: Starlette) -> Subscribers:
 
 
 async def end_live(app: Starlette, seconds: float) -> None:
-    """Before the server ends: all are sent what the log holds, and `end`; WebSockets are closed with 1001."""
+    """Call before the server ends: sends subscribers their remaining rows and `end`; closes WebSockets with 1001."""
     await subscribers_of(app).close(seconds)
 
 
@@ -98,7 +98,7 @@ async def socket_of_many(socket: WebSocket) -> None:
 
 
 async def _settled(serving: Serving, place: ReaderPlace) -> ReaderPlace:
-    """The place; from now on means after the results of all calls that have been answered by now."""
+    """The position, after results of acknowledged pushes were moved to the log: `from now on` must not include them."""
     if place.start is None:
         await serving.work(serving.backend.settle)
     return place
@@ -106,7 +106,7 @@ async def _settled(serving: Serving, place: ReaderPlace) -> ReaderPlace:
 
 @asynccontextmanager
 async def _admitted(socket: WebSocket) -> AsyncIterator[tuple[Serving, Subscribers]]:
-    """Counts the connection; what is raised before it was accepted refuses it."""
+    """Counts the connection. An error that is raised before it is accepted refuses it."""
     serving, subscribers = serving_of(socket), subscribers_of(socket.app)
     try:
         with serving.limits.subscriber():
@@ -160,12 +160,12 @@ async def events(name: str, request: Request) -> Response:
 
 
 class EventStream(PlainResponse):
-    """A response that lasts as long as the query, the server and the caller do."""
+    """A response that ends with the query, the server or the connection."""
 
     media_type = "text/event-stream"
 
     def __init__(self, serving: Serving, subscribers: Subscribers, series: Series, place: ReaderPlace) -> None:
-        # Proxies must neither keep nor gather what is to arrive now.
+        # Proxies must neither cache nor buffer the events.
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._reader = LiveReader(series, place, subscribers.blocks)
@@ -200,7 +200,7 @@ class EventStream(PlainResponse):
                     sender.result()
                     await sends(b"", more=False)
         except (OSError, Stalled):
-            pass  # nobody is there to be told
+            pass  # the connection is gone
         finally:
             tasks = [task for task in (sender, gone_task) if task is not None]
             for task in tasks:
@@ -220,9 +220,9 @@ def _event(message: Message, series: Series) -> bytes:
 @router.get(
     "/queries/{name}/results",
     summary="Read results of a query by number",
-    description="A page; `next` is the `start` of the one after it, and `end` the number of rows there have been.",
+    description="One page. `next` is the `start` of the next page, `end` is the number of rows produced so far.",
     responses={200: answer(_PAGE, "The rows.", arrow=True), **refusals(404, 410)},
-    openapi_extra={"parameters": [*_PLACE, parameter("limit", "The most rows.", {"type": "integer", "minimum": 1})]},
+    openapi_extra={"parameters": [*_PLACE, parameter("limit", "Maximal rows.", {"type": "integer", "minimum": 1})]},
     response_class=Response,
 )
 async def page(name: str, request: Request) -> Response:
@@ -232,11 +232,11 @@ async def page(name: str, request: Request) -> Response:
     place = place_of(asked, series)
     limit = min(number_of(asked.get("limit", PAGE_ROWS), "limit"), serving.settings.max_result_rows)
     if not limit:
-        raise Problem(400, "'limit' is at least 1")
+        raise Problem(400, "'limit' must be at least 1")
     await serving.work(serving.backend.settle)
     held_from, _ = series.bounds()
     if place.series is not None and place.series != series.id:
-        raise Gone(f"query '{series.name}' was created anew: its rows are of another series", held_from)
+        raise Gone(f"query '{series.name}' was created again: its rows belong to another series", held_from)
     if place.after_window_us is not None:
         start = await serving.work(series.after_window, place.after_window_us)
     else:
@@ -269,6 +269,6 @@ def _page_body(table: pa.Table, numbers: dict[str, Any]) -> bytes:
 
 
 def _page_headers(numbers: dict[str, Any]) -> dict[str, str]:
-    """What Arrow has no place for."""
+    """The numbers of a page as headers, because an Arrow body has no place for them."""
     shown = ("series", "first", "next", "held_from", "end")
     return {f"Panewise-{name.title().replace('_', '-')}": str(numbers[name]) for name in shown}

@@ -1,13 +1,13 @@
-"""A WebSocket with live results: of one query, or of those that the client subscribes to.
+"""A WebSocket with live results: of one query, or of several to which the client subscribes.
 
-The client may send, each as a JSON object:
+The client may send these JSON objects:
 
-    {"type": "pause"}, {"type": "resume"}                 with "query" where there may be several
-    {"type": "subscribe", "query", "start"?, "after_window"?, "series"?}
-    {"type": "unsubscribe", "query"}                      both only where there may be several
+    {"type": "pause"}, {"type": "resume"}                 with "query" on a connection for several queries
+    {"type": "subscribe", "query", "start"?, "after_window"?, "series"?}      only on such a connection
+    {"type": "unsubscribe", "query"}                                          only on such a connection
 
-Anything else is answered by {"type": "error", "error": {...}}, and the connection is closed when that has happened
-MISTAKES_MOST times, so that a client that does not understand the protocol does not keep the server busy.
+Any other message is answered with {"type": "error", "error": {...}}. After MISTAKES_MOST of them the connection is
+closed, so that a client that does not know the protocol does not keep the server busy.
 
     1000   the query was dropped                1008   too many mistakes
     1001   the server ends                      1009   a message of the client was too long
@@ -45,23 +45,23 @@ class _Close(Exception):
 
 
 class LiveSocket:
-    """One connection, accepted, until the client goes, the server ends or, with one query, that ends."""
+    """An accepted connection. It lasts until the client leaves, the server ends, or its only query ends."""
 
     def __init__(self, socket: WebSocket, results: ResultLog, subscribers: Subscribers, limits: Limits) -> None:
         self._socket = socket
         self._results = results
         self._subscribers = subscribers
         self._limits = limits
-        self._running: dict[str, tuple[Subscriber, asyncio.Task[None]]] = {}  # by the query's name in lower case
+        self._running: dict[str, tuple[Subscriber, asyncio.Task[None]]] = {}  # key: the query's name in lower case
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._mistakes = 0
 
     async def serve_one(self, reader: LiveReader) -> None:
-        """The results of one query."""
+        """Sends the results of one query until the connection ends."""
         await self._serve(self._start(reader))
 
     async def serve_many(self) -> None:
-        """The results of the queries that the client names."""
+        """Sends the results of the queries to which the client subscribes, until the connection ends."""
         await self._serve(None)
 
     async def _serve(self, only: Subscriber | None) -> None:
@@ -77,24 +77,24 @@ class LiveSocket:
             with suppress(WebSocketDisconnect, RuntimeError):
                 await self._socket.close(close.code, close.reason)
         except (WebSocketDisconnect, Stalled):
-            pass  # nobody is there to be told
+            pass  # the connection is gone
         finally:
             if not self._over.cancel():
-                self._over.exception()  # seen, even where the client said first that it goes
+                self._over.exception()  # mark as retrieved, also if the client left first
             tasks = [listening, *(task for _, task in self._running.values())]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _finish(self, problem: BaseException | None = None) -> None:
-        """The connection has nothing more to say."""
+        """Ends the connection, with an exception if there is a problem."""
         if not self._over.done():
             if problem is None:
                 self._over.set_result(None)
             else:
                 self._over.set_exception(problem)
 
-    # -- what the client says ------------------------------------------------------------------------------------
+    # -- messages of the client ----------------------------------------------------------------------------------
 
     async def _listen(self, only: Subscriber | None) -> None:
         while True:
@@ -116,7 +116,7 @@ class LiveSocket:
             if answer is not None and answer["type"] == "error":
                 self._mistakes += 1
                 if self._mistakes >= MISTAKES_MOST:
-                    raise _Close(POLICY, "too many messages that are not understood")
+                    raise _Close(POLICY, "too many messages were refused")
 
     def _answer(self, asked: Any, only: Subscriber | None) -> dict[str, Any] | None:
         kind = asked.get("type") if isinstance(asked, dict) else None
@@ -146,7 +146,7 @@ class LiveSocket:
     def _subscribe(self, asked: dict[str, Any]) -> None:
         name = asked.get("query")
         if not isinstance(name, str):
-            raise Problem(400, 'the field "query" is the name of a query')
+            raise Problem(400, 'the field "query" must be the name of a query')
         if name.lower() in self._running:
             raise Problem(409, f"there is already a subscription to '{name}'")
         series = self._results.series(name)
@@ -157,7 +157,7 @@ class LiveSocket:
             self._start(reader, stack.pop_all())
 
     def _start(self, reader: LiveReader, counted: ExitStack | None = None) -> Subscriber:
-        """Lets a reader speak; one that is counted by itself is one of many."""
+        """Starts a subscriber. `counted` is released at its end; None for the only subscriber of the connection."""
         subscriber = Subscriber(reader, self._send)
         task = self._subscribers.start(subscriber)
         key = reader.series.name.lower()

@@ -1,11 +1,11 @@
-"""All live connections of one server: what they share, their heartbeats, and how they end.
+"""All live connections of one server: their shared blocks, their heartbeats, and their end.
 
-A subscriber is a task that says what its reader has to say, one message after the other, and sleeps when there is
-nothing. It is woken by rows (one callback of the event loop for all subscribers of a query), by the beat of a clock
-that all share, and by the end of the server. Sending waits for the connection: that is the back-pressure, and nothing
-is held meanwhile but the position. Who takes nothing at all for STALLED_SECONDS is disconnected, and may come back.
+A subscriber is a task that sends the messages of its reader one after the other, and sleeps when there are none. It is
+woken by new rows (one callback of the event loop for all subscribers of a query), by a shared heartbeat clock, and by
+the end of the server. Sending waits for the connection: this is the back-pressure; meanwhile only the position is held.
+A connection that accepts nothing for STALLED_SECONDS is closed; its client may reconnect.
 
-`close` ends all of them: each is sent what the log holds, then `end`. Who does not take that in time is cut off.
+`close` ends all subscribers: each gets its remaining rows, then `end`. Those that are too slow are disconnected.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ GOODBYE_SECONDS = 2.0
 
 
 class Stalled(Exception):
-    """A subscriber has taken nothing for too long."""
+    """A connection has accepted nothing for STALLED_SECONDS."""
 
 
 class Subscriber:
-    """One reader and the connection that it speaks to. `send` waits as long as the connection takes nothing."""
+    """One reader and its connection. `send` waits until the connection accepts the message."""
 
     def __init__(self, reader: LiveReader, send: Callable[[Message], Awaitable[None]]) -> None:
         self.reader = reader
@@ -42,7 +42,7 @@ class Subscriber:
         self._woken.set()
 
     async def run(self) -> None:
-        """Returns after the end was said."""
+        """Sends messages until `end` has been sent; raises Stalled if the connection accepts nothing."""
         stop = self.reader.series.listen(self.wake)
         try:
             while not self.reader.ended:
@@ -54,7 +54,7 @@ class Subscriber:
                 self.beat = False
                 async with asyncio.timeout(STALLED_SECONDS):
                     await self._send(message)
-                # A connection that takes everything at once would not let any other task run.
+                # If `send` never waits, let other tasks run.
                 await asyncio.sleep(0)
         except TimeoutError:
             raise Stalled from None
@@ -85,7 +85,7 @@ class Subscribers:
 
     @contextmanager
     def connection(self, finish: Callable[[], None]) -> Iterator[None]:
-        """The task that runs this has a connection; `finish` lets it end when all subscribers have."""
+        """Registers the current task as a connection; `close` calls `finish` when all subscribers have ended."""
         task = asyncio.current_task()
         assert task is not None
         self._connections[task] = finish
@@ -95,7 +95,7 @@ class Subscribers:
             del self._connections[task]
 
     def start(self, subscriber: Subscriber) -> asyncio.Task[None]:
-        """Lets it run in a task of its own."""
+        """Runs a subscriber in a new task, which is returned."""
         task = asyncio.get_running_loop().create_task(subscriber.run())
         self._running[task] = subscriber
         task.add_done_callback(lambda ended: self._running.pop(ended, None) and None)
@@ -105,7 +105,7 @@ class Subscribers:
         return task
 
     async def close(self, seconds: float) -> None:
-        """All are told everything that is there, and that this is the end; within so many seconds."""
+        """Sends all subscribers their remaining rows and the end; cancels those that need longer than `seconds`."""
         self.closing = True
         if self._clock is not None:
             self._clock.cancel()

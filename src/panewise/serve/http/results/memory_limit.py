@@ -1,7 +1,7 @@
-"""The limit of the memory that the results of all queries take together, and which rows leave it first.
+"""Limits the memory that the results of all queries use together, and chooses which rows leave it first.
 
-Rows leave from whichever query has most in memory, its oldest chunk first, so that a query with few results keeps them.
-Cost: O(log queries) for each chunk that leaves.
+The query with the most bytes in memory loses its oldest chunk first, so a query with few results keeps them. Cost:
+O(log queries) for each chunk that leaves.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from panewise.serve.http.results.result_series import Series
 
 
 class MemoryLimit:
-    """`bytes_most`: of rows of all queries that are not mapped from files."""
+    """`bytes_most` limits the rows of all queries that are not mapped from files."""
 
     def __init__(self, bytes_most: int) -> None:
         self.bytes_most = bytes_most
         self.rows_given_up = 0
 
     def excess(self, all_series: Collection[Series]) -> int:
-        """How many bytes are to leave the memory; 0 or less where none are."""
+        """The number of bytes that must leave the memory; 0 or less if none."""
         return sum(series.bytes_in_memory for series in all_series) - self.bytes_most
 
     def give_up(self, all_series: Collection[Series], size: int) -> None:
-        """Drops about `size` bytes of rows; the newest chunk of each query stays."""
+        """Drops about `size` bytes of rows for ever; the newest chunk of each query stays."""
         largest = [(-series.bytes_in_memory, number, series) for number, series in enumerate(all_series)]
         heapify(largest)
         while size > 0 and largest:
@@ -37,7 +37,7 @@ class MemoryLimit:
                 heappush(largest, (-series.bytes_in_memory, number, series))
 
     def oldest(self, all_series: Collection[Series], size: int) -> list[tuple[Series, Chunk]]:
-        """The chunks in memory, about `size` bytes of them, that are to be read from files from now on."""
+        """The chunks in memory, about `size` bytes in all, that should move to files."""
         found = []
         largest = []
         for number, series in enumerate(all_series):

@@ -1,18 +1,18 @@
-"""Rows with consecutive numbers: taken at the end, read anywhere by number, given up at the old end.
+"""Rows with consecutive numbers: appended at the end, read anywhere by number, evicted at the old end.
 
     numbers   first ............................................. next
     chunks    [ up to CHUNK_ROWS ][ up to CHUNK_ROWS ][ 512 ][ 64 ][ 3 ]
               in a file           in memory
 
-A chunk has no more than CHUNK_ROWS rows and, unless it is a single row, CHUNK_BYTES bytes. It is an Arrow record batch,
-in memory or mapped from a file: then its pages are read when somebody asks for its rows, and the system lets go of them
-when it needs the memory. Chunks go to a file oldest first.
+A chunk has at most CHUNK_ROWS rows and, unless it is a single row, CHUNK_BYTES bytes. It is an Arrow record batch, in
+memory or mapped from a file. The system reads pages of a mapped chunk when its rows are read, and frees them when it
+needs the memory. Chunks move to files oldest first.
 
-Small ones at the end are merged like the digits of a counter: a chunk is joined with the one before it when that is not
-more than twice as long. So a row is copied a logarithmic number of times, and a million appends of one row are some
-hundreds of chunks, not a million objects. Finding a number is a binary search.
+Small chunks at the end are merged like the digits of a counter: a new chunk is joined with the one before it if that
+one is at most twice as long. So a row is copied a logarithmic number of times, and a million appends of one row make
+some hundreds of chunks instead of a million objects. A number is found by binary search.
 
-What is given up goes in whole chunks: at least `keep_rows` rows stay, unless they are more than `keep_bytes`.
+Whole chunks are evicted: at least `keep_rows` rows stay, unless they have more than `keep_bytes`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from panewise.arrays import INT64_MIN
 
 CHUNK_ROWS = 4_096
 CHUNK_BYTES = 1 << 20
-# The instant that a result stands for: of periodic queries, and of continuous ones.
+# Columns with the instant of a result: of periodic queries, and of continuous ones.
 TIME_COLUMNS = ("window_end", "instant")
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows from a number on. `file`: the one that they are mapped from; None: they are in memory."""
+    """Rows from number `first` on. `file` is the file that they are mapped from; None: they are in memory."""
 
     first: int
     batch: pa.RecordBatch
@@ -60,7 +60,7 @@ class Chunk:
 
 
 class NumberedRows:
-    """Not safe for threads by itself."""
+    """See the module. Not safe for threads."""
 
     def __init__(self, schema: pa.Schema, first: int, chunk_rows: int = CHUNK_ROWS) -> None:
         self.schema = schema
@@ -68,12 +68,12 @@ class NumberedRows:
         self.next = first  # the number that the next row gets
         self.bytes = 0
         self.bytes_in_memory = 0
-        self.given_up_until_us: int | None = None  # the greatest instant of rows that are not held any more
+        self.given_up_until_us: int | None = None  # the greatest instant of rows that are no longer held
         self._chunks: list[Chunk] = []
         self._chunk_rows = chunk_rows
 
     def append(self, batch: pa.RecordBatch, file: Hashable | None = None) -> None:
-        """The next rows; `file`: the one that they are mapped from."""
+        """Appends rows; `file` is the file that they are mapped from."""
         for part in cut(batch, self._chunk_rows):
             self._append(part, file)
 
@@ -98,7 +98,7 @@ class NumberedRows:
         self.bytes_in_memory += 0 if chunk.file is not None else sign * chunk.bytes
 
     def mapped(self, chunk: Chunk, batch: pa.RecordBatch, file: Hashable) -> None:
-        """The rows of a chunk are in a file from now on; nothing where it is not held any more."""
+        """Replaces a chunk by the same rows mapped from a file; does nothing if the chunk is no longer held."""
         for index, held in enumerate(self._chunks):
             if held is chunk:
                 latest = chunk.latest_us if time_column(self.schema) is not None else None
@@ -107,7 +107,7 @@ class NumberedRows:
                 self._count(self._chunks[index], 1)
 
     def chunks(self) -> list[Chunk]:
-        """All of them, oldest first."""
+        """All chunks, oldest first."""
         return list(self._chunks)
 
     @property
@@ -116,13 +116,13 @@ class NumberedRows:
         return next((chunk.first for chunk in self._chunks if chunk.file is None), self.next)
 
     def forget_before(self, number: int) -> None:
-        """Lets the first chunks in memory go that end by there: their rows are held elsewhere."""
+        """Drops the oldest chunks in memory that end at or before `number`: their rows are held elsewhere."""
         while self._chunks and self._chunks[0].file is None and self._chunks[0].next <= number:
             self._count(self._chunks[0], -1)
             self.first = self._chunks.pop(0).next
 
     def give_up_oldest(self, wanted_from: int | None = None) -> int:
-        """Gives up the oldest chunk, unless it is the newest one or wanted; returns how many rows."""
+        """Evicts the oldest chunk, unless it is the only one or has wanted rows; returns the number of rows."""
         if len(self._chunks) < 2 or (wanted_from is not None and self._chunks[0].next > wanted_from):
             return 0
         rows = self._chunks[0].batch.num_rows
@@ -130,19 +130,19 @@ class NumberedRows:
         return int(rows)
 
     def skip_to(self, number: int) -> None:
-        """The numbers from here to there will never have rows: what came before is given up."""
+        """Continues at `number`: numbers before it will never have rows, and all earlier rows are evicted."""
         while self._chunks:
             self._give_up_oldest()
         self.first = self.next = number
 
     def miss_before(self, batch: pa.RecordBatch) -> None:
-        """Rows that come before these are not there, and some may be of the same instant as the first of these."""
+        """Records that rows before `batch` are missing; some may have the same instant as its first row."""
         if time_column(self.schema) is not None and batch.num_rows:
             instant = instants(batch)[0].as_py()
             self._gave_up_until(INT64_MIN if instant is None else instant)
 
     def limit(self, keep_rows: int, keep_bytes: int, wanted_from: int | None = None) -> None:
-        """Gives up what is more than that, oldest chunks first; the newest chunk always stays, and what is wanted."""
+        """Evicts the oldest chunks beyond the limits; the newest chunk and rows from `wanted_from` on always stay."""
         chunks = self._chunks
         while len(chunks) > 1 and (self.next - chunks[0].next >= keep_rows or self.bytes > keep_bytes):
             if wanted_from is not None and chunks[0].next > wanted_from:
@@ -161,7 +161,7 @@ class NumberedRows:
         self.given_up_until_us = instant_us if before is None else max(before, instant_us)
 
     def read(self, start: int, most: int) -> pa.Table:
-        """Up to `most` rows from a number on that is held, or is the next; without a copy."""
+        """Up to `most` rows from `start` on, which must be held or the next number; without a copy."""
         assert self.first <= start <= self.next
         parts, index = [], bisect_right(self._chunks, start, key=lambda chunk: chunk.first) - 1
         while most > 0 and 0 <= index < len(self._chunks):
@@ -173,7 +173,7 @@ class NumberedRows:
         return pa.Table.from_batches(parts, self.schema)
 
     def after(self, instant_us: int) -> int:
-        """The number of the first row held whose instant is later; `next` where there is none."""
+        """The number of the first held row with a later instant; `next` if there is none."""
         for chunk in self._chunks:
             if chunk.latest_us > instant_us:
                 later = pc.greater(instants(chunk.batch), instant_us)
@@ -182,7 +182,7 @@ class NumberedRows:
 
 
 def cut(batch: pa.RecordBatch, most_rows: int) -> Iterator[pa.RecordBatch]:
-    """Parts of a batch that are no larger than a chunk; they share its memory."""
+    """Splits a batch into parts that fit into a chunk; they share its memory."""
     for offset in range(0, batch.num_rows, most_rows):
         yield from _halved(batch.slice(offset, most_rows))
 
@@ -197,7 +197,7 @@ def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def time_column(schema: pa.Schema) -> str | None:
-    """The column that says which instant a result stands for, where it has one."""
+    """The name of the column with the instant of a result; None if there is none."""
     return next(
         (name for name in TIME_COLUMNS if name in schema.names and pa.types.is_timestamp(schema.field(name).type)), None
     )

@@ -1,13 +1,13 @@
-"""What the records of a folder of results say: which series there are, and their rows by number.
+"""Loads the records of a folder of results: which series exist, and their rows by number.
 
-Records are read in the order in which they were written. The first of each file says which series there were then, and
-that is believed rather than what came before: the end of an older file may hold a record whose writer was told that it
-had failed, because it could neither be brought to the disk nor be cut off. So rows of a series that an `end` has named
-stay until the next file, or the end of all, says that it is gone.
+Records are read in the order in which they were written. The first record of each file lists the series that existed
+then, and it overrides earlier records: an older file may end with a record whose write failed, but which could neither
+be synced nor cut off. So rows of a series that an `end` has named stay until the next file, or the end of loading,
+confirms that the series is gone.
 
-Rows come mostly in the order of their numbers, and twice where they were written again. They are kept as runs of
-consecutive numbers, which merge at the end. Those that lie aligned in a file are not copied: they stay mapped from it.
-Memory is linear in the others, time in what is read.
+Rows come mostly in the order of their numbers; rows that were written again come twice. They are kept as runs of
+consecutive numbers, which are merged at the end. Rows that are aligned in a file stay mapped from it, without a copy.
+Memory is linear in the other rows, time in the bytes read.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from panewise.serve.http.results.result_segments import SegmentFile, from_body
 
 
 class Loading:
-    """Takes all records in their order; then `series` says what there is, and `merged` gives the rows of one."""
+    """Call `read` with all records in order. Then `series` has the descriptions; `merged` returns rows of a series."""
 
     def __init__(self, chunk_rows: int) -> None:
         self.series: dict[str, dict[str, Any]] = {}  # by id
         self._schemas: dict[str, pa.Schema] = {}
-        self._runs: dict[str, list[NumberedRows]] = {}  # rows of consecutive numbers that came one after the other
+        self._runs: dict[str, list[NumberedRows]] = {}  # by id: runs of consecutive numbers, in the order they came
         self._chunk_rows = chunk_rows
 
     def read(self, file: SegmentFile, record: LogRecord) -> None:
@@ -46,7 +46,7 @@ class Loading:
             self._replace(fields["series"], record.body)
 
     def _replace(self, all_described: list[dict[str, Any]], schemas: pa.Buffer) -> None:
-        """What a file says at its beginning of all series is what is true of them."""
+        """Takes the list of series from the first record of a file, in place of everything known before."""
         self.series.clear()
         there = {described["id"] for described in all_described}
         self._runs = {id: runs for id, runs in self._runs.items() if id in there}
@@ -65,7 +65,7 @@ class Loading:
         file.add(id, first, batch.num_rows, record.body.size)
         runs = self._runs.setdefault(id, [])
         if record.fields.get("again"):
-            # These rows are in files for good: what came before of them need not be in memory meanwhile.
+            # These rows are mapped from this file, so earlier copies of them in memory can be dropped.
             for earlier in runs:
                 earlier.forget_before(first + batch.num_rows)
         run = next((run for run in reversed(runs) if run.next == first), None)
@@ -75,20 +75,20 @@ class Loading:
         run.append(batch, None if mapped is None else file)
 
     def merged(self, described: dict[str, Any]) -> NumberedRows:
-        """The rows of all runs by number; what was written twice once, and what lies before a hole not at all."""
+        """The rows of all runs by number: rows that were written twice once, and rows before a hole not at all."""
         merged = NumberedRows(self._schemas[described["id"]], described["start"], self._chunk_rows)
         merged.given_up_until_us = described["given_up_until_us"]
         runs = [run for run in self._runs.get(described["id"], []) if run.chunks()]
         for run in sorted(runs, key=lambda run: run.first):
             if run.first > merged.next:
-                # What files that are gone held is known; what was never there is not.
+                # The description covers rows of removed files, which only precede the first row; not other holes.
                 known = merged.next == merged.first and merged.given_up_until_us is not None
                 merged.skip_to(run.first)
                 if not known:
                     merged.miss_before(next(chunk.batch for chunk in run.chunks()))
             for chunk in run.chunks():
                 rest = chunk.batch.slice(max(0, min(chunk.batch.num_rows, merged.next - chunk.first)))
-                # After rows in memory all count as such: those of files come before them.
+                # Mapped rows must precede rows in memory, so a mapped chunk after those counts as in memory.
                 merged.append(rest, chunk.file if merged.in_memory_from == merged.next else None)
         return merged
 

@@ -1,23 +1,23 @@
-"""The results of every query, numbered from 0 in the order in which they were produced, for readers that come and go.
+"""The results of all queries, numbered from 0 in the order in which they were produced, for any number of readers.
 
-Whoever produces results hands them over with the number of the first (`append`); that they are taken when it returns,
-and on the disk where the log has a path, is what lets the producer forget them. Rows whose number is known are skipped,
-so that a producer that does not know whether it was heard may say it again: every row is there once.
+A producer passes results with the number of the first row (`append`). When `append` returns, the rows are stored, on
+disk if the log has a path, and the producer may forget them. Rows whose numbers are known are skipped, so a producer
+may repeat an append if it does not know its outcome: every row is stored once.
 
-A query's results are a `Series` (result_series.py), held as far as `keep_rows` and `keep_bytes` allow. `begin` makes
-it, with the columns that it will have, `forget` ends it. Who creates and drops queries keeps to one order, so that a
-name never shows rows of another query of that name, wherever the process dies:
+The results of a query are a `Series` (result_series.py), which keeps rows within `keep_rows` and `keep_bytes`. `begin`
+creates it with its columns, `forget` ends it. Callers that create and drop queries follow this order, so that a name
+never shows rows of an earlier query of that name, wherever the process dies:
 
     CREATE QUERY q    1. the query exists    2. `begin(q, its columns)`
     DROP QUERY q      1. the query ends      2. `forget(q)`     3. only then may a query of that name be created
-    start             `retain` with the queries that there are, then `begin` for each: what step 2 was still owed
+    start             `retain` with the existing queries, then `begin` for each: completes an interrupted step 2
 
-As a second line of defence rows that come again are compared with those held. Where they differ they are of another
-history (another query of the name, or one that a loss of power set back): that is another series, and readers are told.
+As a second safeguard, rows that come again are compared with the held ones. If they differ, they belong to another
+history (another query of that name, or one set back by a loss of power): a new series begins, and readers are told.
 
-Memory holds `keep_total` bytes of all queries together. What is more leaves it, the oldest rows of whichever query has
-most there: where the log has a path they are mapped from its files from then on, and read when somebody asks for them;
-without a path they are given up, and counted. The disk holds at most about twice what is held (result_segments.py).
+All queries together hold `keep_total` bytes in memory. Beyond that, the oldest rows of the query with the most bytes
+leave the memory: if the log has a path, they are mapped from its files; without a path they are lost, and counted. The
+disk holds at most about twice what is held (result_segments.py).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from panewise.state.durable_files import FileSystem, PrivateFiles
 __all__ = ["Ended", "Gone", "ResultLog", "Series"]
 
 KEEP_TOTAL = 512 << 20
-CHUNKS_AT_ONCE = 256  # that go to the disk before a new file may begin
+CHUNKS_AT_ONCE = 256  # chunks written before a new file may begin
 DROPPED = "the query was dropped"
 REPLACED = "the query was created anew"
 CLOSED = "the server ends"
 
 
 class ResultLog:
-    """Safe for threads. Without a path it lives and dies with the process.
+    """Safe for threads. Without a path, results are lost with the process.
 
     >>> log = ResultLog(None, keep_rows=1_000, keep_bytes=1 << 20)
     >>> log.append("turnover", pa.table({"total": [3, 11]}), first=0)
@@ -71,14 +71,14 @@ class ResultLog:
         segment_bytes: int = SEGMENT_BYTES,
         limited: bool = True,
     ) -> None:
-        """Not `limited`, it holds everything until `limit` is called: when readers have said what they want."""
+        """With `limited=False` all rows are kept until `limit` is called: readers can set `wanted_from` first."""
         self._keep_rows = keep_rows
         self._keep_bytes = keep_bytes
         self._memory = MemoryLimit(keep_total)
         self._limited = limited
         self._chunk_rows = max(1, min(CHUNK_ROWS, keep_rows // 8))
-        self._by_name: dict[str, Series] = {}  # by the name in lower case
-        self._writing = threading.Lock()  # one change at a time; readers do not need it
+        self._by_name: dict[str, Series] = {}  # key: the query's name in lower case
+        self._writing = threading.Lock()  # serializes changes; readers do not take it
         self._closed = False
         self._segments: ResultSegments | None = None
         if path is not None:
@@ -92,40 +92,40 @@ class ResultLog:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Of all queries that have results or may have."""
+        """The names of all queries that have a series."""
         return [series.name for series in list(self._by_name.values())]
 
     def series(self, query: str) -> Series:
-        """The results of the query that has this name now; CatalogError where there is none. Never waits."""
+        """The series of the query that has this name now; CatalogError if there is none. Never waits."""
         found = self._by_name.get(query.lower())
         if found is None:
             raise CatalogError(f"there is no query '{query}'", hint=did_you_mean(query, self.names()), missing=True)
         return found
 
     def bounds(self, query: str) -> tuple[int, int]:
-        """The first number held, and the next."""
+        """The number of the first row held, and of the next row to come."""
         return self.series(query).bounds()
 
     def read(self, query: str, start: int, most: int) -> tuple[int, pa.Table]:
-        """Up to `most` rows from a number on; Gone where it is not held any more."""
+        """Up to `most` rows from number `start` on; raises Gone if it is no longer held."""
         return self.series(query).read(start, most)
 
     def after_window(self, query: str, window_end_us: int) -> int:
-        """The number of the first row of a later window (or instant); Gone where such rows are not held any more."""
+        """The number of the first row of a later window (or instant); raises Gone if such rows are no longer held."""
         return self.series(query).after_window(window_end_us)
 
     def wait(self, query: str, start: int, timeout: float) -> bool:
-        """Whether there is a row of that number, or an end, within so many seconds. Tasks use `Series.listen`."""
+        """Waits up to `timeout` seconds for row `start` or the end; returns whether it came. For threads, not tasks."""
         return self.series(query).wait(start, timeout)
 
     @property
     def bytes_cut(self) -> int:
-        """Of a torn end, when the log was opened."""
+        """The bytes of a torn end that were cut off when the log was opened."""
         return 0 if self._segments is None else self._segments.bytes_cut
 
     @property
     def bytes_in_memory(self) -> int:
-        """Of rows of all queries that are not mapped from files."""
+        """The bytes of all queries' rows that are not mapped from files."""
         return sum(series.bytes_in_memory for series in list(self._by_name.values()))
 
     @property
@@ -136,7 +136,7 @@ class ResultLog:
         return sum(file.bytes for file in [*segments.older, *([segments.newest] if segments.newest else [])])
 
     def stats(self) -> dict[str, int]:
-        """What is held of all queries, and how many rows were given up because that was too much for the memory."""
+        """Bytes held, in memory and on disk, and the number of rows that were lost to the memory limit."""
         return {
             "bytes": sum(series.bytes for series in list(self._by_name.values())),
             "bytes_in_memory": self.bytes_in_memory,
@@ -147,20 +147,20 @@ class ResultLog:
     # -- changing ------------------------------------------------------------------------------------------------
 
     def begin(self, query: str, schema: pa.Schema, *, id: str | None = None) -> Series:
-        """The series of a query with these columns, made where there is none; in place of one with other columns.
+        """The series of a query with these columns; creates it if there is none, or replaces one with other columns.
 
-        Where the query has been running without this log its numbers are taken from the first rows that come. `id` is
-        that of the series where its rows are kept elsewhere, and have the same numbers in every process.
+        If the query has already produced rows, its numbers begin with those of the first rows that come. Pass `id` if
+        the rows are stored elsewhere and have the same numbers in every process.
         """
         with self._writing:
             return self._begin(query, plain_schema(schema), 0, id)
 
     def append(self, query: str, table: pa.Table, first: int) -> None:
-        """Takes rows, the first of which has this number; on the disk when it returns, where there is one."""
+        """Stores rows, of which the first has number `first`; they are on disk when it returns, if there is a path."""
         self.append_all([(query, table, first)])
 
     def append_all(self, parts: Iterable[tuple[str, pa.Table, int]]) -> None:
-        """The same for several queries, each named once; the disk is waited for once, and readers see all or none."""
+        """Stores rows of several queries, each named once, with one sync; readers see all of them or none."""
         with self._writing:
             self._check_open()
             taken = [piece for query, table, first in parts for piece in self._new(query, table, first)]
@@ -174,13 +174,13 @@ class ResultLog:
         return (self._keep_rows, self._keep_bytes) if self._limited else (sys.maxsize, sys.maxsize)
 
     def limit(self) -> None:
-        """From now on the limits hold, but for what series are `wanted_from`."""
+        """Applies the limits from now on, except to rows from a series' `wanted_from` on."""
         with self._writing:
             self._limited = True
             self._limit_memory()
 
     def forget(self, query: str) -> None:
-        """Ends the series: readers get what they have not read yet and then Ended. Nothing where there is none."""
+        """Ends the series: readers get their remaining rows, then Ended. Does nothing if there is no series."""
         with self._writing:
             self._check_open()
             series = self._by_name.get(query.lower())
@@ -190,14 +190,14 @@ class ResultLog:
                 series.end(DROPPED)
 
     def retain(self, queries: Iterable[str]) -> None:
-        """Forgets all others; for a start, when the queries are known that there are."""
+        """Forgets the series of all other queries; call at a start, when the existing queries are known."""
         there = {query.lower() for query in queries}
         for name in self.names():
             if name.lower() not in there:
                 self.forget(name)
 
     def close(self) -> None:
-        """Ends all readers; what was taken stays on the disk."""
+        """Ends all readers; stored rows stay on disk."""
         with self._writing:
             if self._closed:
                 return
@@ -228,19 +228,19 @@ class ResultLog:
         return series
 
     def _differs(self, series: Series, rows: pa.Table, first: int, known: int) -> bool:
-        """Whether rows that came again are not those that are held; what is not held any more is believed."""
+        """Whether rows that came again differ from the held ones; rows that are no longer held are not compared."""
         held_from = max(series.bounds()[0], first)
         if held_from >= known:
             return False
         _, held = series.read(held_from, known - held_from)
-        # As JSON, because not a number equals itself there.
+        # Compare as JSON, in which NaN equals itself.
         return json_rows(held) != json_rows(rows.slice(held_from - first, known - held_from))
 
     def _new(self, query: str, table: pa.Table, first: int) -> list[tuple[Series, int, pa.Buffer]]:
-        """What of these rows is not known yet, as bodies of records with their series and first numbers.
+        """The rows that are not known yet, as bodies of records with their series and first numbers.
 
-        A body is read back later: the batch of a producer may be a small part of large buffers. Each is one chunk, so
-        that its memory goes with it.
+        Batches are decoded from these bodies later, because a producer's batch may be a small part of large buffers.
+        Each body is one chunk, so that evicting the chunk frees its memory.
         """
         schema = plain_schema(table.schema)
         series = self._begin(query, schema, first)
@@ -257,11 +257,11 @@ class ResultLog:
         return pieces
 
     def _write_rows(self, pieces: list[tuple[Series, int, pa.Buffer]]) -> None:
-        """Where it fails, some may be in the file; they were not taken, and come again under the same numbers."""
+        """Writes rows and syncs once. After a failure some may be in the file; they come again, numbered alike."""
         if self._segments is None or not pieces:
             return
         if self._segments.full:
-            self._begin_file(self._segments)  # before and not between them: a file that is left is not synced again
+            self._begin_file(self._segments)  # never between the pieces: an older file is not synced again
         assert self._segments.newest is not None
         sizes = [
             self._segments.append({"rows": series.id, "first": first}, memoryview(body), sync=number == len(pieces))
@@ -284,12 +284,12 @@ class ResultLog:
             _described(series) | {"bytes": schema.size} for series, schema in zip(all_series, schemas, strict=True)
         ]
         segments.begin_file({"series": described}, b"".join(memoryview(schema) for schema in schemas))
-        # What cannot be tidied now is tidied when the next file begins.
+        # If this fails, it is tried again when the next file begins.
         with suppress(OSError, DurabilityError):
             self._tidy(segments)
 
     def _tidy(self, segments: ResultSegments) -> None:
-        """Removes files of which nothing is held, and those of which little is, when that has been written again."""
+        """Removes files without held rows; removes files with few of them after writing those to the newest file."""
         by_id = {series.id: series for series in self._by_name.values()}
         in_memory_from = {id: series.in_memory_from for id, series in by_id.items()}
         mapped: dict[Hashable, list[tuple[Series, Chunk]]] = {}
@@ -299,7 +299,7 @@ class ResultLog:
                     mapped.setdefault(chunk.file, []).append((series, chunk))
         moved, chunks = [], []
         for file in list(segments.older):
-            # Of rows in memory the files have the only lasting copy; rows before them are where they are mapped from.
+            # A file is needed for rows in memory, as their durable copy, and for the chunks that are mapped from it.
             held = {
                 by_id[id]: part for id, part in file.parts.items() if id in by_id and part.next > in_memory_from[id]
             }
@@ -326,16 +326,16 @@ class ResultLog:
             first += batch.num_rows
 
     def _map_again(self, segments: ResultSegments, chunks: list[tuple[Series, Chunk]]) -> None:
-        """Writes chunks to the newest file, from where they are read from now on; brings that file to the disk."""
+        """Writes chunks to the newest file, syncs it, and maps them from there."""
         places = [segments.append_again(series.id, chunk.first, chunk.batch) for series, chunk in chunks]
         segments.sync()
         for (series, chunk), (file, start, size) in zip(chunks, places, strict=True):
             body = file.body_at(start, size)
-            assert body is not None, "it was written to be mapped"
+            assert body is not None, "append_again aligns bodies so that they can be mapped"
             series.mapped(chunk, from_body(body, series.schema), file)
 
     def _limit_memory(self) -> None:
-        """Rows leave the memory where all queries together have more there than they may."""
+        """Moves rows to files, or evicts them without a path, if all queries together exceed the memory limit."""
         all_series = self._by_name.values()
         excess = self._memory.excess(all_series)
         if excess <= 0:
@@ -344,7 +344,7 @@ class ResultLog:
             if self._limited:
                 self._memory.give_up(all_series, excess)
             return
-        # Some more than needed, so that the disk is not waited for each time. What it does not take stays in memory.
+        # Move more than needed, so that not every append syncs. If the disk fails, rows stay in memory.
         with suppress(OSError, DurabilityError):
             leaving = self._memory.oldest(all_series, excess + self._memory.bytes_most // 4)
             for start in range(0, len(leaving), CHUNKS_AT_ONCE):
@@ -377,7 +377,7 @@ def _described(series: Series) -> dict[str, Any]:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Names and types only: results of one query may come with other metadata, or dictionaries, from time to time."""
+    """The schema without metadata and dictionaries, which may vary between results of one query."""
     return pa.schema(
         [
             pa.field(column.name, column.type.value_type if pa.types.is_dictionary(column.type) else column.type)

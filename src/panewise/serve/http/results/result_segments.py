@@ -1,24 +1,24 @@
-"""The results of all queries on disk: one log, in files that go when nothing in them is held any more.
+"""The results of all queries on disk: one log in several files, each removed when none of its rows is held any more.
 
-    LOCK               held by the one process that has the folder open
+    LOCK               held by the process that has the folder open
     results-N          records from number N on, each with its length and checksum (engine/durability/durable_log.py)
 
     record    fields                                        body
-    series    [{id, name, start, given_up_until_us}, ...]   their schemas, one after the other      first of every file
+    series    [{id, name, start, given_up_until_us}, ...]   their schemas, concatenated; the first record of each file
     begin     {id, name, start}                             its schema; ends a series of the same name
     end       id                                            -
     rows      id, first, perhaps again                      an Arrow record batch
 
-All queries share the log, so that ten thousand of them are one file to write to. A file begins with all series that
-there are: what is true of series is what the newest file says, and any older file may go. A row is found by its series
-and number, not by its place, so that rows may be written again: where less than half of an old file is still held, that
-part is appended to the new one, and the file removed. The disk holds at most about twice what is held, and a file.
+All queries share the log, so that ten thousand of them write to one file. A file begins with the list of all series, so
+the newest file alone defines them, and any older file may be removed. Rows are identified by series and number, not by
+position, so they may be written again: if less than half of an old file is still held, that part is appended to the
+newest file, and the old one is removed. The disk holds at most about twice what is held, plus one file.
 
-Rows that leave the memory of the process are appended `again`, a chunk of them as one record whose body lies aligned in
-the file, and are read from there through a mapping of the file. A mapping outlives the removal of its file.
+Rows that leave the memory of the process are appended `again`, one record per chunk. The record's body is aligned in
+the file, and rows are read through a mapping of the file. A mapping stays valid after its file is removed.
 
-`append` has brought its record to the disk when it returns; a crash in the middle leaves a torn record at the end,
-which was never acknowledged and is cut off, with a DurabilityWarning, when the folder is opened.
+A record is on disk when `append` returns. A crash during `append` leaves a torn record at the end, which was never
+acknowledged; it is cut off, with a DurabilityWarning, when the folder is opened.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from panewise.errors import DurabilityError, DurabilityWarning
 from panewise.state.durable_files import FileSystem
 from panewise.state.forked import let_go_in_children
 
-SEGMENT_BYTES = 64 << 20  # after which a new file is begun
-ALIGNED = 64  # bytes: where batches begin that are mapped from a file
+SEGMENT_BYTES = 64 << 20  # a file of this size is full
+ALIGNED = 64  # bytes; the alignment of batches that are mapped from a file
 _NAME = re.compile(r"results-(\d{12})(\.unfinished)?")
 
 
@@ -56,7 +56,7 @@ class SegmentPart:
 
 @dataclass(eq=False)
 class SegmentFile:
-    """A file and what is in it, by the id of the series."""
+    """A file and its contents, by the id of the series."""
 
     path: Path
     bytes: int = 0
@@ -64,7 +64,7 @@ class SegmentFile:
     _mapped: pa.Buffer | None = None
 
     def body_at(self, start: int, size: int) -> pa.Buffer | None:
-        """Bytes of the file, which are read when they are looked at; None where they do not lie as Arrow wants it."""
+        """Bytes of the file, mapped; None if they are not aligned as Arrow needs it."""
         if start % ALIGNED or not size:
             return None
         if self._mapped is None or self._mapped.size < start + size:
@@ -84,19 +84,19 @@ class ResultSegments:
     def __init__(self, path: Path, files: FileSystem, lock: int, segment_bytes: int) -> None:
         self.path = path
         self.segment_bytes = segment_bytes
-        self.bytes_cut = 0  # of a torn end, when the folder was opened
+        self.bytes_cut = 0  # the bytes of a torn end that were cut off when the folder was opened
         self.older: list[SegmentFile] = []
         self.newest: SegmentFile | None = None
         self._files = files
         self._lock = lock
         self._end: Segment | None = None
         self._next_number = 0
-        self._name_on_disk = True  # of the newest file
+        self._name_on_disk = True  # whether the folder was synced after the newest file got its name
         let_go_in_children(self)
 
     @classmethod
     def open(cls, path: Path, files: FileSystem, segment_bytes: int = SEGMENT_BYTES) -> ResultSegments:
-        """Takes the lock; DurabilityError where another process has it or the folder cannot be written."""
+        """Takes the lock; DurabilityError if another process has it or the folder cannot be written."""
         try:
             files.make_folder(path)
             lock = files.lock(path / "LOCK")
@@ -107,20 +107,20 @@ class ResultSegments:
         return cls(path, files, lock, segment_bytes)
 
     def close(self) -> None:
-        """Lets the files and the lock go."""
+        """Closes the files and releases the lock."""
         self._let_go()
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
 
     def forked(self) -> None:
-        """In a child process: the lock ends with the process that took it, and nothing can be appended."""
+        """Called in a child process after a fork: closes everything, so that only the parent appends."""
         self.close()
 
     # -- opening -------------------------------------------------------------------------------------------------
 
     def records(self) -> Iterator[tuple[SegmentFile, LogRecord]]:
-        """Everything that was appended, in that order, with the file that it is in."""
+        """All records in the order in which they were appended, each with its file."""
         for path in self._segment_paths():
             file = SegmentFile(path)
             for item in read_segment(path):
@@ -144,7 +144,7 @@ class ResultSegments:
             raise DurabilityError(
                 f"'{file.path}' is damaged at byte {tail.valid_bytes:,} of {tail.bytes:,}: {tail.problem}, and whole "
                 "records follow",
-                hint="bring the file back from a copy; to give up what follows, cut it: "
+                hint="restore the file from a copy; to give up the records that follow, cut it: "
                 f"truncate -s {tail.valid_bytes} '{file.path}'",
             )
         if tail.problem:
@@ -167,11 +167,11 @@ class ResultSegments:
 
     @property
     def full(self) -> bool:
-        """Whether the next record wants `begin_file` first."""
+        """Whether `begin_file` must be called before the next record."""
         return self._end is None or bool(self._end.broken) or self._end.size >= self.segment_bytes
 
     def begin_file(self, fields: dict[str, Any], body: bytes | memoryview) -> None:
-        """A new file with a first record; DurabilityError, and all is as it was, otherwise."""
+        """Begins a new file with its first record; if that fails, raises DurabilityError and changes nothing."""
         number = self._next_number
         path = self.path / f"results-{number:012d}"
         unfinished = path.with_name(path.name + ".unfinished")
@@ -186,7 +186,7 @@ class ResultSegments:
             with contextlib.suppress(OSError):
                 self._files.remove(unfinished)
             raise _unwritable(path, problem) from problem
-        # From here on the file is the newest for whoever opens the folder, and so it is here, whatever comes.
+        # After the rename every process sees this file as the newest, so it must be the newest here too.
         fresh.path = path
         self._let_go()
         if self.newest is not None:
@@ -195,7 +195,7 @@ class ResultSegments:
         self._name_on_disk = False
 
     def append(self, fields: dict[str, Any], body: bytes | memoryview = b"", sync: bool = True) -> int:
-        """A record, on the disk when this returns its bytes; DurabilityError, and there is no record, otherwise."""
+        """Appends a record, syncs it if `sync`, and returns its size; if that fails, DurabilityError and no record."""
         assert self._end is not None and self.newest is not None
         before = self._end.size
         self._bring_name_to_disk()
@@ -205,7 +205,7 @@ class ResultSegments:
         return self._end.size - before
 
     def append_again(self, id: str, first: int, batch: pa.RecordBatch) -> tuple[SegmentFile, int, int]:
-        """Rows that are here already, to be mapped from where they are now: the file, and where in it. Wants `sync`."""
+        """Appends rows again, aligned for mapping; returns the file, offset and size of the body. Call `sync` later."""
         assert self._end is not None and self.newest is not None
         fields = {"rows": id, "first": first, "again": ""}
         head = self._end.size + RECORD_HEAD + len(json.dumps(fields, separators=(",", ":")))
@@ -224,16 +224,16 @@ class ResultSegments:
             self._name_on_disk = True
 
     def sync(self) -> None:
-        """Brings what was appended without it to the disk; OSError where the system refuses."""
+        """Syncs records that were appended with `sync=False`; raises OSError."""
         assert self._end is not None
         self._files.sync(self._end.descriptor)
 
     def is_small(self, file: SegmentFile) -> bool:
-        """Whether it is better brought together with what comes: every restart begins a new file."""
+        """Whether to merge it into the newest file: every restart begins a new file, which may stay small."""
         return 8 * file.bytes < self.segment_bytes
 
     def remove(self, file: SegmentFile) -> None:
-        """Of the older files one that nothing held is in; OSError where the system refuses."""
+        """Removes an older file without held rows; raises OSError or DurabilityError."""
         self._bring_name_to_disk()
         self._files.remove(file.path)
         self.older.remove(file)
@@ -251,10 +251,10 @@ def _unwritable(path: Path, problem: OSError | DurabilityError) -> DurabilityErr
 
 
 def to_body(batch: pa.RecordBatch) -> pa.Buffer:
-    """A batch without its schema, with no more buffers than its rows need."""
+    """The bytes of a batch without its schema; buffers are cut to its rows."""
     return batch.serialize()
 
 
 def from_body(body: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in place."""
+    """The batch of a body, without a copy."""
     return pa.ipc.read_record_batch(body, schema)

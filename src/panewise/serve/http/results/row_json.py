@@ -1,13 +1,13 @@
 """Arrow rows as JSON: a list of lists, one for each row.
 
-    BOOLEAN, INT, BIGINT     as they are, all 64 bits          TIMESTAMP   "2026-01-31T12:00:00.000000Z"
+    BOOLEAN, INT, BIGINT     unchanged, all 64 bits            TIMESTAMP   "2026-01-31T12:00:00.000000Z"
     FLOAT, DOUBLE            shortest text that reads back;    DATE        "2026-01-31"
                              "NaN", "Infinity", "-Infinity"    DECIMAL     "12.30", never with an exponent
     STRING                   text                              NULL        null
 
-Columns become lists of Python objects, a whole column at a time, and orjson writes the rows of them: for a hundred rows
-of five columns that takes some tens of microseconds (`python -m panewise.serve.http.results.row_json` prints how long).
-Instants and dates are written once for each value that occurs, because all groups of a window have the same.
+Each column is converted as a whole to a list of Python objects, and orjson writes the rows. A hundred rows of five
+columns take some tens of microseconds (`python -m panewise.serve.http.results.row_json` measures it). Instants and
+dates are formatted once for each distinct value, because all groups of a window share them.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def json_rows(table: pa.Table) -> bytes:
 
 
 def json_columns(schema: pa.Schema) -> list[dict[str, str]]:
-    """Names and types, as CQL writes them, of the columns of a table."""
+    """The names and CQL types of the columns of a table."""
     return [{"name": column.name, "type": str(from_arrow(column.type) or column.type)} for column in schema]
 
 
 def _cells(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as what orjson writes as it should."""
+    """The values of a column as objects that orjson writes in the form above."""
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         return [cell for chunk in array.chunks for cell in _cells(pa.chunked_array([chunk]))]
@@ -70,7 +70,7 @@ def _cells(column: pa.ChunkedArray) -> list[Any]:
 def _numbers(array: pa.Array) -> list[Any]:
     if not array.null_count:
         return array.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
-    # With NULLs NumPy would make floats of integers, which do not hold them all.
+    # With NULLs, NumPy would convert integers to floats, which cannot represent all of them.
     cells: list[Any] = (
         array.fill_null(False if pa.types.is_boolean(array.type) else 0).to_numpy(zero_copy_only=False).tolist()
     )
@@ -79,7 +79,7 @@ def _numbers(array: pa.Array) -> list[Any]:
 
 def _floats(array: pa.Array) -> list[Any]:
     values = array.to_numpy(zero_copy_only=False)
-    # The shortest text of a 32-bit float is shorter than that of the 64-bit one that equals it.
+    # Keep 32-bit floats: their shortest text is shorter than that of the equal 64-bit float.
     cells: list[Any] = values.tolist() if values.dtype == np.float64 else list(values.astype(np.float32))
     if not np.isfinite(values).all():
         for index in np.flatnonzero(~np.isfinite(values)).tolist():

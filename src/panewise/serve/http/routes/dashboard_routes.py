@@ -1,9 +1,9 @@
 """The dashboard's page and its files: `/` and `/dashboard/*`, open to everybody because they hold no data.
 
-The files come from the package and from nowhere else: what may be asked for is the listing of the folder, read once, so
-a path never reaches the file system. A file is answered with an entity tag, the digest of its bytes, and `no-cache`: a
-browser asks each time and mostly gets an empty 304, so that a page never mixes files of two versions. The policy allows
-scripts, styles and connections of this server alone, nothing inline, and no markup made from strings.
+All files of the package's folder are read once, and only they are served, so a path of a request never reaches the file
+system. Answers have an entity tag, the digest of the file, and `no-cache`: a browser asks each time and mostly gets an
+empty 304, so a page never mixes files of two versions. The content security policy allows scripts, styles and
+connections of this server only, nothing inline, and no markup made from strings.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True)
 class PageFile:
-    """A file of the dashboard, as it is sent."""
+    """A file of the dashboard with its media type and entity tag."""
 
     body: bytes
     media_type: str
@@ -83,7 +83,7 @@ async def file(request: Request, name: str) -> Response:
 
 
 def answer(request: Request, name: str) -> Response:
-    """The file of this name, or 304 where the browser has it already."""
+    """The file of this name, or 304 if the browser already has it."""
     found = page_files().get(name)
     if found is None:
         return Response("there is no such file\n", status_code=404, media_type="text/plain; charset=utf-8")

@@ -1,7 +1,7 @@
-"""The words of the OpenAPI document: what every route may answer, and the shapes of bodies.
+"""Parts of the OpenAPI document: the responses of routes, and the schemas of bodies.
 
-Bodies are read and written without models of the framework, for speed and so that all errors have one form; their
-shapes are therefore written down here, and the tests send what this document allows (tests/serve/http/test_openapi.py).
+For speed, and so that all errors have one form, bodies are read and written without FastAPI's models. Their schemas are
+therefore written here; tests send requests that this document allows (tests/serve/http/test_openapi.py).
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from panewise import __version__
 TITLE = "panewise"
 DESCRIPTION = """Many sliding-window queries over streams, answered together.
 
-**Access.** `Authorization: Bearer TOKEN`. A token has the scope `read` or `write`; `write` includes `read`. A server
-that was started without tokens listens on this machine only and wants none.
+**Access.** Send `Authorization: Bearer TOKEN`. A token has the scope `read` or `write`; `write` includes `read`. A
+server that was started without tokens listens on this machine only and needs none.
 
-**Answers** are JSON, or Arrow IPC where `Accept: application/vnd.apache.arrow.stream` asks for it. Instants are texts
-in UTC with microseconds, `2026-01-31T12:00:00.000000Z`; DECIMAL values are texts; `NaN` and the infinities are texts.
+**Answers** are JSON, or Arrow IPC if `Accept` has `application/vnd.apache.arrow.stream`. In JSON, instants are strings
+in UTC with microseconds, `2026-01-31T12:00:00.000000Z`; DECIMAL values, `NaN` and the infinities are strings too.
 
-**Errors** have one form: `{"error": {"type", "message", "hint", "at", "text"}}`. A request that is refused has changed
-nothing.
+**Errors** have one form: `{"error": {"type", "message", "hint", "at", "text"}}`. A refused request has changed nothing.
 """
 TAGS = [
     {"name": "statements", "description": "CQL: create streams and queries, ask one-time queries."},
-    {"name": "queries", "description": "Registered queries: what there is, their answers and their results."},
+    {"name": "queries", "description": "Registered queries, their answers and their results."},
     {"name": "streams", "description": "Rows and punctuations for streams."},
     {"name": "operations", "description": "Health, figures, and what queries share."},
 ]
@@ -34,20 +33,20 @@ _ERROR = {"$ref": "#/components/schemas/Error"}
 _WORDS = {
     400: "The statement, the data or a parameter is wrong.",
     401: "The token is missing or not known.",
-    403: "The token may only read, or the request comes from a web page of others.",
-    404: "There is nothing of that name.",
-    408: "The body did not come in time.",
-    409: "It exists already, is still in use, or has failed.",
+    403: "The token may only read, or the request comes from a foreign web page.",
+    404: "Nothing has that name.",
+    408: "The body was not received in time.",
+    409: "It already exists, is still in use, or has failed.",
     410: "It is not held any more, or not yet.",
     413: "The body, the statement or the answer is too large.",
     415: "The body has another media type.",
-    429: "Too many requests a second, or too many of something. `Retry-After` says when to come back.",
-    503: "Not ready, or a queue is full. `Retry-After` says when to come back.",
+    429: "Too many requests per second, or another limit is reached. `Retry-After` says when to retry.",
+    503: "Not ready, or a queue is full. `Retry-After` says when to retry.",
 }
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The responses of a route that are errors; 400, 401, 403, 429 and 503 are everybody's."""
+    """The error responses of a route; every route has 400, 401, 403, 429 and 503."""
     return {
         status: {"description": _WORDS[status], "content": {"application/json": {"schema": _ERROR}}}
         for status in sorted({400, 401, 403, 429, 503, *statuses})
@@ -57,7 +56,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def answer(
     schema: dict[str, Any] | str, description: str, example: Any = None, *, arrow: bool = False
 ) -> dict[str, Any]:
-    """A response of a route; `schema` may be the name of one below."""
+    """A successful response of a route; `schema` may be the name of one in SCHEMAS."""
     shape = {"$ref": f"#/components/schemas/{schema}"} if isinstance(schema, str) else schema
     content: dict[str, Any] = {"application/json": {"schema": shape}}
     if example is not None:
@@ -74,7 +73,7 @@ def body(schema: str, example: Any) -> dict[str, Any]:
 
 
 def parameter(name: str, description: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
-    """A parameter that the handler reads itself."""
+    """The description of a parameter, which the handler reads itself."""
     return {"name": name, "in": place, "required": place == "path", "description": description, "schema": schema}
 
 
@@ -103,7 +102,7 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 _DEFINITION = {
     "name": _TEXT,
     "kind": {"type": "string", "enum": ["stream", "table", "query", "sink", "archive"]},
-    "statement": _TEXT | {"description": "Creates it again."},
+    "statement": _TEXT | {"description": "The statement that creates it."},
     "columns": _COLUMNS,
 }
 _QUERY = _DEFINITION | {
@@ -113,7 +112,7 @@ _QUERY = _DEFINITION | {
     "answers": {
         "type": "string",
         "enum": ["", "reports", "changes", "lookup"],
-        "description": "Whether results are whole reports, say what has changed, or there are none, only lookups.",
+        "description": "The form of results: whole reports, changes, or none (only lookups).",
     },
 }
 SCHEMAS: dict[str, Any] = {
@@ -124,9 +123,9 @@ SCHEMAS: dict[str, Any] = {
             type=_TEXT,
             message=_TEXT,
             hint=_or_null(_TEXT),
-            at=_or_null(_PLACE | {"description": "The place in the statement, counted from 1."}),
-            text=_TEXT | {"description": "The message for people, with the place underlined."},
-            executed=_NUMBER | {"description": "How many statements before the wrong one have been executed."},
+            at=_or_null(_PLACE | {"description": "The position in the statement, counted from 1."}),
+            text=_TEXT | {"description": "The message for people, with the position underlined."},
+            executed=_NUMBER | {"description": "The number of statements executed before the wrong one."},
         ),
     ),
     "Statements": _object("text", text=_TEXT | {"description": "One or more statements of CQL."})
@@ -140,7 +139,7 @@ SCHEMAS: dict[str, Any] = {
     | {"additionalProperties": False},
     "Advance": _object(
         "until",
-        until={"anyOf": [_TEXT, {"type": "integer"}], "description": "An instant: a text in UTC, or microseconds."},
+        until={"anyOf": [_TEXT, {"type": "integer"}], "description": "An instant: a string in UTC, or microseconds."},
     )
     | {"additionalProperties": False},
     "Table": _object("columns rows", columns=_COLUMNS, rows=_ROWS),
@@ -148,8 +147,8 @@ SCHEMAS: dict[str, Any] = {
         "columns rows watermark age_seconds",
         columns=_COLUMNS,
         rows=_ROWS,
-        watermark=_or_null(_TEXT | {"description": "How far the query had come."}),
-        age_seconds={"type": "number", "minimum": 0, "description": "How old the answer is."},
+        watermark=_or_null(_TEXT | {"description": "The query's watermark at the time of the answer."}),
+        age_seconds={"type": "number", "minimum": 0, "description": "The age of the answer."},
     ),
     "Definition": _object("name kind statement columns", **_DEFINITION),
     "Query": _object("name kind statement columns status reason inputs answers", **_QUERY, stats={"type": "object"}),
@@ -181,7 +180,7 @@ SCHEMAS: dict[str, Any] = {
 
 
 def completed(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the shapes and the way to show a token."""
+    """Adds the schemas and the authentication scheme to FastAPI's document, and returns it."""
     components = document.setdefault("components", {})
     components.setdefault("schemas", {}).update(SCHEMAS)
     components["schemas"].pop("HTTPValidationError", None)

@@ -1,4 +1,4 @@
-"""For those who run the server: is it alive, can it answer, what does it do, what do queries share."""
+"""Routes for operators of the server: liveness, readiness, metrics, statistics, and what queries share."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ router = APIRouter(tags=["operations"])
 
 @router.get(
     "/healthz",
-    summary="Is the process alive",
-    responses={200: answer("Status", "It is.", {"status": "ok"}), **refusals()},
+    summary="Whether the process is alive",
+    responses={200: answer("Status", "It is alive.", {"status": "ok"}), **refusals()},
     response_class=Response,
 )
 async def healthz() -> Response:
@@ -27,9 +27,9 @@ async def healthz() -> Response:
 
 @router.get(
     "/readyz",
-    summary="Can it answer",
-    description="503 while it starts or ends, and where nothing can be written down any more.",
-    responses={200: answer("Status", "It can.", {"status": "ready"}), **refusals()},
+    summary="Whether the server can answer",
+    description="503 while it starts or ends, and if it can no longer write to its disk.",
+    responses={200: answer("Status", "It can answer.", {"status": "ready"}), **refusals()},
     response_class=Response,
 )
 async def readyz(request: Request) -> Response:
@@ -42,7 +42,7 @@ async def readyz(request: Request) -> Response:
 
 @router.get(
     "/metrics",
-    summary="Figures for Prometheus",
+    summary="Metrics for Prometheus",
     responses={
         200: {"description": "In Prometheus' text format.", "content": {"text/plain": {"schema": {"type": "string"}}}},
         **refusals(),
@@ -56,8 +56,8 @@ async def metrics(request: Request) -> Response:
 
 @router.get(
     "/v1/stats",
-    summary="Figures by stream, table, query and tree",
-    responses={200: answer("Object", "What `Engine.stats()` gives."), **refusals()},
+    summary="Figures of streams, tables, queries and trees",
+    responses={200: answer("Object", "The result of `Engine.stats()`."), **refusals()},
     response_class=Response,
 )
 async def stats(request: Request) -> Response:
@@ -78,7 +78,7 @@ async def weave(request: Request) -> Response:
 
 @router.get(
     "/v1/weave.svg",
-    summary="What queries share, drawn",
+    summary="A drawing of what queries share",
     responses={
         200: {"description": "A drawing.", "content": {"image/svg+xml": {"schema": {"type": "string"}}}},
         **refusals(),

@@ -1,6 +1,6 @@
-"""Registered queries: list, create, suspend, resume, drop, explain, look up, and pages of their results.
+"""Routes of registered queries: list, show, create, suspend, resume, drop, explain, look up.
 
-Everything here goes to worker threads; lookups of published answers never come so far (quick_lookups.py).
+All of them run in worker threads. Most lookups do not reach this module: quick_lookups.py answers them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NUMBER = {"type": "integer", "minimum": 0}
 @router.get(
     "/queries",
     summary="List queries",
-    responses={200: answer({"type": "object"}, "All queries, with figures of each under `stats`."), **refusals()},
+    responses={200: answer({"type": "object"}, "All queries; `stats` has the figures of each."), **refusals()},
     response_class=Response,
 )
 async def queries(request: Request) -> Response:
@@ -69,7 +69,7 @@ def _shown(backend: Backend, name: str) -> dict[str, Any]:
 
 
 def query_of(backend: Backend, name: str) -> Definition:
-    """The query of a name, in any case; CatalogError, which becomes 404, where there is none."""
+    """The query of this name, ignoring case; CatalogError, which becomes 404, if there is none."""
     found = [definition for definition in backend.catalog() if definition.kind == "query"]
     for definition in found:
         if definition.name.lower() == name.lower():
@@ -81,7 +81,7 @@ def query_of(backend: Backend, name: str) -> Definition:
     "/queries",
     status_code=201,
     summary="Create a query",
-    description="The same as `CREATE QUERY name AS select`. Places in errors are those in `select`.",
+    description="The same as `CREATE QUERY name AS select`. Positions in errors refer to `select`.",
     responses={201: answer("Query", "The query."), **refusals(404, 408, 409, 413, 415)},
     openapi_extra=body(
         "NewQuery",
@@ -105,7 +105,7 @@ async def create(request: Request) -> Response:
 
 def _create(backend: Backend, name: str, select: str, options: Any) -> dict[str, Any]:
     if not name.strip():
-        raise Problem(400, "the name of a query is not empty")
+        raise Problem(400, "the name of a query must not be empty")
     taken = next((d for d in backend.catalog() if d.name.lower() == name.lower()), None)
     if taken is not None:
         raise CatalogError(f"there is already a {taken.kind} '{taken.name}'", hint="choose another name, or drop it")
@@ -114,7 +114,7 @@ def _create(backend: Backend, name: str, select: str, options: Any) -> dict[str,
     try:
         parsed = parse(text)
         if len(parsed) != 1 or not adds_query(parsed[0]):
-            raise BindError("a query is one SELECT", hint="send several statements to /v1/statements")
+            raise BindError("'select' must be one SELECT", hint="send several statements to /v1/statements")
         backend.execute(text)
     except QueryError as error:
         raise _moved(error, select, len(before)) from None
@@ -122,7 +122,7 @@ def _create(backend: Backend, name: str, select: str, options: Any) -> dict[str,
 
 
 def _moved(error: QueryError, select: str, by: int) -> QueryError:
-    """The error with its place in the SELECT that was sent."""
+    """The error with its position moved from the CREATE QUERY statement into the SELECT that was sent."""
     if error.span is not None:
         start = max(0, error.span.start - by)
         error.text, error.span = select, Span(start, max(start + 1, error.span.end - by))
@@ -133,7 +133,7 @@ def _with(options: Any) -> str:
     if options is None or options == {}:
         return ""
     if not isinstance(options, dict):
-        raise Problem(400, "the field 'options' is no object in braces")
+        raise Problem(400, "the field 'options' is not a JSON object")
     return f" WITH ({', '.join(f'{name_to_sql(name)} = {_literal(name, value)}' for name, value in options.items())})"
 
 
@@ -146,13 +146,13 @@ def _literal(name: str, value: Any) -> str:
         return repr(value)
     if isinstance(value, str) and "\x00" not in value:
         return "'" + value.replace("'", "''") + "'"
-    raise Problem(400, f"the option '{name[:100]}' is no text, number or boolean")
+    raise Problem(400, f"the option '{name[:100]}' is not a string, number or boolean")
 
 
 @router.post(
     "/queries/{name}/suspend",
     summary="Suspend a query",
-    description="It keeps its state up to date and reports nothing until it is resumed.",
+    description="The query keeps its state up to date and reports nothing until it is resumed.",
     responses={200: answer("Query", "The query."), **refusals(404, 409)},
     response_class=Response,
 )
@@ -182,8 +182,8 @@ def _changed(backend: Backend, name: str, word: str) -> dict[str, Any]:
     "/queries/{name}",
     status_code=204,
     summary="Drop a query",
-    description="Its results go with it. A query that others read cannot be dropped.",
-    responses={204: {"description": "It is gone."}, **refusals(404, 409)},
+    description="Drops its results too. A query that others read cannot be dropped.",
+    responses={204: {"description": "The query is dropped."}, **refusals(404, 409)},
     response_class=Response,
 )
 async def drop(name: str, request: Request) -> Response:
@@ -225,15 +225,15 @@ async def explain_all(request: Request) -> Response:
     summary="Look up the answer of a query",
     description="The answer now, at an instant, or of one group.",
     responses={
-        200: answer("Lookup", "The answer, how far the query had come, and how old it is.", arrow=True),
+        200: answer("Lookup", "The answer, the query's watermark, and the answer's age.", arrow=True),
         **refusals(404, 409, 410, 413),
     },
     openapi_extra={
         "parameters": [
-            parameter("at", "An instant: a text in UTC, or microseconds since 1970.", _INSTANT),
+            parameter("at", "An instant: a string in UTC, or microseconds since 1970.", _INSTANT),
             parameter(
                 "key",
-                "A group: a JSON value, a list in the order of GROUP BY, or an object by column.",
+                "One group: a JSON value, a list in the order of GROUP BY, or an object with a field for each column.",
                 {"type": "string"},
             ),
         ]
@@ -260,13 +260,15 @@ def _at(text: str | None) -> int | None:
 
 
 def instant_of(value: Any, name: str) -> int:
-    """An instant from a text or a number; 400 where it is none."""
+    """The instant in microseconds, from a string or a number; Problem 400 if it is not valid."""
     if isinstance(value, str):
         stripped = value.strip()
         if stripped.lstrip("-").isascii() and stripped.lstrip("-").isdigit() and len(stripped) < 25:
             value = int(stripped)
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise Problem(400, f"'{name}' is no instant", hint="write 2026-01-31T12:00:00Z, or microseconds since 1970")
+        raise Problem(
+            400, f"'{name}' is not a valid instant", hint="write 2026-01-31T12:00:00Z, or microseconds since 1970"
+        )
     instant = instant_us(value)
     if not INSTANT_MIN <= instant <= INSTANT_MAX:
         raise Problem(400, f"'{name}' lies outside the years 1 to 9999")
@@ -274,7 +276,7 @@ def instant_of(value: Any, name: str) -> int:
 
 
 def _key(text: str | None) -> Any:
-    """A JSON value; what is no JSON is the text itself, so that key=ALFA needs no quotes."""
+    """The key as a JSON value; a text that is not JSON is the key itself, so `key=ALFA` needs no quotes."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the routes of one server share, and how they hand work to threads."""
+"""The state that the routes of one server share, and its pools of worker threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass
 class Serving:
-    """One server: it stands in `app.state.serving`."""
+    """The shared state of one server; stored in `app.state.serving`."""
 
     backend: Backend
     settings: Settings
@@ -33,11 +33,11 @@ class Serving:
         self.readers = anyio.CapacityLimiter(self.settings.max_reads)
 
     async def work(self, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """Runs a call that may block in a worker thread; the event loop goes on meanwhile."""
+        """Runs a call that may block in a worker thread, without blocking the event loop."""
         return await anyio.to_thread.run_sync(partial(call, *arguments, **options), limiter=self.workers)
 
     async def read(self, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """The same for one-time queries, which may take long: they never take a thread that pushes and lookups need."""
+        """Runs a one-time query, which may take long, in a thread of another pool than that of pushes and lookups."""
         return await anyio.to_thread.run_sync(partial(call, *arguments, **options), limiter=self.readers)
 
 

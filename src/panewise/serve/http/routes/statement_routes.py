@@ -1,7 +1,7 @@
-"""POST /v1/statements: CQL as text; GET /v1/catalog: what there is.
+"""POST /v1/statements runs CQL; GET /v1/catalog lists all definitions.
 
-A text of several statements is run one after the other, each all or nothing; where one is refused, the error says how
-many before it have been executed. Reading statements want the scope read only.
+Several statements in one text run one after the other, each all or nothing; if one is refused, the error tells how many
+were executed before it. Statements that only read need the scope read, all others write.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _PLURALS = {"stream": "streams", "table": "tables", "query": "queries", "sink": 
 @router.post(
     "/statements",
     summary="Run statements",
-    description="Runs one or more statements of CQL; answers with the rows of the last one that yields some. SHOW, "
-    "EXPLAIN and SELECT want the scope read, all others write. Several statements run one after the other; where one "
-    "is refused, `error.executed` says how many before it have been executed.",
+    description="Runs one or more statements of CQL; answers with the table of the last one that has one. SHOW, "
+    "EXPLAIN and SELECT need the scope read, all others write. Several statements run one after the other; if one is "
+    "refused, `error.executed` is the number of statements executed before it.",
     responses={
-        200: answer("Table", "Rows; none where no statement yields any.", arrow=True),
+        200: answer("Table", "Rows; empty if no statement returns a table.", arrow=True),
         **refusals(404, 408, 409, 410, 413, 415),
     },
     openapi_extra=body("Statements", {"text": "CREATE STREAM trades (ts TIMESTAMP, symbol STRING, price DOUBLE)"}),
@@ -50,7 +50,7 @@ async def statements(request: Request) -> Response:
 
 
 def _reads(caller: Caller, text: str) -> bool:
-    """Whether a text has a one-time query; 403 where it changes something that the caller may not change."""
+    """Whether a text contains a one-time query; Problem 403 if it changes something and the caller may only read."""
     statements = parse(text)
     check_scope(caller, not all(map(only_reads, statements)))
     return any(map(selects, statements))

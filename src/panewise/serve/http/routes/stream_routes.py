@@ -1,7 +1,7 @@
-"""Rows for streams, punctuations, and how far a producer has come.
+"""Routes of streams: push rows, advance (punctuations), and a producer's last sequence number.
 
-A push is all or nothing, and is answered when the engine has taken and, with a data folder, logged it. With a producer
-and a number it may be sent again without counting a row twice.
+A push is all or nothing. It is answered after the engine has taken it and, with a data folder, logged it. With a
+producer and a sequence number it may be sent again without counting a row twice.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _BINARY = {"schema": {"type": "string", "format": "binary"}}
     summary="Push rows",
     description="Newline-delimited JSON, one object a line, or an Arrow IPC stream. All rows are taken or none. With "
     "`Panewise-Producer` and `Panewise-Sequence` (1, 2, 3, ...) the same push may be sent again: a number that was "
-    "taken is acknowledged and ignored, one that skips others is refused. `late` says how many rows of the stream "
-    "have come late so far and what to do; it is there where some have, and the stream does not say what becomes of "
-    "them. `bad` says the same of rows that were bad and set aside.",
+    "taken before is acknowledged and its rows are ignored; a number that skips others is refused. `late` is the "
+    "number of late rows of the stream so far, with advice; it is present only if there are some and the stream does "
+    "not declare what to do with them. `bad` is the same for bad rows that were set aside.",
     responses={
         200: answer("Pushed", "The rows are taken.", {"rows": 2, "repeated": False}),
         **refusals(404, 408, 409, 413, 415),
@@ -90,11 +90,11 @@ def _stamp(request: Request) -> tuple[str | None, int | None]:
     if producer is None and number is None:
         return None, None
     if producer is None or number is None:
-        raise Problem(400, "a push has both Panewise-Producer and Panewise-Sequence, or neither")
+        raise Problem(400, "a push must have both Panewise-Producer and Panewise-Sequence, or neither")
     if not producer or len(producer) > PRODUCER_CHARS or not producer.isprintable():
-        raise Problem(400, f"the name of a producer has 1 to {PRODUCER_CHARS} printable characters")
+        raise Problem(400, f"the name of a producer must have 1 to {PRODUCER_CHARS} printable characters")
     if not (number.isascii() and number.isdigit()) or len(number) > 19 or not 1 <= int(number) <= SEQUENCE_MAX:
-        raise Problem(400, "Panewise-Sequence is a whole number from 1 on")
+        raise Problem(400, "Panewise-Sequence must be a whole number from 1 on")
     return producer, int(number)
 
 
@@ -123,9 +123,9 @@ async def advance(name: str, request: Request) -> Response:
 
 @router.get(
     "/{name}/producers/{producer}",
-    summary="Ask how far a producer has come",
+    summary="The last sequence number of a producer",
     responses={
-        200: answer("Sequence", "The number of its last push that was taken; 0 where there was none."),
+        200: answer("Sequence", "The number of its last push that was taken; 0 if there is none."),
         **refusals(404),
     },
     response_class=Response,

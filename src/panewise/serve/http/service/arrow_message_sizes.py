@@ -1,15 +1,15 @@
-"""How many bytes an Arrow IPC stream has when its compressed buffers are unpacked, without unpacking any.
+"""Computes how many bytes an Arrow IPC stream will have after decompression, without decompressing it.
 
-A compressed buffer begins with the length that it will have (Arrow's columnar format, "Serialization and IPC"). Arrow
-believes it, and a few kilobytes may say a terabyte: so these numbers are read first, from the messages' heads, which
-are flatbuffers:
+A compressed buffer begins with its uncompressed length (Arrow's columnar format, "Serialization and IPC"). Arrow trusts
+this number, and a few kilobytes may claim a terabyte. So the numbers are read first. The messages' heads tell where;
+they are flatbuffers:
 
     Message        1 header type, 2 header, ...          (numbers of fields)
     RecordBatch    0 length, 1 nodes, 2 buffers, 3 compression
     DictionaryBatch  0 id, 1 RecordBatch
 
-Everything is checked against the ends of what there is; what does not fit raises ValueError. Cost: a few microseconds
-a message.
+Every offset is checked against the bounds of its message; an invalid one raises ValueError. Cost: a few microseconds
+per message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUFFERS_MAX = 1_000_000
 
 
 def unpacked_bytes(stream: bytes) -> int:
-    """The sum over all messages; of uncompressed ones, the bytes that they have.
+    """The sum over all messages; an uncompressed message counts with its own size.
 
     >>> table = pa.table({"v": pa.array([7] * 10_000)})
     >>> sink = pa.BufferOutputStream()
@@ -65,13 +65,13 @@ def _of_message(metadata: memoryview, body: pa.Buffer | None) -> int:
             raise ValueError("a buffer lies outside its message")
         (claimed,) = struct.unpack_from("<q", data, offset)
         if claimed < -1:
-            raise ValueError("a buffer of a negative length")
+            raise ValueError("a buffer has a negative length")
         total += length if claimed == -1 else claimed
     return max(packed, total)
 
 
 class _Table:
-    """A table of a flatbuffer: fields by number, found through its table of offsets."""
+    """A table of a flatbuffer. Fields have numbers and are found through its table of offsets."""
 
     def __init__(self, data: memoryview, place: int) -> None:
         self._data = data
@@ -83,7 +83,7 @@ class _Table:
     @classmethod
     def root(cls, data: memoryview) -> _Table:
         if len(data) < 4:
-            raise ValueError("a message without a head")
+            raise ValueError("a message has no head")
         return cls(data, struct.unpack_from("<I", data)[0])
 
     def _read(self, form: str, place: int) -> int:
@@ -93,7 +93,7 @@ class _Table:
         return value
 
     def field(self, number: int) -> int | None:
-        """Where it lies; None where it is not there."""
+        """The position of a field; None if it is missing."""
         entry = 4 + 2 * number
         if entry + 2 > self._size:
             return None
@@ -109,12 +109,12 @@ class _Table:
         return None if place is None else _Table(self._data, place + self._read("<I", place))
 
     def pairs(self, number: int) -> list[tuple[int, int]]:
-        """A vector of two numbers each."""
+        """A field that is a vector of pairs of numbers."""
         place = self.field(number)
         if place is None:
             return []
         begin = place + self._read("<I", place)
         count = self._read("<I", begin)
         if count > _BUFFERS_MAX or begin + 4 + count * _BUFFER.size > len(self._data):
-            raise ValueError("a vector that is longer than its message")
+            raise ValueError("a vector is longer than its message")
         return [_BUFFER.unpack_from(self._data, begin + 4 + i * _BUFFER.size) for i in range(count)]

@@ -1,9 +1,9 @@
-"""What the routes of the server may ask, whichever host answers: the embedded engine or a Spark pipeline.
+"""The contract between the routes and a host: the embedded engine or a Spark pipeline.
 
-A route knows this protocol and nothing of engines. All methods are called in worker threads and may block, but for
-`lookup_at_once` and `kind`, which the event loop itself uses. A caller's mistake raises a PanewiseError and changes
-nothing; `errors` says which status each becomes. What a method has returned is acknowledged: after `close`, and after
-the death of the process where the backend is durable, it is still there.
+Routes use only this protocol. All methods are called in worker threads and may block, except `lookup_at_once` and
+`kind`, which the event loop uses. A caller's mistake raises a PanewiseError and changes nothing; `error_answers` maps
+exceptions to statuses. When a method returns, its effect is acknowledged: it survives `close` and, if the backend is
+durable, the death of the process.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ KINDS = ("stream", "table", "query", "sink", "archive")
 
 @dataclass(frozen=True)
 class Definition:
-    """A stream, table, query or sink. `statement` has created it, with `***` where a secret stood; `columns` are names
-    and types as CQL writes them.
+    """A stream, table, query, sink or archive.
 
-    Only queries have a `status` (RUNNING, SUSPENDED or FAILED), a `reason` and `answers`, the form of the answer
-    (`answer_form`). Only streams have a `timestamp`, their event time, and `pushable`: whether rows may be pushed to it
-    here.
+    `statement` is the statement that created it, with `***` instead of secrets. `columns` are names and CQL types. Only
+    queries have a `status` (RUNNING, SUSPENDED or FAILED), a `reason` and `answers`, the form of the answer
+    (`answer_form`). Streams have a `timestamp`, the column of event time, and `pushable`: whether this server accepts
+    rows for it.
     """
 
     name: str
@@ -45,27 +45,26 @@ class Definition:
 
 @dataclass(frozen=True)
 class Lookup:
-    """An answer. `table` is the same object as long as the answer is the same, so that its JSON can be kept."""
+    """An answer. `table` stays the same object while the answer is unchanged, so that its JSON can be cached."""
 
     table: pa.Table
-    watermark_us: int | None  # how far the query had come; None before there was anything
-    age_s: float  # how old the answer is: 0.0 where the engine has just given it
+    watermark_us: int | None  # the query's watermark; None before the first row
+    age_s: float  # 0.0 for an answer that the engine has just given
 
 
 @dataclass(frozen=True)
 class Unready:
-    """Why a backend cannot answer. `summary` names no file and may be told to anybody, `detail` to callers who are
-    known."""
+    """Why a backend cannot answer. `summary` names no file and is for everybody, `detail` for callers with a token."""
 
     summary: str
     detail: str
 
 
 class Pushed(NamedTuple):
-    """How many rows were taken; none where the number of the push had been taken before.
+    """The number of rows that were taken; 0 if the push is `repeated`, that is, its number was taken before.
 
-    `late`: what is to be said of late rows of the stream, where it does not say what becomes of them; `bad`: of bad
-    rows that it has set aside.
+    `late` is a remark about late rows of a stream that does not declare what to do with them, `bad` a remark about bad
+    rows that were set aside.
     """
 
     rows: int
@@ -81,28 +80,28 @@ class Backend(Protocol):
     results: ResultLog
 
     def execute(self, text: str) -> pa.Table | None:
-        """Runs statements; the table of the last one that yields one."""
+        """Runs statements; returns the table of the last one that has one."""
 
     def catalog(self) -> list[Definition]:
-        """Everything that is defined, in the order of its creation."""
+        """All definitions, in the order of their creation."""
 
     def stats(self) -> dict[str, Any]:
-        """Figures by stream, table, query and tree, in the form of `Engine.stats()`."""
+        """Figures of streams, tables, queries and trees, in the form of `Engine.stats()`."""
 
     def explain(self, query: str | None) -> tuple[str, dict[str, Any]]:
-        """How a query, or everything, is run: as text and as data."""
+        """The plan of a query, or of everything, as text and as data."""
 
     def weave(self) -> dict[str, Any]:
         """What queries share, in the form of `SharingReport.to_dict()`."""
 
     def weave_svg(self) -> str:
-        """The same as a drawing."""
+        """A drawing of what queries share, as SVG."""
 
     def lookup_at_once(self, query: str) -> Lookup | None:
-        """The answer now where it can be had without waiting for anybody; None: ask `lookup`, in a worker thread."""
+        """The answer now, if it is available without waiting; None: call `lookup`, in a worker thread."""
 
     def lookup(self, query: str, at: int | None, key: Any) -> Lookup:
-        """The answer now or at an instant (microseconds), or of one group: a value, or a dict of columns."""
+        """The answer now or at an instant (microseconds); `key` selects one group: a value or a dict of columns."""
 
     def columns(self, stream: str) -> tuple[str, ...]:
         """The names of a stream's columns."""
@@ -116,19 +115,19 @@ class Backend(Protocol):
         sequence: int | None,
         timeout: float | None,
     ) -> Pushed:
-        """Rows for a stream, all or nothing; OverloadError where there was no room for `timeout` seconds."""
+        """Pushes rows, all or nothing; OverloadError if the queue has no room for `timeout` seconds."""
 
     def advance(self, stream: str, until: int) -> None:
-        """No row before this instant (microseconds) will come."""
+        """Declares that no row before this instant (microseconds) will come."""
 
     def settle(self) -> None:
-        """Results of everything acknowledged so far are in `results` when this returns, as far as they exist yet."""
+        """Moves the results of all acknowledged calls that exist by now into `results`."""
 
     def last_sequence(self, stream: str, producer: str) -> int:
-        """The number of the last push of a producer that was taken; 0 where there was none."""
+        """The number of the producer's last push that was taken; 0 if there is none."""
 
     def ready(self) -> Unready | None:
-        """None, or why it cannot answer yet or any more."""
+        """None if the backend can answer; otherwise why it cannot yet, or no longer."""
 
     def close(self) -> None:
-        """Ends it; nothing acknowledged is lost. A second time does nothing."""
+        """Ends the backend; nothing acknowledged is lost. Further calls do nothing."""

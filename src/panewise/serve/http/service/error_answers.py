@@ -1,10 +1,10 @@
-"""Errors on their way to a caller: one form of JSON for all, and the status that says whose mistake it was.
+"""Turns errors into answers: one form of JSON for all, and a status.
 
     {"error": {"type": "BindError", "message": "...", "hint": "...", "at": {"line": 1, "column": 8, "length": 3},
                "text": "the message with the place underlined"}}
 
-`type` is the name of a class of `panewise.errors` where it is one, so that a client raises the same. 4xx is said only
-of what the caller did, 503 where trying again later may help, and 500 never on purpose.
+If the error is of a class of `panewise.errors`, `type` is its name, so that a client raises the same. 4xx is a mistake
+of the caller, 503 means that a later retry may help, and 500 is never intended.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NAMES = {
 
 
 class Problem(HTTPException):
-    """A refusal by the server itself. It is an HTTPException so that FastAPI lets it through wherever it is raised."""
+    """A refusal by the server itself. It is an HTTPException, so that FastAPI's handlers pass it on."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Problem(HTTPException):
 
 
 def status_of(error: PanewiseError) -> int:
-    """The status of an error of the engine."""
+    """The HTTP status for an error of the engine."""
     match error:
         case CatalogError():
             return 404 if error.missing else 409
@@ -83,7 +83,7 @@ def status_of(error: PanewiseError) -> int:
 
 
 def body_of(error: PanewiseError) -> dict[str, Any]:
-    """What stands under "error"."""
+    """The content of "error" for an error of the engine."""
     at = None
     if isinstance(error, QueryError) and error.span is not None and error.line is not None:
         at = {"line": error.line, "column": error.column, "length": max(1, error.span.end - error.span.start)}
@@ -93,19 +93,19 @@ def body_of(error: PanewiseError) -> dict[str, Any]:
 
 
 def response_of(status: int, error: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    """The JSON of an error."""
+    """The response for an error."""
     body = orjson.dumps({"error": error}, option=orjson.OPT_NON_STR_KEYS, default=str)
     return Response(body, status, headers=dict(headers or {}), media_type="application/json")
 
 
 def problem_body(problem: Problem) -> dict[str, Any]:
-    """The same of a refusal by the server."""
+    """The content of "error" for a refusal by the server."""
     text = problem.message if problem.hint is None else f"{problem.message}\nhint: {problem.hint}"
     return {"type": problem.type, "message": problem.message, "hint": problem.hint, "at": None, "text": text}
 
 
 def panewise_error(_: Request, error: Exception) -> Response:
-    """A handler for the application."""
+    """FastAPI's handler for errors of the engine."""
     assert isinstance(error, PanewiseError)
     status = status_of(error)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
@@ -113,28 +113,22 @@ def panewise_error(_: Request, error: Exception) -> Response:
 
 
 def http_error(request: Request, error: Exception) -> Response:
-    """A refusal of ours, or of the framework: no such path, no such method."""
+    """FastAPI's handler for refusals by the server or by the framework (no such path, no such method)."""
     assert isinstance(error, HTTPException)
     if not isinstance(error, Problem):
         message = {
             404: f"there is nothing at '{request.url.path}'",
             405: f"'{request.url.path}' does not take {request.method}",
         }.get(error.status_code, str(error.detail))
-        hint = "GET /v1/openapi.json lists what there is" if error.status_code in (404, 405) else None
+        hint = "GET /v1/openapi.json lists all paths" if error.status_code in (404, 405) else None
         error = Problem(error.status_code, message, hint=hint, headers=error.headers)
     return response_of(error.status_code, problem_body(error), error.headers)
 
 
 def invalid_request(_: Request, error: Exception) -> Response:
-    """A parameter that does not fit what is declared."""
+    """FastAPI's handler for parameters that do not fit their declarations."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
     problem = Problem(400, f"{first['loc'][0]} parameter '{place}': {first['msg']}")
     return response_of(400, problem_body(problem))
-
-
-def internal_error(_: Request, __: Exception) -> Response:
-    """A mistake of ours; what it was stands in the log only."""
-    problem = Problem(500, "the server has made a mistake; its log says which")
-    return response_of(500, problem_body(problem))

@@ -1,7 +1,7 @@
-"""One line for each request and for what happens to the server, as text or as JSON, on standard error.
+"""The log on standard error: one line for each request and each event of the server, as text or as JSON.
 
-A line has the method, the path without its parameters, the status, the milliseconds and the name of the token: never a
-token, which may stand among the parameters, and never a row.
+A request's line has the method, the path, the status, the milliseconds and the name of the token. Parameters are left
+out, because a token may be among them; neither tokens nor rows are ever logged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """The same for people."""
+    """A record as one line of text."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = getattr(record, "fields", {})
@@ -53,13 +53,13 @@ def _second(second: int) -> str:
 
 
 def _quoted(value: object) -> str:
-    """What a caller chose cannot begin a line of its own."""
+    """A value for a line of text; quoted if needed, so that a caller's text cannot begin a new line."""
     text = str(value)
     return text if text.isprintable() and " " not in text else orjson.dumps(text).decode()
 
 
 def configure(form: str) -> None:
-    """Lines go to standard error in the form 'text' or 'json'; uvicorn's own too, but for its line a request."""
+    """Sends our lines and uvicorn's warnings to standard error, in the form 'text' or 'json'."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     for name in ("panewise.serve", "uvicorn", "uvicorn.error"):
@@ -69,22 +69,22 @@ def configure(form: str) -> None:
 
 
 def event(message: str, **fields: Any) -> None:
-    """Something happened to the server."""
+    """Logs an event of the server."""
     LOGGER.info(message, extra={"fields": fields})
 
 
 def request(method: str, path: str, status: int, milliseconds: float, token: str) -> None:
-    """A request has ended."""
+    """Logs a request that has ended."""
     if LOGGER.isEnabledFor(logging.INFO):
         shown = {"method": method, "path": path, "status": status, "ms": round(milliseconds, 2), "token": token}
         LOGGER.info("request", extra={"fields": shown})
 
 
 def remark(warning: Warning) -> None:
-    """Something that the owner of the data should know."""
+    """Logs a warning about the data, such as late rows."""
     LOGGER.warning(type(warning).__name__, extra={"fields": {"remark": str(warning)}})
 
 
 def mistake(path: str) -> None:
-    """An exception that nobody expected is being handled."""
-    LOGGER.error("a mistake of the server", extra={"fields": {"path": path}}, exc_info=True)
+    """Logs the exception that is being handled, which is an internal error, with its traceback."""
+    LOGGER.error("internal error", extra={"fields": {"path": path}}, exc_info=True)

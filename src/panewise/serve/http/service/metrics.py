@@ -1,7 +1,7 @@
-"""Figures for Prometheus: requests as they end, and on each scrape what the backend's `stats()` says.
+"""Metrics for Prometheus: requests as they end, and at each scrape the figures of the backend's `stats()`.
 
-Names begin with `panewise_`. Streams and queries are labels. Of queries at most QUERIES_SHOWN are told one by one, so
-that a scrape of a server with ten thousand queries stays small; sums cover all of them.
+Names begin with `panewise_`. Streams and queries are labels. At most QUERIES_SHOWN queries have metrics of their own,
+so that a scrape of a server with ten thousand queries stays small; sums cover all queries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 
 
 class RequestCounts:
-    """Requests by route, method and status, and how long they took. A registry of its own: servers share nothing."""
+    """Counts requests by route, method and status, with durations. Each server has its own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -38,11 +38,11 @@ class RequestCounts:
         self._children: dict[tuple[str, str, int], tuple[Any, Any]] = {}
 
     def ended(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request has ended; a live connection counts, but its length would only blur the others'."""
+        """Counts a request that has ended. Durations of live connections are left out: they would hide the others'."""
         key = method, route, status
         children = self._children.get(key)
         if children is None:
-            # What a caller may write as a method is not a label.
+            # A caller may send any method, so unknown ones share a label.
             shown = method if method in ("GET", "HEAD", "POST", "DELETE", "WEBSOCKET") else "other"
             children = self._requests.labels(shown, route, str(status)), self._seconds.labels(route)
             if len(self._children) < 10_000:
@@ -53,7 +53,7 @@ class RequestCounts:
 
 
 class BackendCollector(Collector):
-    """What `stats()` says at the moment of a scrape."""
+    """Collects the figures of `stats()` at each scrape."""
 
     def __init__(self, stats: Callable[[], dict[str, Any]], subscribers: Callable[[], int]) -> None:
         self._stats = stats
@@ -150,5 +150,5 @@ def _is_number(value: object) -> bool:
 
 
 def exposition(registry: CollectorRegistry) -> bytes:
-    """What a scrape gets."""
+    """The answer to a scrape."""
     return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""Tables on their way to a caller: as JSON, or as Arrow IPC where the request asks for that."""
+"""Encodes tables for callers: as JSON, or as Arrow IPC if the request asks for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BODIES_KEPT = 512
 
 
 def json_response(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Plain data as JSON."""
+    """A response with plain data as JSON."""
     body = orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY, default=str)
     return Response(body, status, dict(headers or {}), JSON)
 
@@ -41,7 +41,7 @@ def arrow_bytes(table: pa.Table) -> bytes:
 
 
 def table_body(table: pa.Table | None, arrow: bool) -> bytes:
-    """The body for a table; without one, that of a table without columns. May take long."""
+    """The body for a table; None becomes a table without columns. May take long."""
     table = pa.table({}) if table is None else table
     if arrow:
         return arrow_bytes(table)
@@ -53,7 +53,7 @@ def table_response(body: bytes, arrow: bool, headers: Mapping[str, str] | None =
 
 
 class LookupBodies:
-    """The JSON of answers; that of an answer that has not changed is not made again. Safe for threads."""
+    """Caches the JSON of answers, so that an unchanged answer is not encoded again. Safe for threads."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[weakref.ref[pa.Table], int | None, bytes]] = OrderedDict()
@@ -61,7 +61,7 @@ class LookupBodies:
 
     def body(self, lookup: Lookup) -> bytes:
         key, known = id(lookup.table), self._known.get(id(lookup.table))
-        # The number of a table that is gone may be that of another one.
+        # Compare the object too: after a table is freed, another one may get its `id`.
         if known is not None and known[0]() is lookup.table and known[1] == lookup.watermark_us:
             begun = known[2]
         else:
@@ -73,7 +73,7 @@ class LookupBodies:
         return begun + (b"0.0}" if not lookup.age_s else orjson.dumps(round(lookup.age_s, 3)) + b"}")
 
     def _begun(self, lookup: Lookup) -> bytes:
-        """All but the age."""
+        """The JSON up to the age, which changes with each answer."""
         table = lookup.table
         mark = b"null" if lookup.watermark_us is None else orjson.dumps(instant_text(lookup.watermark_us))
         columns = orjson.dumps(json_columns(table.schema))
@@ -81,13 +81,13 @@ class LookupBodies:
 
 
 def lookup_headers(lookup: Lookup) -> dict[str, str]:
-    """What Arrow has no place for."""
+    """The watermark and age of an answer as headers, because an Arrow body has no place for them."""
     mark = {} if lookup.watermark_us is None else {"Panewise-Watermark": instant_text(lookup.watermark_us)}
     return {**mark, "Panewise-Age-Seconds": f"{lookup.age_s:.3f}"}
 
 
 def instant_text(instant: int) -> str:
-    """An instant as in rows.
+    """An instant in the form that rows have.
 
     >>> instant_text(1_500_000)
     '1970-01-01T00:00:01.500000Z'

@@ -1,4 +1,4 @@
-"""Everything that can be set about the server, with what holds where nothing is said."""
+"""All settings of the server, with their defaults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Token:
-    """A secret that a caller shows. `scope` is 'read' or 'write', which includes reading; `name` stands in the log."""
+    """A secret that a caller sends. `scope` is 'read' or 'write', which includes reading; `name` appears in the log."""
 
     scope: str
     secret: str
@@ -22,15 +22,12 @@ class Token:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one server. `path` is the data folder; without one nothing outlives the process.
-
-    A limit of 0 requests a second means that there is none.
-    """
+    """The settings of one server. `path` is the data folder; without one, all state is lost with the process."""
 
     host: str = "127.0.0.1"
     port: int = 8461
     tokens: tuple[Token, ...] = ()
-    token_file: Path | None = None  # where tokens were read from
+    token_file: Path | None = None  # the file from which `tokens` were read
     path: Path | None = None
     log: str = "text"  # or json
     max_body_bytes: int = 64 * MEBIBYTE
@@ -39,13 +36,13 @@ class Settings:
     max_queries: int = 10_000
     max_definitions: int = 20_000
     max_subscribers: int = 1_000
-    requests_per_second: int = 20_000  # by token, or by address where there are no tokens
-    keep_rows: int = 1_000_000  # results held, by query
-    keep_bytes: int = 256 * MEBIBYTE
-    keep_total: int = 512 * MEBIBYTE  # results in memory, of all queries
-    read_rows: int = 10_000_000  # that a one-time query makes
-    read_bytes: int = 1024 * MEBIBYTE  # that it needs
-    read_seconds: float = 30.0  # that it takes
+    requests_per_second: int = 20_000  # per token, or per address if there are no tokens; 0: no limit
+    keep_rows: int = 1_000_000  # result rows kept for each query
+    keep_bytes: int = 256 * MEBIBYTE  # bytes of results kept for each query
+    keep_total: int = 512 * MEBIBYTE  # bytes of all queries' results in memory
+    read_rows: int = 10_000_000  # rows that a one-time query may produce
+    read_bytes: int = 1024 * MEBIBYTE  # bytes that a one-time query may need
+    read_seconds: float = 30.0  # time that a one-time query may take
     max_reads: int = 2  # one-time queries that run at the same time; others wait
     push_timeout_s: float = 10.0  # how long a push waits for room in the queue of its stream
     worker_threads: int = 8
@@ -53,7 +50,7 @@ class Settings:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the server."""
         if self.host == "localhost":
             return True
         try:
@@ -62,14 +59,14 @@ class Settings:
             return False
 
     def check(self) -> None:
-        """Refuses what would be unsafe or senseless."""
+        """Raises PanewiseError if the settings are unsafe or invalid."""
         if not self.tokens and not self.is_loopback:
             raise PanewiseError(
                 f"without tokens everybody who reaches '{self.host}' could read and change everything",
                 hint="give --token-file, or leave --host out to serve this machine only",
             )
         if self.log not in ("text", "json"):
-            raise PanewiseError(f"there is no log '{self.log}'", hint="it is text or json")
+            raise PanewiseError(f"there is no log format '{self.log}'", hint="write text or json")
         if not 0 <= self.port <= 65_535:
             raise PanewiseError(f"there is no port {self.port}", hint="0 picks a free one")
         for name in (
@@ -88,8 +85,8 @@ class Settings:
             "worker_threads",
         ):
             if getattr(self, name) < 1:
-                raise PanewiseError(f"{name} is at least 1, not {getattr(self, name)}")
+                raise PanewiseError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not self.read_seconds > 0:
-            raise PanewiseError(f"read_seconds is greater than 0, not {self.read_seconds:g}")
+            raise PanewiseError(f"read_seconds must be greater than 0, not {self.read_seconds:g}")
         if self.requests_per_second < 0:
-            raise PanewiseError("requests_per_second is at least 0, which means no limit")
+            raise PanewiseError("requests_per_second must be 0 (no limit) or more")
