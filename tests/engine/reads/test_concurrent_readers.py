@@ -18,8 +18,8 @@ from bench.concurrent_readers import CONTINUOUS, PERIODIC, READERS, UNEVEN, Quer
 from panewise.engine.reads import published_answers as published
 from panewise.engine.reads.published_answers import watermark_us
 from panewise.errors import CatalogError
+from tests.engine.channels.test_turns import Worker, joined, started
 from tests.engine.small_engine import COUNTS, SECOND, STREAM, SUMS, engine_of, row, rows, tuples
-from tests.engine.test_turns import Worker, joined, started
 from tests.waiting import PATIENCE_S, until
 
 

@@ -20,8 +20,8 @@ from panewise.errors import PlanError, ReadLimitError
 from panewise.operators import read_budget
 from panewise.operators.joins import probing
 from panewise.operators.read_budget import ReadBudget
+from tests.engine.channels.test_turns import joined, started
 from tests.engine.small_engine import SECOND
-from tests.engine.test_turns import joined, started
 from tests.waiting import PATIENCE_S
 
 STREAM = "CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT) WITH (retain = '1 hour')"

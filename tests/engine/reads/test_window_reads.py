@@ -22,9 +22,9 @@ from panewise.operators.row_batch import concatenated
 from panewise.schedule.isolation.levels import Level, has_level, isolation
 from panewise.schedule.isolation.scheduler_names import SCHEDULERS
 from panewise.schema import BIGINT
+from tests.engine.channels.test_turns import joined, started
 from tests.engine.hosting.frail_aggregate import register
 from tests.engine.small_engine import SECOND, row, rows, tuples
-from tests.engine.test_turns import joined, started
 from tests.now_or_soak import examples
 from tests.waiting import PATIENCE_S
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from panewise.serve.http.results.result_log import ResultLog
-from tests.serve.http.test_result_log import rows
+from tests.serve.http.results.test_result_log import rows
 
 
 def main() -> None:

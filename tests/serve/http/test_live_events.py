@@ -14,7 +14,7 @@ import pytest
 from panewise.serve.http.live import live_subscribers
 from panewise.serve.http.results.result_log import ResultLog
 from tests.serve.http.live_server import LiveServer, live_server
-from tests.serve.http.test_result_log import SCHEMA, rows
+from tests.serve.http.results.test_result_log import SCHEMA, rows
 from tests.waiting import PATIENCE_S, until
 
 

@@ -12,7 +12,7 @@ from panewise.errors import DurabilityError, DurabilityWarning
 from panewise.serve.http.results.result_log import ResultLog
 from panewise.state.durable_files import FileSystem
 from tests.faulty_files import FAILURES, KILLS, FaultyFiles, Killed
-from tests.serve.http.test_result_log import SCHEMA, held, rows
+from tests.serve.http.results.test_result_log import SCHEMA, held, rows
 
 KEEP = 40
 QUERIES = ("a", "b")

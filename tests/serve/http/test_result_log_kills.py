@@ -12,7 +12,7 @@ from pathlib import Path
 from panewise.errors import DurabilityWarning
 from panewise.serve.http.results.result_log import ResultLog
 from tests.places import ROOT
-from tests.serve.http.test_result_log import held
+from tests.serve.http.results.test_result_log import held
 
 
 def test_what_was_acknowledged_survives_the_process(tmp_path: Path, soak: bool) -> None:

@@ -20,7 +20,7 @@ from panewise.serve.http.results.result_log import ResultLog
 from panewise.serve.http.results.row_json import json_columns
 from panewise.serve.http.service.settings import Token
 from tests.serve.http.live_server import LiveServer, live_server, receive, values
-from tests.serve.http.test_result_log import SCHEMA, rows
+from tests.serve.http.results.test_result_log import SCHEMA, rows
 from tests.waiting import until, until_async
 
 

@@ -17,8 +17,8 @@ from panewise.engine.consumers.postponed_reports import TRAILED_SLIDES_MAX
 from panewise.engine.consumers.report_schedule import AT_ONCE, DEFAULT, SCHEDULES
 from panewise.engine.ingest.stream import Stream
 from panewise.engine.reads.published_answers import watermark_us
+from tests.engine.channels.test_turns import joined, started
 from tests.engine.small_engine import SECOND
-from tests.engine.test_turns import joined, started
 from tests.waiting import until
 
 SCHEDULED = [name for name in SCHEDULES if name != AT_ONCE]
